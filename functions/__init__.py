@@ -1,0 +1,1 @@
+"""One folder for each Lambda function; each handler translates an event and thinks nothing."""

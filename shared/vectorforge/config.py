@@ -1,0 +1,150 @@
+"""Every setting of VectorForge, from ``VECTORFORGE_*`` environment variables; read once, then immutable.
+
+Nothing else reads the environment. Secrets are ``SecretStr``: they never appear in logs, errors or ``repr``.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from vectorforge.errors import ConfigurationError
+
+
+def _env(*names: str, **kwargs: Any) -> Any:
+    """A field read from the first of these variables that is set (``VECTORFORGE_`` is put in front)."""
+    field_name, *variables = names
+    choices = AliasChoices(*(f"VECTORFORGE_{name}" for name in variables), field_name)
+    return Field(validation_alias=choices, **kwargs)
+
+
+class _Section(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="VECTORFORGE_",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,  # a mistyped secret must not be printed
+        populate_by_name=True,
+    )
+
+
+class DatabaseSettings(_Section):
+    """Where the data lives. Empty URLs mean the embedded PostgreSQL of ``vectorforge up``."""
+
+    database_url: SecretStr | None = None
+    """postgresql:// URL of the app role (no superuser, no BYPASSRLS)."""
+    migrator_database_url: SecretStr | None = None
+    """postgresql:// URL of the role that owns the schema; only ``vectorforge migrate`` uses it."""
+    log_writer_database_url: SecretStr | None = None
+    """postgresql:// URL of the role that may only add to the query log."""
+    database_pool_size: int = Field(default=10, ge=1, le=200)
+    """Connections of one process at most."""
+    database_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """Longest wait for a free connection, and for one statement."""
+
+
+class LLMSettings(_Section):
+    """Which model writes the answers. The first provider with credentials is the default."""
+
+    default_provider: str = _env("default_provider", "DEFAULT_LLM_PROVIDER", default="openai")
+    default_model: str = _env("default_model", "DEFAULT_LLM_MODEL", default="gpt-4o")
+    """Model of the OpenAI-shaped provider when a request names none."""
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    openai_org_id: str | None = None
+    anthropic_api_key: SecretStr | None = None
+    anthropic_base_url: str | None = None
+    anthropic_model: str = "claude-sonnet-4-20250514"
+    llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
+    """Longest wait for a complete answer, and for the next token of a stream."""
+    llm_max_retries: int = Field(default=3, ge=0, le=10)
+    extractive_answers: bool = True
+    """Answer by quoting the best sentences when no model is configured."""
+
+
+class EmbeddingSettings(_Section):
+    """Which model turns text into vectors, for collections that do not say."""
+
+    default_provider: str = _env("default_provider", "DEFAULT_EMBEDDING_PROVIDER", default="local")
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    openai_embedding_model: str = "text-embedding-3-small"
+    openai_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
+    embedding_base_url: str | None = None
+    """An OpenAI-shaped embeddings endpoint of your own (provider name "http")."""
+    embedding_api_key: SecretStr | None = None
+    embedding_model: str | None = None
+    embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
+    embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
+    embedding_max_retries: int = Field(default=3, ge=0, le=10)
+    embedding_batch_size: int = Field(default=64, ge=1, le=2048)
+    """Texts sent in one call."""
+    embedding_cache_entries: int = Field(default=10_000, ge=0)
+    """Vectors kept in memory; 0 switches the cache off."""
+    model_cache_dir: Path | None = None
+    """Where the local model is built once; default: the user's cache folder."""
+
+
+class IngestionSettings(_Section):
+    """How documents become chunks."""
+
+    chunk_size_chars: int = Field(default=800, ge=50, le=20_000)
+    chunk_overlap_chars: int = Field(default=150, ge=0, le=10_000)
+    max_document_bytes: int = Field(default=25 * 1024 * 1024, ge=1)
+    max_document_chars: int = Field(default=10_000_000, ge=1)
+    extraction_timeout_s: float = Field(default=120.0, gt=0)
+    max_documents_per_request: int = Field(default=100, ge=1, le=10_000)
+
+
+class QuerySettings(_Section):
+    """Bounds of a question."""
+
+    max_query_length: int = Field(default=10_000, ge=1)
+    """Characters; longer questions are cut, with a warning."""
+    max_top_k: int = Field(default=100, ge=1, le=1000)
+    max_answer_tokens: int = Field(default=16_384, ge=1)
+    query_timeout_s: float = Field(default=120.0, gt=0, le=900)
+    default_collection: str = "default"
+    """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
+
+
+class ServerSettings(_Section):
+    """The HTTP door."""
+
+    auth: Literal["api_key", "local"] = "api_key"
+    """"local": everyone who can reach the port is the tenant ``local``; only ``vectorforge up`` sets it."""
+    local_tenant: str = "local"
+    api_keys: dict[str, str] = Field(default_factory=dict)
+    """JSON object: sha256 of an API key (hex) -> tenant."""
+    allowed_hosts: list[str] = Field(default_factory=list)
+    """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+
+
+class VectorForgeConfig(BaseModel):
+    """All settings, by section."""
+
+    model_config = ConfigDict(frozen=True)
+
+    database: DatabaseSettings = Field(default_factory=DatabaseSettings)
+    llm: LLMSettings = Field(default_factory=LLMSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
+    query: QuerySettings = Field(default_factory=QuerySettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    data_dir: Path | None = None
+    """Where a laptop keeps its database; default: the user's data folder."""
+
+    @classmethod
+    def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":
+        """Read ``VECTORFORGE_*``; sections given as keywords replace what was read.
+
+        Raises:
+            ConfigurationError: A variable does not parse; the text names it, never its value.
+        """
+        try:
+            return cls(**overrides)
+        except ValidationError as exc:
+            places = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+            raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc

@@ -1,0 +1,1 @@
+"""PostgreSQL: connections with a tenant, migrations, repositories."""

@@ -1,0 +1,1 @@
+"""Vectors out: embedding models behind one interface."""

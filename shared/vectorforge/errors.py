@@ -1,0 +1,226 @@
+"""Every error VectorForge raises on purpose. Their texts are written by us and safe to show a caller.
+
+    VectorForgeError
+    ├── ConfigurationError              a setting is missing or contradicts another
+    ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
+    │   └── FilterError                 a metadata filter that cannot be understood
+    ├── NotFoundError
+    ├── ConflictError                   the request contradicts what is stored
+    │   └── DimensionMismatchError
+    ├── AuthenticationError             no credential, or not one of ours
+    ├── DeadlineExceededError           no time left for the next step
+    ├── EmbeddingError                  text could not be turned into vectors
+    │   ├── EmbeddingAuthenticationError
+    │   ├── EmbeddingRateLimitError
+    │   └── EmbeddingTimeoutError
+    ├── LLMError                        an answer could not be generated
+    │   ├── LLMAuthenticationError
+    │   ├── LLMRateLimitError
+    │   ├── LLMTimeoutError
+    │   ├── LLMRequestError             the vendor refused the request itself
+    │   └── LLMStreamError              the stream broke after its first token
+    ├── ExtractionError                 a document could not be read
+    ├── RetrievalError                  the search itself failed
+    └── DatabaseError
+        ├── DatabaseUnavailableError
+        ├── MigrationError
+        └── UnsafeRoleError             the database role would bypass row-level security
+
+A vendor's or driver's own exception is always the ``__cause__``; its text is never copied into ours,
+because it may hold keys, URLs or rows.
+"""
+
+from typing import ClassVar
+
+
+class VectorForgeError(Exception):
+    """Something in VectorForge failed."""
+
+    code: ClassVar[str] = "internal_error"
+    """Stable identifier for programs; the same over HTTP, in logs and in metrics."""
+
+    retryable: bool = False
+    """Whether the same call may succeed a moment later; set by whoever maps a vendor's error."""
+
+    retry_after_s: float | None = None
+    """Seconds the other side asked us to wait, if it did."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """The text to show."""
+        return str(self.args[0])
+
+
+class ConfigurationError(VectorForgeError):
+    """A setting is missing or contradicts another."""
+
+    code = "configuration_error"
+
+
+class InvalidInputError(VectorForgeError, ValueError):
+    """A value given by the caller is not usable."""
+
+    code = "invalid_input"
+
+    def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        """Name of the offending field, as the caller wrote it."""
+
+
+class FilterError(InvalidInputError):
+    """The metadata filter cannot be understood."""
+
+    code = "invalid_filter"
+
+
+class NotFoundError(VectorForgeError):
+    """There is nothing with this id."""
+
+    code = "not_found"
+
+
+class ConflictError(VectorForgeError):
+    """The request contradicts what is stored."""
+
+    code = "conflict"
+
+
+class DimensionMismatchError(ConflictError):
+    """A vector's length differs from its collection's."""
+
+    code = "dimension_mismatch"
+
+    def __init__(self, *, expected: int, actual: int, what: str = "vector") -> None:
+        super().__init__(f"The {what} has {actual} dimensions, the collection has {expected}.")
+        self.expected = expected
+        self.actual = actual
+
+
+class AuthenticationError(VectorForgeError):
+    """A valid credential is required."""
+
+    code = "unauthenticated"
+
+
+class DeadlineExceededError(VectorForgeError):
+    """The time for this request ran out."""
+
+    code = "deadline_exceeded"
+
+
+class EmbeddingError(VectorForgeError):
+    """The text could not be embedded."""
+
+    code = "embedding_error"
+
+
+class EmbeddingAuthenticationError(EmbeddingError):
+    """The embedding provider refused the credentials."""
+
+    code = "embedding_authentication"
+
+
+class EmbeddingRateLimitError(EmbeddingError):
+    """The embedding provider is limiting requests."""
+
+    code = "embedding_rate_limited"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EmbeddingTimeoutError(EmbeddingError):
+    """The embedding provider did not answer in time."""
+
+    code = "embedding_timeout"
+    retryable = True
+
+
+class LLMError(VectorForgeError):
+    """The answer could not be generated."""
+
+    code = "llm_error"
+
+
+class LLMAuthenticationError(LLMError):
+    """The LLM provider refused the credentials."""
+
+    code = "llm_authentication"
+
+
+class LLMRateLimitError(LLMError):
+    """The LLM provider is limiting requests."""
+
+    code = "llm_rate_limited"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class LLMTimeoutError(LLMError):
+    """The LLM provider did not answer in time."""
+
+    code = "llm_timeout"
+    retryable = True
+
+
+class LLMRequestError(LLMError):
+    """The LLM provider refused the request."""
+
+    code = "llm_request_refused"
+
+
+class LLMStreamError(LLMError):
+    """The answer broke off before its end."""
+
+    code = "llm_stream_broken"
+
+
+class ExtractionError(VectorForgeError):
+    """The document could not be read."""
+
+    code = "extraction_failed"
+
+    def __init__(self, message: str | None = None, *, reason: str = "unreadable") -> None:
+        super().__init__(message)
+        self.reason = reason
+        """empty | encrypted | too_large | undecodable | unsupported_type | unreadable"""
+
+
+class RetrievalError(VectorForgeError):
+    """The search failed."""
+
+    code = "retrieval_error"
+
+
+class DatabaseError(VectorForgeError):
+    """The database refused a statement."""
+
+    code = "database_error"
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database cannot be reached."""
+
+    code = "database_unavailable"
+    retryable = True
+
+
+class MigrationError(DatabaseError):
+    """The database schema cannot be brought up to date."""
+
+    code = "migration_error"
+
+
+class UnsafeRoleError(DatabaseError):
+    """The database role bypasses row-level security."""
+
+    code = "unsafe_role"

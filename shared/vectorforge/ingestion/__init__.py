@@ -1,0 +1,1 @@
+"""Bytes in; chunks with vectors out, switched in at once."""

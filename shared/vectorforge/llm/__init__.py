@@ -1,0 +1,1 @@
+"""Text out: language models behind one interface."""

@@ -1,0 +1,1 @@
+"""What a laptop needs in place of AWS."""

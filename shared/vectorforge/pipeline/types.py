@@ -1,0 +1,188 @@
+"""What goes into a query, what comes out, and the events in between.
+
+One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, then ``TokenEvent`` and
+``CitationEvent`` mixed, ``UsageEvent``, and as the last one exactly one of ``DoneEvent`` or ``ErrorEvent``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from vectorforge.errors import VectorForgeError
+from vectorforge.llm.types import LLMResponse
+from vectorforge.types import RetrievedChunk
+
+Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "deadline"]
+"""How a query ended; what the query log stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMessage:
+    """An earlier message of the conversation, oldest first in lists."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConfig:
+    """How one question is answered. ``None`` leaves the choice to the collection, provider or vendor."""
+
+    top_k: int = 10
+    """Passages to retrieve, 1 to ``QuerySettings.max_top_k``."""
+    min_score: float = 0.0
+    """Passages below are dropped (inclusive). 0.0 drops negative cosine scores."""
+    filters: Mapping[str, Any] | None = None
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    embedding_provider: str | None = None
+    temperature: float | None = 0.7
+    top_p: float | None = None
+    max_tokens: int = 1024
+    """Longest answer, in tokens; the context may take three times as many."""
+    include_sources: bool = True
+    stream: bool = False
+    history: Sequence[HistoryMessage] = ()
+    system_prompt: str | None = None
+    """Template with ``{context}``; None takes the preset's."""
+    preset: str = "vectorforge"
+    """Which door's defaults and formats apply; see ``pipeline.presets``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCitation:
+    """A passage the model was given, in the order of the labels: the first is ``[Source 1]``."""
+
+    document_source: str
+    chunk_index: int
+    score: float
+    snippet: str
+    """First 200 characters and "..."; see ``truncated``."""
+    truncated: bool
+    """Whether the passage is longer than the snippet."""
+    chunk_id: UUID
+    document_id: UUID
+    title: str | None
+    heading: str | None
+    start_offset: int
+    """Offset of the passage in the document's text, in characters."""
+    end_offset: int
+    text: str
+    """The whole passage, as the model saw it."""
+
+    @property
+    def source_url(self) -> str | None:
+        """The source, when it is a web address."""
+        return self.document_source if self.document_source.startswith(("http://", "https://")) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A label in the answer that names a source."""
+
+    source_number: int
+    """From 1; index into the sources plus one."""
+    start: int
+    """Offset of the label in the answer, in characters."""
+    end: int
+    chunk_id: UUID
+    document_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The answer and how it came about."""
+
+    query: str
+    answer: str
+    retrieved_chunks: list[RetrievedChunk]
+    """Best first, before the context budget was applied."""
+    sources: list[SourceCitation]
+    """What the model was given, in the order of the labels; empty when sources were not wanted."""
+    retrieval_latency_ms: float
+    generation_latency_ms: float
+    total_latency_ms: float
+    """At least the sum of the other two."""
+    llm_response: LLMResponse | None
+    """None when nothing was found and no model was asked."""
+    request_id: UUID
+    collection_id: UUID
+    citations: list[Citation] = field(default_factory=list)
+    invalid_citations: int = 0
+    """Labels in the answer that name no source."""
+    outcome: Outcome = "answered"
+    finish_reason: str = "stop"
+    """stop | length | content_filter | empty | deadline | other"""
+    used_chunk_ids: list[UUID] = field(default_factory=list)
+    """Passages that fitted into the context."""
+    query_truncated: bool = False
+    context_latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetaEvent:
+    """First event: what is going to answer."""
+
+    request_id: UUID
+    collection_id: UUID
+    provider: str | None
+    """None: no model will be asked."""
+    model: str | None
+    extractive: bool
+    """True: the answer quotes the documents and is written by no model."""
+    query_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesEvent:
+    """The passages the model is given."""
+
+    sources: Sequence[SourceCitation]
+    retrieved_chunks: Sequence[RetrievedChunk]
+    retrieval_latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """A piece of the answer; the pieces joined are the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CitationEvent:
+    """A label in the text so far names a source."""
+
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvent:
+    """Tokens of the answer, as the vendor counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoneEvent:
+    """Last event of a query that worked."""
+
+    result: QueryResult
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """Last event of a query that failed; ``stage`` is where."""
+
+    error: VectorForgeError
+    stage: str
+    """preprocess | retrieve | context | generate"""
+    partial_answer: str = ""
+
+
+QueryEvent: TypeAlias = (
+    MetaEvent | SourcesEvent | TokenEvent | CitationEvent | UsageEvent | DoneEvent | ErrorEvent
+)

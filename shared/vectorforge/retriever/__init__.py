@@ -1,0 +1,1 @@
+"""Question in, ranked passages out. Never calls a language model."""

@@ -1,0 +1,201 @@
+"""What VectorForge measures: the names of all metrics, where they are sent, and how a step is timed.
+
+Each metric is emitted in one place only. On a laptop and in tests they stay in memory
+(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics.
+"""
+
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """Kind and tags of one metric."""
+
+    kind: Literal["histogram", "counter"]
+    tags: tuple[str, ...] = ()
+
+
+def _histogram(*tags: str) -> MetricSpec:
+    return MetricSpec("histogram", tags)
+
+
+def _counter(*tags: str) -> MetricSpec:
+    return MetricSpec("counter", tags)
+
+
+METRICS: Mapping[str, MetricSpec] = {
+    "retriever.search.duration_ms": _histogram("retriever_type"),
+    "retriever.search.calls": _counter("retriever_type"),
+    "retriever.search.errors": _counter("retriever_type", "error_type"),
+    "retriever.results_returned": _histogram("retriever_type"),
+    "retriever.empty_results": _counter("retriever_type"),
+    "context.build.duration_ms": _histogram(),
+    "context.tokens_used": _histogram(),
+    "context.chunks_included": _histogram(),
+    "context.chunks_truncated": _counter(),
+    "llm.generate.duration_ms": _histogram("provider", "model"),
+    "llm.generate.calls": _counter("provider", "model"),
+    "llm.generate.errors": _counter("provider", "model", "error_type"),
+    "llm.generate.retries": _counter("provider", "model"),
+    "llm.tokens_input": _counter("provider", "model"),
+    "llm.tokens_output": _counter("provider", "model"),
+    "llm.streaming.chunks": _counter("provider", "model"),
+    "llm.streaming.first_token_ms": _histogram("provider", "model"),
+    "pipeline.query.duration_ms": _histogram(),
+    "pipeline.query.calls": _counter(),
+    "pipeline.query.errors": _counter("stage", "error_type"),
+    # Not in the design's table: the query log's own metrics (A-150), and the embedder's.
+    "query_log.write.duration_ms": _histogram(),
+    "query_log.write.calls": _counter(),
+    "query_log.write.errors": _counter("error_type"),
+    "embedding.duration_ms": _histogram("provider", "model"),
+    "embedding.calls": _counter("provider", "model"),
+    "embedding.errors": _counter("provider", "model", "error_type"),
+    "embedding.texts": _counter("provider", "model"),
+    "embedding.cache_hits": _counter("provider", "model"),
+}
+"""Every metric VectorForge emits; histograms ending in ``_ms`` are milliseconds."""
+
+
+class MetricsCollector(Protocol):
+    """Where measurements go."""
+
+    def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
+        """Add a value to a histogram."""
+        ...
+
+    def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
+        """Add to a counter."""
+        ...
+
+
+@dataclass(slots=True)
+class Series:
+    """One metric with one set of tags."""
+
+    count: int = 0
+    total: float = 0.0
+    values: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    """The latest 1,000 values of a histogram; empty for a counter."""
+
+
+class InMemoryMetrics:
+    """Keeps measurements in this process, bounded by 1,000 values a series."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        self._lock = threading.Lock()
+
+    def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
+        """Add a value to a histogram. Unknown names and tags raise ``KeyError``: they are typing errors."""
+        with self._lock:
+            series = self._find(name, tags, "histogram")
+            series.count += 1
+            series.total += value
+            series.values.append(value)
+
+    def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
+        """Add to a counter. Unknown names and tags raise ``KeyError``."""
+        with self._lock:
+            series = self._find(name, tags, "counter")
+            series.count += 1
+            series.total += value
+
+    def get(self, name: str, tags: Tags | None = None) -> Series:
+        """The series of this name and exactly these tags; an empty one when nothing was measured."""
+        return self._series.get((name, _key(tags)), Series())
+
+    def total(self, name: str) -> float:
+        """Sum over all tags."""
+        return sum(s.total for (series_name, _), s in self._series.items() if series_name == name)
+
+    def names(self) -> set[str]:
+        """Names measured so far."""
+        return {name for name, _ in self._series}
+
+    def items(self) -> list[tuple[str, dict[str, str], Series]]:
+        """Every series: name, tags, values."""
+        with self._lock:
+            return [(name, dict(tags), series) for (name, tags), series in self._series.items()]
+
+    def _find(self, name: str, tags: Tags | None, kind: str) -> Series:
+        spec = METRICS[name]
+        if spec.kind != kind or set(spec.tags) != set(tags or {}):
+            raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
+        return self._series.setdefault((name, _key(tags)), Series())
+
+
+def _key(tags: Tags | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((tags or {}).items()))
+
+
+@dataclass(slots=True)
+class Measurement:
+    """A running measurement; ``error_tags`` may be filled while it runs."""
+
+    started: float
+    error_tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the start."""
+        return (time.perf_counter() - self.started) * 1000
+
+
+@contextmanager
+def measure(metrics: MetricsCollector, prefix: str, tags: Tags | None = None) -> Iterator[Measurement]:
+    """Emit ``{prefix}.calls``, ``.duration_ms`` and, when the body raises, ``.errors``."""
+    measurement = Measurement(time.perf_counter())
+    tags = dict(tags or {})
+    metrics.increment(f"{prefix}.calls", tags=tags)
+    try:
+        yield measurement
+    except Exception as exc:
+        error_tags = {**tags, **measurement.error_tags, "error_type": type(exc).__name__}
+        metrics.increment(f"{prefix}.errors", tags=error_tags)
+        raise
+    finally:
+        metrics.observe(f"{prefix}.duration_ms", measurement.elapsed_ms, tags)
+
+
+class Instrumented(Protocol):
+    """An object whose methods can be measured."""
+
+    @property
+    def metrics(self) -> MetricsCollector:
+        """Where its measurements go."""
+        ...
+
+
+def instrument(
+    prefix: str, tags: Callable[[Any], Tags] = lambda _: {}
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    """``measure`` as a decorator for an async method of an ``Instrumented`` object.
+
+    Args:
+        prefix: First part of the metric names.
+        tags: Computes the tags from the object.
+    """
+
+    def decorate(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        @functools.wraps(method)
+        async def measured(*args: P.args, **kwargs: P.kwargs) -> T:
+            owner: Any = args[0]
+            with measure(owner.metrics, prefix, tags(owner)):
+                return await method(*args, **kwargs)
+
+        return measured
+
+    return decorate

@@ -1,0 +1,1 @@
+"""Contract suites and protocol-faithful doubles. Never imported by production code."""

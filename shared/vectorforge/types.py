@@ -1,0 +1,141 @@
+"""Values that travel between the rooms: metrics, collections, chunks, vectors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias
+from uuid import UUID
+
+JSONValue: TypeAlias = bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None
+"""Anything JSON can hold. (Not recursive: mypy and pydantic disagree about recursive aliases.)"""
+
+Vector: TypeAlias = Sequence[float]
+"""An embedding: finite floats, length = the collection's dimension."""
+
+
+class DistanceMetric(StrEnum):
+    """How two vectors are compared, and the score made of their distance (higher is better)."""
+
+    COSINE = "cosine"
+    """score = 1 - cosine distance, in [-1, 1]."""
+    INNER_PRODUCT = "inner_product"
+    """score = inner product, unbounded."""
+    L2 = "l2"
+    """score = 1 / (1 + Euclidean distance), in (0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A set of documents that share one embedding model, dimension and metric."""
+
+    id: UUID
+    name: str
+    embedding_provider: str
+    embedding_model: str
+    dimension: int
+    distance_metric: DistanceMetric
+    query_prefix: str = ""
+    """Put before a query when it is embedded; some models need it (Nomic: "search_query: ")."""
+    document_prefix: str = ""
+    """Put before a chunk when it is embedded (Nomic: "search_document: ")."""
+    data_version: int = 0
+    """Grows by one with every change of the collection's documents."""
+    description: str = ""
+    created_at: datetime | None = None
+    document_count: int = 0
+    chunk_count: int = 0
+
+    @property
+    def embedding_config(self) -> Mapping[str, Any]:
+        """The same facts under the names of the collection's configuration document."""
+        return {
+            "default_provider": self.embedding_provider,
+            "embedding_provider": self.embedding_provider,
+            "model": self.embedding_model,
+            "embedding_model": self.embedding_model,
+            "dimension": self.dimension,
+            "metric": self.distance_metric.value,
+            "distance_metric": self.distance_metric.value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a document."""
+
+    id: UUID
+    document_id: UUID
+    index: int
+    """Position in the document, from 0."""
+    text: str
+    start_offset: int
+    """Offset of the first character in the document's text; ``document.text[start:end] == text``."""
+    end_offset: int
+    """Offset after the last character."""
+    token_count: int
+    """Counted once, at ingestion, with ``tokens.estimate_tokens``."""
+    heading: str | None = None
+    """Nearest heading path above the passage, e.g. "Install > Linux"."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The document's metadata and the passage's own; what filters look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedChunk:
+    """A passage found for a question."""
+
+    chunk: Chunk
+    score: float
+    """See ``DistanceMetric``; higher is better."""
+    distance: float
+    """What the database operator returned; lower is nearer."""
+    document_source: str
+    """Where the document came from: path, URL or key."""
+    document_title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDraft:
+    """A passage cut from a document, not stored yet."""
+
+    index: int
+    text: str
+    start_offset: int
+    end_offset: int
+    token_count: int
+    content_hash: bytes
+    """sha256 over what is embedded (32 bytes); equal hash means the stored embedding can be kept."""
+    heading: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    vector: Vector | None = None
+    """None: a chunk with this hash is stored in the document already and keeps its id and embedding."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDraft:
+    """A document read and extracted, not stored yet."""
+
+    source: str
+    """Identity of the document within its collection: path, URL or key, at most 2,000 characters."""
+    text: str
+    media_type: str
+    content_hash: bytes
+    """sha256 of the text, title, metadata and chunking settings (32 bytes); equal means nothing to do."""
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """What replacing a document did."""
+
+    document_id: UUID
+    version: int
+    """1 for the first version; grows by one with every change."""
+    chunks_added: int
+    chunks_kept: int
+    """Unchanged: same id, same embedding."""
+    chunks_removed: int
+    unchanged: bool = False
+    """True: the stored document had the same content hash; nothing was written."""
