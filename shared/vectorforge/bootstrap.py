@@ -6,6 +6,7 @@ gives the services of one tenant. Nothing connects before ``open()``.
 
 from functools import cached_property
 from types import TracebackType
+from typing import Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
@@ -95,7 +96,7 @@ class Application:
         await self.embedding_registry.aclose()
         await self.database.close()
 
-    async def __aenter__(self) -> "Application":
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 

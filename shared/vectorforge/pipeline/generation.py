@@ -1,7 +1,7 @@
 """Step 4 of a query: the model's answer as events, with its citations as they appear."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
@@ -18,7 +18,7 @@ from vectorforge.tokens import estimate_tokens
 
 async def generate_answer(
     run: QueryRun, preset: Preset, payload: ContextPayload
-) -> AsyncIterator[QueryEvent]:
+) -> AsyncGenerator[QueryEvent, None]:
     """Ask the model and fill in ``run``.
 
     Yields:
@@ -60,7 +60,7 @@ async def generate_answer(
 
 async def _texts(
     run: QueryRun, provider: BaseLLMProvider, preset: Preset, payload: ContextPayload
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """The answer's pieces; one piece when the query is buffered."""
     messages = _messages(run, payload)
     request = LLMRequestConfig(

@@ -7,13 +7,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol
 from uuid import UUID, uuid4
 
-from vectorforge.deadline import Deadline
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
@@ -22,16 +22,13 @@ from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import (
-    CitationEvent,
     DoneEvent,
     ErrorEvent,
-    MetaEvent,
     QueryConfig,
     QueryEvent,
     QueryResult,
     SourcesEvent,
     TokenEvent,
-    UsageEvent,
 )
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
@@ -124,7 +121,7 @@ class QueryService:
         config: QueryConfig | None = None,
         *,
         collector: Callable[[QueryResult], None] | None = None,
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """The answer's text, piece by piece.
 
         Args:
@@ -153,7 +150,7 @@ class QueryService:
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
-    ) -> AsyncIterator[QueryEvent]:
+    ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
 
         Never raises: a failure is the last event. Closing the iterator early stops the model and logs
@@ -183,7 +180,7 @@ class QueryService:
             buffered=buffered,
         )
 
-    async def _run(self, run: QueryRun) -> AsyncIterator[QueryEvent]:
+    async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
             with measure(self.metrics, "pipeline.query") as measurement:
@@ -196,7 +193,7 @@ class QueryService:
             last: QueryEvent = DoneEvent(run.result())
         except VectorForgeError as exc:
             last = run.fail(exc)
-        except Exception as exc:  # noqa: BLE001 - the top boundary: a bug is an event too, logged with its trace
+        except Exception as exc:
             logger.exception("Query failed in stage %s", run.stage)
             error = VectorForgeError("The question could not be answered because of an internal error.")
             error.__cause__ = exc
@@ -209,7 +206,7 @@ class QueryService:
         await self._log_query(run)
         yield last
 
-    async def _steps(self, run: QueryRun) -> AsyncIterator[QueryEvent]:
+    async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         preset = find_preset(run.config.preset)
         clean = self._preprocessor.clean(run.query)
         run.search_text, run.query_truncated = clean.text, clean.truncated
