@@ -11,6 +11,8 @@ def main() -> None:
     try:
         from vectorforge.cli.app import run
     except ModuleNotFoundError as exc:
-        sys.stderr.write(f"error: {exc.name} is not installed. Install the command: 'vectorforge[cli,local,ingest]'.\n")
+        sys.stderr.write(
+            f"error: {exc.name} is not installed. Install the command: 'vectorforge[cli,local,ingest]'.\n"
+        )
         raise SystemExit(2) from None
     raise SystemExit(run())

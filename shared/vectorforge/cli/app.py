@@ -51,14 +51,15 @@ def vectorforge(
 
     [bold]Start here[/bold]
 
-        vectorforge up                                  database, sample, page and API on http://localhost:8000
+        vectorforge up                      page and API on http://localhost:8000
 
-        vectorforge ingest docs/ notes.pdf              your own documents
+        vectorforge ingest docs/ notes.pdf  add your own documents
 
-        vectorforge ask "What do the docs say about X?"
+        vectorforge ask "Who may approve a refund?"
 
-    Settings come from VECTORFORGE_* variables; without VECTORFORGE_DATABASE_URL an embedded PostgreSQL is
-    used. Every command takes --json; results go to stdout, everything else to stderr.
+    Settings come from VECTORFORGE_* variables. An embedded PostgreSQL is used
+    unless VECTORFORGE_DATABASE_URL is set. Every command takes --json; results
+    go to stdout, everything else to stderr.
     """
 
 

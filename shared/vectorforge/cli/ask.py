@@ -25,7 +25,9 @@ def ask(
         str | None,
         typer.Option(help="Who answers: openai, anthropic, extractive ...", show_default="first with a key"),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model of that provider.", show_default="the provider's")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+    ] = None,
     stream: Annotated[bool, typer.Option(help="Print the answer while it is being written.")] = True,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,

@@ -9,7 +9,9 @@ from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesO
 from vectorforge.cli.terminal import command
 from vectorforge.types import Collection, DistanceMetric
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List, make, show and delete collections.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show and delete collections."
+)
 
 
 def as_json(collection: Collection) -> dict[str, Any]:
@@ -44,7 +46,14 @@ def list_collections(
             terminal.json({"collections": [as_json(collection) for collection in found]})
         elif found:
             rows = [
-                (c.name, c.document_count, c.chunk_count, f"{c.embedding_provider}/{c.embedding_model}", c.dimension, c.id)
+                (
+                    c.name,
+                    c.document_count,
+                    c.chunk_count,
+                    f"{c.embedding_provider}/{c.embedding_model}",
+                    c.dimension,
+                    c.id,
+                )
                 for c in found
             ]
             terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
@@ -89,7 +98,8 @@ def create(
         if terminal.json_output:
             terminal.json(as_json(made))
         else:
-            terminal.line(f"Made {made.name}: {made.embedding_provider}/{made.embedding_model}, {made.dimension} dimensions.")
+            model = f"{made.embedding_provider}/{made.embedding_model}"
+            terminal.line(f"Made {made.name}: {model}, {made.dimension} dimensions.")
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """``vectorforge ingest``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,31 +9,34 @@ from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import find_files, source_name
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.question import parse_metadata
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.terminal import command
 from vectorforge.errors import InvalidInputError
-
-if TYPE_CHECKING:  # loaded when there is something to ingest
-    from vectorforge.cli.ingest_run import IngestSummary
 
 
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders. A .jsonl or .csv holds one document a line.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files and folders. A .jsonl or .csv holds one document a line.")
+    ],
     collection: CollectionOption = None,
     glob: Annotated[
-        str | None, typer.Option(help="In folders, take only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False)
+        str | None,
+        typer.Option(help="In folders, take only these files, e.g. [cyan]'*.md'[/cyan].", show_default=False),
     ] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option("--metadata", "-m", help="key=value for every document; may be repeated.", show_default=False),
+        typer.Option(
+            "--metadata", "-m", help="key=value for every document; may be repeated.", show_default=False
+        ),
     ] = None,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Read, chunk, embed and store documents. What is stored already and has not changed costs nothing.
+    """Read, chunk, embed and store documents; what has not changed costs nothing.
 
-    Folders are walked without hidden files and without files that hold no text. The collection is made
-    when it is missing. Works while `vectorforge up` runs, and without it.
+    Folders are walked, without hidden files and files that hold no text. The
+    collection is made when it is missing. Works while `vectorforge up` runs,
+    and without it.
 
     [bold]Examples[/bold]
 
@@ -44,7 +47,7 @@ def ingest(
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.ingest_run import ingest_files
+        from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
         from vectorforge.cli.session import Session, run_in_session
 
         files = [(source_name(file), file) for file in find_files(paths, glob=glob)]
@@ -57,19 +60,6 @@ def ingest(
             return await ingest_files(terminal, session, target, files, metadata=labels)
 
         summary = run_in_session(terminal, data_dir, work)
-        show(terminal, summary)
+        print_summary(terminal, summary)
         if summary.failed:
             raise typer.Exit(ExitCode.INCOMPLETE)
-
-
-def show(terminal: Terminal, summary: "IngestSummary") -> None:
-    """Print what was ingested, and why what failed did."""
-    if terminal.json_output:
-        terminal.json(summary.as_json())
-        return
-    terminal.table(
-        ["Collection", "Documents#", "Stored#", "Unchanged#", "Failed#", "Chunks added#", "Kept#", "Removed#"],
-        [summary.row()],
-    )
-    for result in summary.failures:
-        terminal.error(f"{result.source}: {result.error.message if result.error else 'failed'}")

@@ -4,9 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal, printable
@@ -64,7 +71,15 @@ class IngestSummary:
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs, with the failures."""
-        names = ("documents", "succeeded", "unchanged", "failed", "chunks_added", "chunks_kept", "chunks_removed")
+        names = (
+            "documents",
+            "succeeded",
+            "unchanged",
+            "failed",
+            "chunks_added",
+            "chunks_kept",
+            "chunks_removed",
+        )
         return {
             "collection": self.collection.name,
             "collection_id": self.collection.id,
@@ -90,7 +105,7 @@ class _Display:
         self._files = self._progress.add_task("Files", total=files)
         self._stage = self._progress.add_task("", total=None, visible=False)
 
-    def __enter__(self) -> "_Display":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -149,7 +164,12 @@ async def _ingest_file(
         error = IngestionError(exc.code, exc.message)
         return [DocumentResult(source, DocumentStatus.FAILED, error=error)]
     return await session.services.ingestion.ingest_bytes(
-        collection, content, source=source, metadata=metadata, on_stage=display.stage, on_progress=display.progress
+        collection,
+        content,
+        source=source,
+        metadata=metadata,
+        on_stage=display.stage,
+        on_progress=display.progress,
     )
 
 
@@ -160,3 +180,25 @@ def _read(file: Path, max_bytes: int) -> bytes:
         return file.read_bytes()
     except OSError as exc:
         raise ExtractionError(f"The file cannot be read ({type(exc).__name__}).") from exc
+
+
+def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
+    """Print what was ingested, and why what failed did."""
+    if terminal.json_output:
+        terminal.json(summary.as_json())
+        return
+    terminal.table(
+        [
+            "Collection",
+            "Documents#",
+            "Stored#",
+            "Unchanged#",
+            "Failed#",
+            "Chunks added#",
+            "Kept#",
+            "Removed#",
+        ],
+        [summary.row()],
+    )
+    for result in summary.failures:
+        terminal.error(f"{result.source}: {result.error.message if result.error else 'failed'}")

@@ -27,15 +27,18 @@ def migrate(
             show_default=False,
         ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 when migrations are pending.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 when migrations are pending.")
+    ] = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Bring the database schema up to date. Safe to repeat, and to run from several places at once.
+    """Bring the database schema up to date; safe to repeat, and to run twice at once.
 
-    The roles vectorforge_app, vectorforge_log_writer and vectorforge_eraser are made without a password; those
-    named in VECTORFORGE_DATABASE_URL and VECTORFORGE_LOG_WRITER_DATABASE_URL get the password they have there.
+    The login roles (vectorforge_app, _log_writer, _eraser) are made without
+    a password; those named in VECTORFORGE_DATABASE_URL and
+    VECTORFORGE_LOG_WRITER_DATABASE_URL get the one they have there.
 
     [bold]Examples[/bold]
 
@@ -52,7 +55,9 @@ def migrate(
         with local_setup(config, data_dir=data_dir) as setup:
             url = database_url or setup.migrator_url
             if url is None:
-                raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
+                raise ConfigurationError(
+                    "Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema."
+                )
             if check:
                 waiting = asyncio.run(migrations.pending(url))
                 names = [migration.name for migration in waiting]
@@ -60,7 +65,9 @@ def migrate(
                 passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
                 applied = asyncio.run(
                     migrations.migrate(
-                        url, on_progress=lambda m: terminal.note(f"Applying {m.name}"), login_passwords=passwords
+                        url,
+                        on_progress=lambda m: terminal.note(f"Applying {m.name}"),
+                        login_passwords=passwords,
                     )
                 )
                 names = [migration.name for migration in applied]

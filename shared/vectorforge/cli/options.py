@@ -28,5 +28,7 @@ CollectionOption: TypeAlias = Annotated[
         "--collection", "-c", help="Name or id of the collection.", show_default="default", metavar="NAME"
     ),
 ]
-TopKOption: TypeAlias = Annotated[int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")]
+TopKOption: TypeAlias = Annotated[
+    int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
+]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]

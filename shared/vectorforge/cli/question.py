@@ -20,7 +20,9 @@ def read_question(argument: str) -> str:
     else:
         text = sys.stdin.read(_MAX_STDIN_CHARS + 1)
         if len(text) > _MAX_STDIN_CHARS:
-            raise InvalidInputError(f"QUESTION on stdin is longer than {_MAX_STDIN_CHARS:,} characters.", field="QUESTION")
+            raise InvalidInputError(
+                f"QUESTION on stdin is longer than {_MAX_STDIN_CHARS:,} characters.", field="QUESTION"
+            )
     if not text.strip():
         raise InvalidInputError("QUESTION is empty.", field="QUESTION")
     return text.strip()
@@ -39,7 +41,7 @@ def parse_filter(text: str | None) -> dict[str, Any] | None:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InvalidInputError("--filter must be a JSON object, e.g. '{\"lang\": \"en\"}'.", field="--filter")
+        raise InvalidInputError('--filter must be a JSON object, e.g. \'{"lang": "en"}\'.', field="--filter")
     return value
 
 

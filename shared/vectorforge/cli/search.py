@@ -16,12 +16,15 @@ def search(
     collection: CollectionOption = None,
     top_k: TopKOption = 10,
     min_score: Annotated[
-        float | None, typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False)
+        float | None,
+        typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
-            "--filter", help="Metadata filter as JSON, e.g. [cyan]'{\"lang\": \"en\"}'[/cyan].", show_default=False
+            "--filter",
+            help='Metadata filter as JSON, e.g. [cyan]\'{"lang": "en"}\'[/cyan].',
+            show_default=False,
         ),
     ] = None,
     json_output: JsonOption = False,

@@ -67,7 +67,12 @@ def bind(host: str, port: int) -> socket.socket:
 async def serve(app: "FastAPI", bound: socket.socket, *, on_started: Callable[[], Awaitable[None]]) -> None:
     """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, server_header=False, lifespan="on"
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        lifespan="on",
     )
     server = _Server(config, on_started)
 

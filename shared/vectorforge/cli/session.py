@@ -74,9 +74,7 @@ async def open_session(setup: LocalSetup, terminal: Terminal) -> AsyncIterator[S
         yield Session(application, application.for_tenant(setup.config.server.local_tenant))
 
 
-def run_in_session(
-    terminal: Terminal, data_dir: Path | None, work: Callable[[Session], Awaitable[T]]
-) -> T:
+def run_in_session(terminal: Terminal, data_dir: Path | None, work: Callable[[Session], Awaitable[T]]) -> T:
     """Read the settings, open a session, run one command's work in it, close everything again."""
     import asyncio
 

@@ -13,7 +13,7 @@ from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
-from vectorforge.errors import ConfigurationError, EmbeddingError
+from vectorforge.errors import EmbeddingError
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.local.laptop import LocalSetup, sample_documents
 from vectorforge.types import Collection
@@ -60,10 +60,7 @@ async def _holds_sample(session: Session, collection: Collection, source: str) -
 
 def answering_provider(session: Session) -> ProviderInfo | None:
     """The provider that answers questions which name none; None when there is none."""
-    try:
-        return session.application.llm_registry.get_default().info(is_default=True)
-    except ConfigurationError:
-        return None
+    return next((info for info in session.application.llm_registry.infos() if info.is_default), None)
 
 
 async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url: str) -> None:
@@ -90,7 +87,7 @@ async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url
     rows = {
         "Page and API": url,
         "Answers": _describe(provider),
-        "Collection": f"{collection.name}: {collection.document_count} documents, {collection.chunk_count} passages",
+        "Collection": f"{collection.name}: {_count(collection)}",
         "Data": f"{setup.config.data_dir}" if setup.embedded else "the database of VECTORFORGE_DATABASE_URL",
         "Try": f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}",
     }
@@ -104,12 +101,16 @@ async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url
     terminal.out.print(table)
 
 
+def _count(collection: Collection) -> str:
+    return f"{collection.document_count} documents, {collection.chunk_count} passages"
+
+
 def _describe(provider: ProviderInfo | None) -> str:
     if provider is None:
         return "none: no model is configured, search still works"
     if ProviderCapability.EXTRACTIVE in provider.capabilities:
         return (
-            "quoted from the documents; set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to have a "
-            "model write them"
+            "quoted from the documents; "
+            "set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to have a model write them"
         )
     return f"{provider.name} · {provider.default_model}"

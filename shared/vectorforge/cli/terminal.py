@@ -84,7 +84,9 @@ class Terminal:
     def error(self, text: str, *, code: str = "error") -> None:
         """Print an error as one line on stderr."""
         if self.json_output:
-            sys.stderr.write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False) + "\n")
+            sys.stderr.write(
+                json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False) + "\n"
+            )
         else:
             self.err.print(Text.assemble(("error: ", "bold red"), " ".join(printable(text).split())))
 
@@ -101,7 +103,9 @@ class Terminal:
             for row in ([name.lower().replace(" ", "_") for name in names], *cells):
                 sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
             return
-        table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+        table = Table(
+            title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
+        )
         for column, name in zip(columns, names, strict=True):
             table.add_column(name, justify="right" if column.endswith("#") else "left", overflow="fold")
         for row in cells:
@@ -118,7 +122,9 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     """
     terminal = Terminal(json_output=json_output)
     # What a person should know is printed above; the log is for whoever looks for a fault.
-    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
+    )
     try:
         yield terminal
     except (typer.Exit, typer.Abort, BrokenPipeError):
@@ -133,14 +139,16 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     except ModuleNotFoundError as exc:
         _traceback(debug)
         terminal.error(
-            f"{exc.name} is not installed. Install everything a laptop needs: 'vectorforge[cli,local,ingest]'.",
+            f"{exc.name} is not installed. Install what a laptop needs: 'vectorforge[cli,local,ingest]'.",
             code="configuration_error",
         )
         raise typer.Exit(ExitCode.USAGE) from None
     except Exception as exc:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
         _traceback(debug)
         hint = "" if debug else " Run it again with --debug to see where."
-        terminal.error(f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}", code="internal_error")
+        terminal.error(
+            f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}", code="internal_error"
+        )
         raise typer.Exit(ExitCode.BUG) from None
 
 

@@ -15,7 +15,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def up(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     sample: Annotated[
         bool, typer.Option(help="Ingest the project's README and docs, so that there is something to ask.")
     ] = True,
@@ -25,8 +27,9 @@ def up(
 ) -> None:
     """Start everything on this machine: database, sample documents, page and API.
 
-    Needs no Docker, no key and no network. With VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY set,
-    that model writes the answers; without, answers are quoted from the documents. Ctrl-C stops everything.
+    Needs no Docker, no key and no network. Answers are quoted from the
+    documents, until VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY
+    is set: then that model writes them. Ctrl-C stops everything.
 
     [bold]Examples[/bold]
 
@@ -45,7 +48,9 @@ def up(
         config = serving_config(VectorForgeConfig.from_environment(), host)
         with bind(host, port) as bound, stop_on_sigterm():
             if host not in _LOOPBACK:
-                terminal.warn(f"Whoever can reach {host} can read and change the documents: there is no login here.")
+                terminal.warn(
+                    f"Whoever can reach {host} can read and change the documents: there is no login here."
+                )
             terminal.note("Starting the database ...")
             with local_setup(config, data_dir=data_dir) as setup:
                 asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))

@@ -61,7 +61,9 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise ConfigurationError(f"The data folder {folder} cannot be made; choose another with --data-dir.") from exc
+        raise ConfigurationError(
+            f"The data folder {folder} cannot be made; choose another with --data-dir."
+        ) from exc
     server = EmbeddedPostgres(folder)
     server.start()
     try:
@@ -70,7 +72,9 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
             "migrator_database_url": SecretStr(server.migrator_url),
             "log_writer_database_url": SecretStr(server.log_writer_url),
         }
-        settings = config.model_copy(update={"database": database.model_copy(update=urls), "data_dir": folder})
+        settings = config.model_copy(
+            update={"database": database.model_copy(update=urls), "data_dir": folder}
+        )
         yield LocalSetup(settings, server.migrator_url, embedded=True)
     finally:
         server.stop()
