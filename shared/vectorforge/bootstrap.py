@@ -16,10 +16,11 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError, DimensionMismatchError, NotFoundError
+from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
@@ -66,7 +67,14 @@ class Application:
         embedding_registry = EmbeddingProviderRegistry()
         embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
         llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
-        llm_registry.auto_discover(config)
+        llm_registry.auto_discover(
+            config,
+            fallback=ExtractiveProvider(
+                embed=embedding_registry.get_default().embed_documents,
+                metrics=metrics,
+                health_checker=health_checker,
+            ),
+        )
         return cls(
             config,
             database=Database(
@@ -226,7 +234,12 @@ class TenantServices:
             EmbeddingError: The model's dimension had to be tried out, and that failed.
         """
         registry = self._application.embedding_registry
-        provider = registry.get(embedding_provider) if embedding_provider else registry.get_default()
+        if embedding_provider is not None and embedding_provider not in registry.list_providers():
+            raise InvalidInputError(
+                f"embedding_provider must be one of: {', '.join(registry.list_providers())}.",
+                field="embedding_provider",
+            )
+        provider = registry.get(embedding_provider)
         model = embedding_model or provider.default_model
         actual = provider.dimension(model)
         if actual is None:

@@ -102,6 +102,14 @@ class DenseRetriever(BaseRetriever):
         deadline: Deadline | None = None,
     ) -> Vector:
         config = collection.embedding_config
+        if (
+            embedding_provider is not None
+            and embedding_provider not in self._embedding_registry.list_providers()
+        ):
+            raise InvalidInputError(
+                f"embedding_provider must be one of: {', '.join(self._embedding_registry.list_providers())}.",
+                field="embedding_provider",
+            )
         provider_name = embedding_provider or config["default_provider"]
         provider = self._embedding_registry.get(provider_name)
         # Another provider does not know the collection's model by name; it uses its own.

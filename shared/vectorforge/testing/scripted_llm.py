@@ -1,19 +1,11 @@
 """A language model that says what a test tells it to, in the pieces the test chooses."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from vectorforge.errors import LLMError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.types import (
-    GroundingSource,
-    LLMRequestConfig,
-    LLMResponse,
-    LLMStreamEvent,
-    Message,
-    StreamEnd,
-    TextDelta,
-)
+from vectorforge.llm.types import Completion, GroundingSource, LLMRequestConfig, Message, ProviderCall
 from vectorforge.telemetry import MetricsCollector
 
 
@@ -37,11 +29,11 @@ class ScriptedLLM(BaseLLMProvider):
         name: str = "scripted",
         metrics: MetricsCollector | None = None,
     ) -> None:
+        self._name = name
         super().__init__(default_model="scripted-1", metrics=metrics, retries=0)
         self._pieces = pieces
         self._error = error
         self._gate = gate
-        self._name = name
         self.calls: list[tuple[list[Message], LLMRequestConfig]] = []
         """Messages and settings of each call, oldest first."""
         self.sources: list[GroundingSource] = []
@@ -53,58 +45,38 @@ class ScriptedLLM(BaseLLMProvider):
         """The name given."""
         return self._name
 
-    async def list_models(self) -> list[str]:
-        """Its one model."""
+    async def _list_models(self) -> list[str]:
         return [self.default_model]
 
-    async def validate_credentials(self) -> bool:
-        """It needs none."""
-        return True
-
-    async def _call_api(
-        self,
-        messages: Sequence[Message],
-        config: LLMRequestConfig,
-        *,
-        sources: Sequence[GroundingSource] = (),
-        timeout_s: float,
-    ) -> LLMResponse:
-        self.calls.append((list(messages), config))
-        self.sources = list(sources)
+    async def _call_api(self, call: ProviderCall) -> Completion:
+        self._record(call)
         if self._error is not None:
             raise self._error
-        return self._response(config)
+        return self._completion(call, "".join(self._pieces))
 
-    async def _call_api_stream(
-        self,
-        messages: Sequence[Message],
-        config: LLMRequestConfig,
-        *,
-        sources: Sequence[GroundingSource] = (),
-        timeout_s: float,
-    ) -> AsyncIterator[LLMStreamEvent]:
-        self.calls.append((list(messages), config))
-        self.sources = list(sources)
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+        self._record(call)
         try:
             for number, piece in enumerate(self._pieces):
                 if number and self._gate is not None:
                     await self._gate.acquire()
-                yield TextDelta(piece)
+                yield piece
             if self._error is not None:
                 raise self._error
-            yield StreamEnd(self._response(config))
-        except GeneratorExit:
+            yield self._completion(call, "")
+        except (GeneratorExit, asyncio.CancelledError):
             self.closed_early += 1
             raise
 
-    def _response(self, config: LLMRequestConfig) -> LLMResponse:
-        return LLMResponse(
-            content="".join(self._pieces),
-            model=config.model,
-            provider=self._name,
+    def _record(self, call: ProviderCall) -> None:
+        self.calls.append((list(call.messages), call.config))
+        self.sources = list(call.sources)
+
+    def _completion(self, call: ProviderCall, content: str) -> Completion:
+        return Completion(
+            model=call.config.model,
+            finish_reason="stop",
+            content=content,
             prompt_tokens=100,
             completion_tokens=10,
-            total_tokens=110,
-            latency_ms=0.0,
-            metadata={"finish_reason": "stop"},
         )
