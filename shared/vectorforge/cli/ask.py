@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,37 +46,44 @@ def ask(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
-        from vectorforge.pipeline.types import QueryConfig, QueryResult
+        from vectorforge.pipeline.types import MetaEvent, QueryConfig, QueryResult
 
         text = read_question(question)
         config = QueryConfig(top_k=top_k, llm_provider=provider, llm_model=model, stream=stream)
 
-        async def work(session: Session) -> QueryResult:
+        async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
             target = await session.collection(collection)
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
 
-        result = run_in_session(terminal, data_dir, work)
+        meta, result = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
-            terminal.json(result_as_json(result))
+            from vectorforge.api.schemas.rag import CollectionQueryResponse
+
+            terminal.json(CollectionQueryResponse.of(result, extractive=meta.extractive))
         if result.outcome == "empty":
             raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 async def print_answer(
     terminal: Terminal, events: "AsyncGenerator[QueryEvent, None]", *, stream: bool
-) -> "QueryResult":
+) -> "tuple[MetaEvent, QueryResult]":
     """Print the answer as its events arrive, then its sources; nothing when JSON was asked for.
+
+    Returns:
+        What answered, and the whole answer.
 
     Raises:
         VectorForgeError: What the query failed with.
     """
     from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
 
+    meta: MetaEvent | None = None
     streamed = False
     async with aclosing(events):
         async for event in events:
             if isinstance(event, MetaEvent):
+                meta = event
                 _introduce(terminal, event)
             elif isinstance(event, TokenEvent) and stream:
                 terminal.write(event.text)
@@ -86,11 +92,11 @@ async def print_answer(
                 if streamed:
                     terminal.line()
                 raise event.error
-            elif isinstance(event, DoneEvent):
+            elif isinstance(event, DoneEvent) and meta is not None:
                 if not terminal.json_output:
                     terminal.line("" if streamed else event.result.answer)
                     _print_sources(terminal, event.result)
-                return event.result
+                return meta, event.result
     raise VectorForgeError("The answer ended without a result.")
 
 
@@ -117,32 +123,3 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
     if result.finish_reason == "length":
         terminal.warn("The answer was cut at its longest allowed length.")
-
-
-def result_as_json(result: "QueryResult") -> dict[str, Any]:
-    """The result as ``POST /v1/collections/{id}/query`` gives it."""
-    response = result.llm_response
-    return {
-        "id": result.request_id,
-        "query": result.query,
-        "answer": result.answer,
-        "sources": [{"number": n, **asdict(source)} for n, source in enumerate(result.sources, start=1)],
-        "citations": result.citations,
-        "provider": response.provider if response else None,
-        "model": response.model if response else None,
-        "extractive": bool(response and response.provider == "extractive"),
-        "usage": {
-            "prompt_tokens": response.prompt_tokens if response else 0,
-            "completion_tokens": response.completion_tokens if response else 0,
-            "total_tokens": response.total_tokens if response else 0,
-        },
-        "latency": {
-            "retrieval_ms": result.retrieval_latency_ms,
-            "context_ms": result.context_latency_ms,
-            "generation_ms": result.generation_latency_ms,
-            "total_ms": result.total_latency_ms,
-        },
-        "finish_reason": result.finish_reason,
-        "outcome": result.outcome,
-        "invalid_citations": result.invalid_citations,
-    }

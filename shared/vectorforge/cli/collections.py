@@ -1,6 +1,6 @@
 """``vectorforge collections``."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,25 +9,18 @@ from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesO
 from vectorforge.cli.terminal import command
 from vectorforge.types import Collection, DistanceMetric
 
+if TYPE_CHECKING:  # loaded when there is one to print
+    from vectorforge.api.schemas.collections import CollectionBody
+
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="List, make, show and delete collections."
 )
 
 
-def as_json(collection: Collection) -> dict[str, Any]:
-    """The collection as ``GET /v1/collections/{id}`` gives it."""
-    return {
-        "id": collection.id,
-        "name": collection.name,
-        "description": collection.description,
-        "embedding_provider": collection.embedding_provider,
-        "embedding_model": collection.embedding_model,
-        "dimension": collection.dimension,
-        "distance_metric": collection.distance_metric,
-        "document_count": collection.document_count,
-        "chunk_count": collection.chunk_count,
-        "created_at": collection.created_at,
-    }
+def _as_body(collection: Collection) -> "CollectionBody":
+    from vectorforge.api.schemas.collections import CollectionBody
+
+    return CollectionBody.of(collection)
 
 
 @app.command("list")
@@ -43,7 +36,7 @@ def list_collections(
 
         found = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
-            terminal.json({"collections": [as_json(collection) for collection in found]})
+            terminal.json({"collections": [_as_body(collection) for collection in found]})
         elif found:
             rows = [
                 (
@@ -96,7 +89,7 @@ def create(
 
         made = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
-            terminal.json(as_json(made))
+            terminal.json(_as_body(made))
         else:
             model = f"{made.embedding_provider}/{made.embedding_model}"
             terminal.line(f"Made {made.name}: {model}, {made.dimension} dimensions.")
@@ -118,11 +111,11 @@ def show(
             # Only the list counts documents and chunks.
             return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
 
-        found = as_json(run_in_session(terminal, data_dir, work))
+        found = _as_body(run_in_session(terminal, data_dir, work))
         if terminal.json_output:
             terminal.json(found)
         else:
-            terminal.table(["Setting", "Value"], list(found.items()))
+            terminal.table(["Setting", "Value"], list(found.model_dump(mode="json").items()))
 
 
 @app.command()

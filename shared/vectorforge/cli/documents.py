@@ -31,7 +31,10 @@ def list_documents(
 
         found, total = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
-            terminal.json({"documents": found, "total": total, "limit": limit, "offset": offset})
+            from vectorforge.api.schemas.documents import DocumentBody, DocumentList
+
+            bodies = [DocumentBody.of(document) for document in found]
+            terminal.json(DocumentList(documents=bodies, total=total, limit=limit, offset=offset))
             return
         rows = [(d.source, d.title, d.media_type, d.version, d.chunk_count, d.size_chars) for d in found]
         terminal.table(["Source", "Title", "Type", "Version#", "Chunks#", "Characters#"], rows)

@@ -1,12 +1,16 @@
 """``vectorforge search``."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
-from vectorforge.cli.question import read_question
+from vectorforge.cli.question import parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from vectorforge.api.schemas.search import SearchResponse
 
 _SNIPPET_CHARS = 200
 
@@ -40,61 +44,42 @@ def search(
         vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.question import parse_filter
+        import time
+
+        from vectorforge.api.schemas.search import SearchResponse, SearchResult
         from vectorforge.cli.session import Session, run_in_session
 
         text, filters = read_question(question), parse_filter(where)
 
-        async def work(session: Session) -> dict[str, Any]:
-            import time
-
+        async def work(session: Session) -> SearchResponse:
             target = await session.collection(collection)
             started = time.perf_counter()
             found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
-            latency_ms = round((time.perf_counter() - started) * 1000, 2)
-            results = [
-                {
-                    "chunk_id": hit.chunk.id,
-                    "document_id": hit.chunk.document_id,
-                    "source": hit.document_source,
-                    "title": hit.document_title,
-                    "heading": hit.chunk.heading,
-                    "index": hit.chunk.index,
-                    "text": hit.chunk.text,
-                    "score": hit.score,
-                    "start_offset": hit.chunk.start_offset,
-                    "end_offset": hit.chunk.end_offset,
-                    "metadata": hit.chunk.metadata,
-                }
-                for hit in found
-            ]
-            return {"query": text, "collection_id": target.id, "results": results, "latency_ms": latency_ms}
+            return SearchResponse(
+                query=text,
+                collection_id=target.id,
+                results=[SearchResult.of(hit) for hit in found],
+                latency_ms=round((time.perf_counter() - started) * 1000, 2),
+            )
 
-        show(terminal, run_in_session(terminal, data_dir, work))
+        response = run_in_session(terminal, data_dir, work)
+        _print(terminal, response)
+        if not response.results:
+            raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def show(terminal: Terminal, response: dict[str, Any]) -> None:
-    """Print what a search found.
-
-    Raises:
-        typer.Exit: Nothing was found (code 1).
-    """
-    from vectorforge.cli.exit_codes import ExitCode
-
-    results = response["results"]
+def _print(terminal: Terminal, response: "SearchResponse") -> None:
     if terminal.json_output:
         terminal.json(response)
-    elif results:
+    elif response.results:
         rows = [
-            (n, f"{hit['score']:.3f}", hit["source"], hit["heading"] or hit["title"], _snippet(hit["text"]))
-            for n, hit in enumerate(results, start=1)
+            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title, _snippet(hit.text))
+            for n, hit in enumerate(response.results, start=1)
         ]
-        terminal.table(["##", "Score#", "Source", "Heading", "Passage"], rows)
-        terminal.note(f"{len(results)} passages in {response['latency_ms']:.0f} ms")
+        terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
+        terminal.note(f"{len(rows)} passages in {response.latency_ms:.0f} ms")
     else:
         terminal.note("Nothing found.")
-    if not results:
-        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 def _snippet(text: str) -> str:

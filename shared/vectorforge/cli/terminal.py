@@ -11,12 +11,12 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -35,10 +35,10 @@ def printable(text: str) -> str:
 def _as_json(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, Mapping):
@@ -62,7 +62,7 @@ class Terminal:
         return self.out.is_terminal
 
     def json(self, value: object) -> None:
-        """Print one JSON document, on one line; dataclasses become objects."""
+        """Print one JSON document, on one line; dataclasses and pydantic models become objects."""
         sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_as_json) + "\n")
 
     def line(self, text: str = "", *, style: str | None = None) -> None:

@@ -59,12 +59,12 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
 
     folder = data_dir or config.data_dir or default_data_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
         raise ConfigurationError(
             f"The data folder {folder} cannot be made; choose another with --data-dir."
         ) from exc
-    server = EmbeddedPostgres(folder)
+    server = EmbeddedPostgres(folder / "postgres")
     server.start()
     try:
         urls = {
