@@ -70,7 +70,9 @@ def run(arguments: list[str] | None = None) -> int:
     except TyperException as exc:
         message = exc.format_message()
         if message:
-            sys.stderr.write(f"error: {message} (vectorforge --help shows how)\n")
+            context = getattr(exc, "ctx", None)  # of usage errors: the command that was misused
+            path = context.command_path if context else "vectorforge"
+            sys.stderr.write(f"error: {message} `{path} --help` shows how.\n")
         return ExitCode.USAGE
     except typer.Abort:
         sys.stderr.write("Aborted.\n")

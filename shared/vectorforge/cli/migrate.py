@@ -63,13 +63,7 @@ def migrate(
                 names = [migration.name for migration in waiting]
             else:
                 passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
-                applied = asyncio.run(
-                    migrations.migrate(
-                        url,
-                        on_progress=lambda m: terminal.note(f"Applying {m.name}"),
-                        login_passwords=passwords,
-                    )
-                )
+                applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
                 names = [migration.name for migration in applied]
         if terminal.json_output:
             terminal.json({"pending" if check else "applied": names})

@@ -137,6 +137,8 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         terminal.error(exc.message, code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
     except ModuleNotFoundError as exc:
+        if (exc.name or "").startswith("vectorforge"):
+            raise
         _traceback(debug)
         terminal.error(
             f"{exc.name} is not installed. Install what a laptop needs: 'vectorforge[cli,local,ingest]'.",

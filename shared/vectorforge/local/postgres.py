@@ -309,7 +309,7 @@ def _read_pid_file(path: Path) -> _Postmaster | None:
         pid = int(lines[0])
     except (OSError, ValueError, IndexError):
         return None
-    if len(lines) < 8:  # noqa: PLR2004
+    if len(lines) < 8:
         return _Postmaster(pid, "", 0, ready=False)
     return _Postmaster(pid, lines[4].strip(), int(lines[3]), ready=lines[7].strip() == "ready")
 
