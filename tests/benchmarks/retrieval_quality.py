@@ -1,4 +1,4 @@
-"""How well the service finds what people judged relevant, and whether its index finds what exact search finds.
+"""How well the service finds what people judged relevant, and whether it finds what exact search finds.
 
     uv run python tests/benchmarks/retrieval_quality.py FOLDER
 
@@ -11,9 +11,8 @@ FOLDER holds three files of JSON lines:
 The corpus is ingested through the pipeline into a collection of its own (once; later runs reuse it), every
 question goes through ``DenseRetriever``, and again through an exact search over all stored vectors.
 
-nDCG@k and recall@k: judgements without spans are judged per document, by its best passage. Otherwise a passage
-hits a span when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1.
-nDCG is defined in https://dl.acm.org/doi/10.1145/582415.582418.
+nDCG@k and recall@k: without spans, documents are judged, each by its best passage. With spans, a passage hits
+one when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1. nDCG is defined in https://dl.acm.org/doi/10.1145/582415.582418.
 """
 
 import argparse
@@ -96,7 +95,7 @@ def read_judgements(path: Path) -> tuple[dict[str, list[Judgement]], bool]:
 def ranks_of_hits(
     ranking: Iterable[Passage], wanted: Sequence[Judgement], *, per_document: bool
 ) -> list[int]:
-    """Ranks (from 1) at which judgements are met for the first time; per document, later passages are skipped."""
+    """Ranks (from 1) where judgements are first met; per document, its later passages have no rank."""
     ranks, met, seen = [], set[int](), set[str]()
     rank = 0
     for passage in ranking:
@@ -112,7 +111,7 @@ def ranks_of_hits(
 
 
 def ndcg(ranks: Iterable[int], relevant: int, k: int) -> float:
-    """Normalised discounted cumulative gain of the first k, in [0, 1]; gains are 1, discounts log2(rank + 1)."""
+    """Normalised discounted cumulative gain at k, in [0, 1]; gains are 1, discounts log2(rank + 1)."""
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, k) + 1))
     return min(1.0, sum(1 / math.log2(rank + 1) for rank in ranks if rank <= k) / ideal)
 
@@ -170,7 +169,7 @@ async def measure(session: Session, folder: Path, *, k: int, depth: int, run_fil
     terminal = Terminal()
     corpus = folder / "corpus.jsonl"
     digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
-    collection = await session.collection_or_new(f"{folder.resolve().name}-{digest}")
+    collection = await session.collection_or_new(f"{folder.name}-{digest}")
     summary = await ingest_files(terminal, session, collection, [("corpus.jsonl", corpus)])
     if summary.failed:
         terminal.warn(f"{summary.failed} documents could not be ingested.")
@@ -236,9 +235,10 @@ def main() -> None:
         "--run-file", type=Path, help="what was found, as JSON lines (default run-FOLDER.jsonl)"
     )
     options = parser.parse_args()
-    run_file = options.run_file or Path(f"run-{options.folder.resolve().name}.jsonl")
+    folder = options.folder.resolve()
+    run_file = options.run_file or Path(f"run-{folder.name}.jsonl")
     result = asyncio.run(
-        run(options.folder, k=options.k, depth=options.depth, data_dir=options.data_dir, run_file=run_file)
+        run(folder, k=options.k, depth=options.depth, data_dir=options.data_dir, run_file=run_file)
     )
     json.dump(result, sys.stdout, indent=1)
     print()
