@@ -117,17 +117,18 @@ _SUFFIXES = (
 )  # fmt: skip
 
 _NUMERIC_QUESTION = re.compile(
-    r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast)|(?:what|which) (?:percent|percentage|number|"
-    r"year|date|day|month|decade|century)|when)\b",
+    r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast)"
+    r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when)\b",
     re.IGNORECASE,
 )
 _NUMERIC_ANSWER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand|"
-    r"million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September|October|"
-    r"November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand"
+    r"|million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September"
+    r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
 )
 _NAME_QUESTION = re.compile(
-    r"\b(?:who|whom|whose|where|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
+    r"\b(?:who|whom|whose|where"
+    r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
     re.IGNORECASE,
 )
 _REASON_QUESTION = re.compile(r"\bwhy\b", re.IGNORECASE)
@@ -170,7 +171,7 @@ def stem(word: str) -> str:
 
 
 def terms(text: str) -> frozenset[str]:
-    """The stems of the words that carry meaning; two-character pieces of Chinese, Japanese and Korean runs."""
+    """The stems of the words that carry meaning; of Chinese, Japanese and Korean, every two characters."""
     found: set[str] = set()
     for word in _WORD.findall(text.lower()):
         if runs := _IDEOGRAPHS.findall(word):

@@ -13,9 +13,8 @@ _UNDERLINE = re.compile(r"\s*(=+|-{2,})\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|.*\|\s*$")
 _RULE = re.compile(r"[\s|:*_=-]*$")
-_SENTENCE_END = re.compile(
-    r"(?:[.!?…](?:\[\d+\])*[\"'”’)\]]*\s+(?=[^a-z\s])|[。！？](?:\[\d+\])*[”’」』）]*)"  # before anything but lower case
-)
+# Western: before white space and anything but a lower-case letter. Footnote marks may come between.
+_SENTENCE_END = re.compile(r"[.!?…](?:\[\d+\])*[\"'”’)\]]*\s+(?=[^a-z\s])|[。！？](?:\[\d+\])*[”’」』）]*")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Fig|Figs|Eq|Sec|"
     r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m))\.$"
