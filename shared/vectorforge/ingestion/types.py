@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
@@ -67,6 +67,16 @@ class DocumentPart:
     media_type: str | None
 
 
+class ReadText(TypedDict):
+    """What the reader of a format found; JSON, because some run in a child process."""
+
+    text: str
+    title: str | None
+    page_starts: list[int]
+    """Offset of each page's first character, ascending; empty when there are no pages."""
+    warnings: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractedDocument:
     """The text of a document, free of NUL characters and lone surrogates."""
@@ -88,8 +98,8 @@ class IngestionError:
     """Why a document failed; both parts are safe to show."""
 
     code: str
-    """``VectorForgeError.code``, for an unreadable document followed by its reason:
-    ``extraction_failed:encrypted``."""
+    """``VectorForgeError.code``; for a document that cannot be read ``document_`` and the reason, such as
+    ``document_encrypted``."""
     message: str
     retryable: bool = False
     """The same document may succeed later, unchanged."""

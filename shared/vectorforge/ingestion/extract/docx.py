@@ -8,13 +8,14 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean
+from vectorforge.ingestion.types import ReadText
 
 _MAX_UNCOMPRESSED_BYTES = 200 * 1024 * 1024
 _MAX_MEMBERS = 10_000
 _HEADING_STYLE = re.compile(r"heading ([1-6])", re.IGNORECASE)
 
 
-def extract_docx(content: bytes, *, max_chars: int) -> dict[str, Any]:
+def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
     """Read paragraphs, headings and tables in the order of the document.
 
     Headings become Markdown headings, list paragraphs ``- `` lines, table rows lines of cells joined

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vectorforge.ingestion.extract.decode import decode
+from vectorforge.ingestion.types import ReadText
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -65,7 +66,7 @@ _DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNOREC
 _SMALLEST_MAIN_SHARE = 0.3
 
 
-def extract_html(content: bytes, charset: str | None) -> tuple[str, str | None, list[str]]:
+def extract_html(content: bytes, *, charset: str | None) -> ReadText:
     """Read an HTML page.
 
     Scripts, styles, navigation, page headers and footers, asides and forms are left out. When the page
@@ -77,7 +78,7 @@ def extract_html(content: bytes, charset: str | None) -> tuple[str, str | None, 
         charset: From the Content-Type header.
 
     Returns:
-        Text, title and warnings. Headings are lines like ``## Install``; blocks end lines; ``<pre>``
+        Headings are lines like ``## Install``; blocks end lines; ``<pre>``
         becomes a fenced code block with its line breaks.
 
     Raises:
@@ -90,7 +91,7 @@ def extract_html(content: bytes, charset: str | None) -> tuple[str, str | None, 
     tree = LexborHTMLParser(markup)
     title_node = tree.css_first("head title") or tree.css_first("h1")
     title = " ".join(title_node.text().split()) if title_node else ""
-    return _main_text(tree), title or None, warnings
+    return {"text": _main_text(tree), "title": title or None, "page_starts": [], "warnings": warnings}
 
 
 def _main_text(tree: "LexborHTMLParser") -> str:

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.types import Cancellation, ExtractionLimits
+from vectorforge.ingestion.types import Cancellation, ExtractionLimits, ReadText
 
 _MEMORY_BYTES = 2 * 1024**3  # address space, not resident memory
 _POLL_S = 0.1
@@ -21,13 +22,14 @@ _PASSED_ON = (
 
 
 def read_isolated(
-    reader: Literal["pdf", "docx"],
+    reader: Literal["pdf", "docx", "html"],
     content: bytes,
+    arguments: Mapping[str, Any],
     *,
     limits: ExtractionLimits,
     cancellation: Cancellation | None = None,
-) -> dict[str, Any]:
-    """Run a reader of ``child`` on a file; at most ``limits.timeout_s`` seconds and 2 GiB.
+) -> ReadText:
+    """Run a reader of ``child`` on a file, at most ``limits.timeout_s`` seconds and in 2 GiB.
 
     Blocks the calling thread; a cancellation is noticed within 0.1 s and ends the child.
 
@@ -35,9 +37,14 @@ def read_isolated(
         ExtractionError: What the reader raised; ``too_large`` when it ran out of time or memory;
             ``unreadable`` when the file crashed it.
     """
-    arguments = [reader, limits.max_chars, _MEMORY_BYTES, int(limits.timeout_s) + 1]
+    job = {
+        "reader": reader,
+        "arguments": arguments,
+        "memory_bytes": _MEMORY_BYTES,
+        "cpu_s": int(limits.timeout_s) + 1,
+    }
     process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-P", "-m", "vectorforge.ingestion.extract.child", *map(str, arguments)],
+        [sys.executable, "-P", "-m", "vectorforge.ingestion.extract.child", json.dumps(job)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -70,9 +77,9 @@ def _communicate(
             raise ExtractionError("Reading the document was cancelled.")
 
 
-def _result(output: bytes, limits: ExtractionLimits) -> dict[str, Any]:
+def _result(output: bytes, limits: ExtractionLimits) -> ReadText:
     try:
-        result: dict[str, Any] = json.loads(output)
+        result: Any = json.loads(output)
     except ValueError as exc:
         raise ExtractionError(
             f"The document crashed its reader or needed more than {_MEMORY_BYTES >> 30} GiB or "
@@ -81,4 +88,5 @@ def _result(output: bytes, limits: ExtractionLimits) -> dict[str, Any]:
     if "error" in result:
         reason, message = result["error"]
         raise ExtractionError(message, reason=reason)
-    return result
+    read: ReadText = result
+    return read

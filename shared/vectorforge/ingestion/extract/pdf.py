@@ -5,6 +5,7 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean
+from vectorforge.ingestion.types import ReadText
 
 _WRONG_PASSWORD = 4  # FPDF_ERR_PASSWORD
 _LINE_END_HYPHEN = re.compile("[\x02\ufffe]\r?\n?")
@@ -12,7 +13,7 @@ _CONTROLS = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _PAGE_BREAK = "\n\n"
 
 
-def extract_pdf(content: bytes, *, max_chars: int) -> dict[str, Any]:
+def extract_pdf(content: bytes, *, max_chars: int) -> ReadText:
     """Read the text layer of a PDF, page by page.
 
     Args:

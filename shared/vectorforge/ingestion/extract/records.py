@@ -6,12 +6,11 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean, clean_json, decode
-from vectorforge.ingestion.extract.media import RECORD
+from vectorforge.ingestion.extract.media import PLAIN, RECORD
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument
 
 _TEXT_FIELDS = ("text", "content", "body")
 _ID_FIELDS = ("doc_id", "id", "source", "url")
-_MAX_METADATA_CHARS = 65_536
 
 
 def split_records(content: bytes, source: str) -> Iterator[DocumentPart]:
@@ -49,7 +48,7 @@ def extract_record(content: bytes, source: str) -> ExtractedDocument:
     ``metadata`` and every other field that is a scalar or a list of scalars.
 
     Raises:
-        ExtractionError: ``unreadable`` (no JSON object, no text field), ``empty`` or ``too_large``.
+        ExtractionError: ``unreadable`` (no JSON object, no text field).
     """
     record = _parse(content.decode("utf-8"))
     name = next((field for field in _TEXT_FIELDS if isinstance(record.get(field), str)), None)
@@ -58,16 +57,12 @@ def extract_record(content: bytes, source: str) -> ExtractedDocument:
     text, in_text = clean(record[name])
     title, in_title = clean(record["title"]) if isinstance(record.get("title"), str) else (None, 0)
     metadata, in_metadata = clean_json(_metadata(record, name))
-    if len(json.dumps(metadata)) > _MAX_METADATA_CHARS:
-        raise ExtractionError(
-            f"The metadata are longer than {_MAX_METADATA_CHARS:,} characters.", reason="too_large"
-        )
     replaced = in_text + in_title + in_metadata
     warnings = (f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates).",)
     return ExtractedDocument(
         source=source,
         text=text,
-        media_type=RECORD,
+        media_type=PLAIN,
         title=title,
         metadata=metadata,
         warnings=warnings if replaced else (),
