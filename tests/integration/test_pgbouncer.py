@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -17,7 +18,7 @@ _TENANT = "SELECT current_setting('vectorforge.tenant', true) AS tenant, pg_back
 
 # C34
 async def test_the_tenant_never_leaks_to_another_client(
-    pgbouncer, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+    pgbouncer: Any, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     backends: set[int] = set()
     url = pgbouncer.route(postgres_server.app_url)

@@ -9,7 +9,6 @@ from vectorforge.pipeline.types import Citation
 from vectorforge.testing.passages import make_passage as passage
 from vectorforge.types import RetrievedChunk
 
-
 CHUNKS = [passage(text) for text in ("one", "two", "three")]
 
 

@@ -5,13 +5,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from vectorforge.db.migrate import read_migrations
+from vectorforge.db.checks import check_role, check_schema
 from vectorforge.errors import (
     ConfigurationError,
     DatabaseUnavailableError,
     InvalidInputError,
-    MigrationError,
-    UnsafeRoleError,
 )
 from vectorforge.health import ComponentHealth
 
@@ -33,22 +31,6 @@ _WAITING_PER_CONNECTION = 20
 
 _ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
 _PING = "SELECT"
-
-_SCHEMA_VERSION = "SELECT max(version) AS version FROM vectorforge.schema_migrations"
-_SCHEMA_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL AS found"
-
-# The role that logged in and the one it acts as, each with every role it could become.
-_UNSAFE_ROLE = """
-SELECT r.rolsuper AS superuser, r.rolbypassrls AS bypasses,
-       EXISTS (
-           SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-           WHERE n.nspname = 'vectorforge' AND c.relowner = r.oid
-       ) AS owner
-FROM pg_roles r
-WHERE (pg_has_role(session_user, r.oid, 'MEMBER') OR pg_has_role(current_user, r.oid, 'MEMBER'))
-ORDER BY r.rolsuper DESC, r.rolbypassrls DESC, owner DESC
-LIMIT 1
-"""
 
 
 class Database:
@@ -163,16 +145,19 @@ class Database:
             given = conninfo_to_dict(self._conninfo)
         except psycopg.Error as exc:
             raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
-        defaults = {
-            "application_name": "vectorforge",
-            "connect_timeout": max(2, round(self._timeout_s)),  # libpq takes 1 for 2
-            "tcp_user_timeout": int(self._timeout_s * 1000),
-        }
-        return make_conninfo(**{**defaults, **given})
+        return make_conninfo(
+            self._conninfo,
+            application_name=given.get("application_name", "vectorforge"),
+            connect_timeout=given.get(
+                "connect_timeout", max(2, round(self._timeout_s))
+            ),  # libpq takes 1 for 2
+            tcp_user_timeout=given.get("tcp_user_timeout", int(self._timeout_s * 1000)),
+        )
 
     async def _verify(self, conninfo: str) -> "list[TypeInfo]":
         """One connection before the pool: a pool reports a refusal only after its timeout, and not why."""
         import psycopg
+        from psycopg.types import TypeInfo
 
         from vectorforge.db.session import Session, translated_errors
 
@@ -186,11 +171,9 @@ class Database:
         with translated_errors():
             async with connection:
                 connection.timeout_s = self._timeout_s
-                await _check_schema(connection)
-                await _check_role(connection)
-                found = [
-                    await psycopg.types.TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")
-                ]
+                await check_schema(connection)
+                await check_role(connection)
+                found = [await TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")]
                 return [info for info in found if info is not None]
 
 
@@ -278,35 +261,3 @@ def _register_vectors(connection: "Session", types: "list[TypeInfo]") -> None:
     register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
     for info in types:
         register[info.name](connection, info)
-
-
-async def _check_schema(connection: "Session") -> None:
-    wanted = read_migrations()[-1].version
-    found = await (await connection.execute(_SCHEMA_EXISTS)).fetchone()
-    if not found or not found["found"]:
-        raise MigrationError("The database has no VectorForge schema; run `vectorforge migrate`.")
-    row = await (await connection.execute(_SCHEMA_VERSION)).fetchone()
-    version = (row and row["version"]) or 0
-    if version < wanted:
-        raise MigrationError(
-            f"The database schema is at version {version}, this program needs {wanted}; "
-            "run `vectorforge migrate`."
-        )
-
-
-async def _check_role(connection: "Session") -> None:
-    row = await (await connection.execute(_UNSAFE_ROLE)).fetchone()
-    if row is None:
-        return
-    if row["superuser"]:
-        reason = "is a superuser or can become one"
-    elif row["bypasses"]:
-        reason = "has BYPASSRLS or can gain it"
-    elif row["owner"]:
-        reason = "owns the tables or is a member of their owner"
-    else:
-        return
-    raise UnsafeRoleError(
-        f"The database role {reason}, so row-level security would not separate tenants. "
-        "Connect as vectorforge_app (VECTORFORGE_DATABASE_URL); `vectorforge migrate` makes that role."
-    )

@@ -111,20 +111,19 @@ async def migrate(
         DatabaseUnavailableError: No connection.
     """
     migrations = read_migrations(directory)
-    async with _connect(conninfo) as guard, _connect(conninfo) as connection:
-        # The lock belongs to a transaction of its own connection: it then holds no session state (a pooler
-        # may sit between), and ends with the connection if this process is killed.
-        async with guard.transaction():
-            await _wait_for_lock(guard, wait_s)
-            applied = []
-            for migration in await _pending(connection, migrations):
-                if on_progress:
-                    on_progress(migration)
-                started = time.perf_counter()
-                await _apply(connection, migration, lock_timeout_s)
-                elapsed_ms = (time.perf_counter() - started) * 1000
-                applied.append(AppliedMigration(migration.version, migration.name, elapsed_ms))
-            await _set_passwords(connection, login_passwords or {})
+    applied = []
+    # The lock belongs to a transaction of its own connection: it then holds no session state (a pooler may
+    # sit between), and ends with the connection if this process is killed.
+    async with _connect(conninfo) as connection, _connect(conninfo) as guard, guard.transaction():
+        await _wait_for_lock(guard, wait_s)
+        for migration in await _pending(connection, migrations):
+            if on_progress:
+                on_progress(migration)
+            started = time.perf_counter()
+            await _apply(connection, migration, lock_timeout_s)
+            elapsed_ms = (time.perf_counter() - started) * 1000
+            applied.append(AppliedMigration(migration.version, migration.name, elapsed_ms))
+        await _set_passwords(connection, login_passwords or {})
     return applied
 
 

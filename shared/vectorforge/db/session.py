@@ -30,7 +30,12 @@ class Session(psycopg.AsyncConnection[Any]):
     """Longest wait for the server, seconds."""
     _watchdog: asyncio.TimerHandle | None = None
 
-    async def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+    async def wait(
+        self,
+        gen: PQGen[RV],
+        interval: float = 0.1,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's signature
+    ) -> RV:
         """Run a protocol generator, at most ``timeout_s`` seconds; see psycopg."""
         self._watch(self.timeout_s)
         try:
@@ -38,7 +43,7 @@ class Session(psycopg.AsyncConnection[Any]):
         finally:
             self._watch(None)
 
-    async def cancel_safe(self, *, timeout: float = 30.0) -> None:
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's signature
         """Ask the server to end the current statement, and give up the connection soon if it does not."""
         self._watch(_CANCEL_GRACE_S)
         await super().cancel_safe(timeout=min(timeout, _CANCEL_GRACE_S))
@@ -51,9 +56,11 @@ class Session(psycopg.AsyncConnection[Any]):
             self._watchdog = asyncio.get_running_loop().call_later(seconds, self._cut)
 
     def _cut(self) -> None:
-        with suppress(OSError, psycopg.OperationalError):  # closed meanwhile: that is what is wanted
-            with socket.socket(fileno=os.dup(self.fileno())) as duplicate:
-                duplicate.shutdown(socket.SHUT_RDWR)
+        with (
+            suppress(OSError, psycopg.OperationalError),  # closed meanwhile: that is what is wanted
+            socket.socket(fileno=os.dup(self.fileno())) as duplicate,
+        ):
+            duplicate.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

