@@ -32,7 +32,7 @@ from vectorforge.llm.types import (
     StreamEnd,
     TextDelta,
 )
-from vectorforge.retry import with_retries
+from vectorforge.retry import LONGEST_WAIT_S, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class BaseLLMProvider(ABC):
             messages: The conversation, oldest first; at least one.
             config: Sampling; default: the default model, temperature 0.7, at most 1,024 tokens.
             sources: Passages the answer may quote, in the order of their labels.
-            deadline: When to give up; default: after the time that all attempts may take together.
+            deadline: When to give up; default: when all attempts and waits took as long as they may.
 
         Raises:
             InvalidInputError: A message or a sampling value is out of range; names the field.
@@ -256,7 +256,9 @@ class BaseLLMProvider(ABC):
         config = config or LLMRequestConfig(model=self.default_model)
         check_messages(messages)
         check_sampling(config, self.name, self.max_temperature)
-        deadline = deadline or Deadline.after(self._timeout_s * (self._retries + 1))
+        if deadline is None:
+            longest_s = self._timeout_s + self._retries * (LONGEST_WAIT_S + self._timeout_s)
+            deadline = Deadline.after(longest_s)
         return Run(self.name, messages, config, sources, deadline)
 
     async def _attempt(self, run: Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
