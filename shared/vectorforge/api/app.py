@@ -51,7 +51,7 @@ def create_app(
     app.state.ping_interval_s = ping_interval_s
     # The last one added is the outermost.
     if open_on_demand:
-        app.add_middleware(OpenOnDemand, application=application)
+        app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(
         Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
     )

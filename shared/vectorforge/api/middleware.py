@@ -6,7 +6,7 @@ names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.auth import Authenticator
 from vectorforge.api.problems import error_response, http_problem
-from vectorforge.bootstrap import Application
 from vectorforge.errors import AuthenticationError, VectorForgeError
 
 JSON_BODY_BYTES = 16 * 1024 * 1024
@@ -174,11 +173,16 @@ class Authentication:
 
 
 class OpenOnDemand:
-    """Opens the application before a request that comes first; stands in for the lifespan on Lambda."""
+    """Opens the application when the first request comes; stands in for the lifespan on Lambda.
 
-    def __init__(self, app: ASGIApp, *, application: Application) -> None:
+    Args:
+        app: The next app.
+        open_application: Does nothing when it is open.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
         self.app = app
-        self._application = application
+        self._open_application = open_application
         self._opening = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,7 +190,7 @@ class OpenOnDemand:
         if scope["type"] == "http":
             try:
                 async with self._opening:
-                    await self._application.open()  # does nothing when it is open
+                    await self._open_application()
             except VectorForgeError as exc:
                 if scope["path"] != "/health":  # which says the same in more detail
                     await error_response(scope["state"], exc)(scope, receive, send)
