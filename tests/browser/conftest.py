@@ -27,13 +27,19 @@ ARGUMENTS = [
 Visit: TypeAlias = Callable[..., Awaitable[Page]]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    """One Chromium for all tests; each test gets its own context."""
+@pytest.fixture(scope="session")
+def chromium_path() -> Path:
+    """Debian's Chromium; where it is not installed, the tests are skipped."""
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not installed")
+    return CHROMIUM
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
+    """One Chromium for all tests; each test gets its own context."""
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        chromium = await playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
         yield chromium
         await chromium.close()
 

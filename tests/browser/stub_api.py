@@ -260,9 +260,11 @@ class StubApi:
             for number, step in enumerate(steps):
                 await _perform(step, number, response, request)
             await response.write_eof()
-        except (asyncio.CancelledError, ConnectionError):
+        except asyncio.CancelledError:
             self.query_closed.set()
             raise
+        except ConnectionError:
+            self.query_closed.set()
         return response
 
 
@@ -291,7 +293,9 @@ def _public(job: Json) -> Json:
 
 async def _page(_: web.Request) -> web.Response:
     html = PAGE.read_text(encoding="utf-8")
-    return web.Response(text=html, content_type="text/html", headers={"Content-Security-Policy": policy(html)})
+    return web.Response(
+        text=html, content_type="text/html", headers={"Content-Security-Policy": policy(html)}
+    )
 
 
 def policy(html: str) -> str:
