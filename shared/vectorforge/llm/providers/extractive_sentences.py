@@ -19,7 +19,7 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Fig|Figs|Eq|Sec|"
     r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m))\.$"
 )
-_FOOTNOTES = re.compile(r"(?:\[\d+\])+$")
+_FOOTNOTES = re.compile(r"(?:\[\d{1,4}\])+$")
 _LABEL_LIKE = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
 
 
@@ -129,7 +129,9 @@ def _spans(passage: str, block: _Block) -> Iterator[tuple[int, int]]:
     else:
         spans = list(_sentences(passage, block.start, block.end))
     for start, end in spans:
-        text = _FOOTNOTES.sub("", passage[start:end].rstrip()).rstrip()
+        text = passage[start:end].rstrip()
+        if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
+            text = text[: marks.start()].rstrip()
         start, end = start + len(text) - len(text.lstrip()), start + len(text)
         if end - start > _LONGEST:
             end = start + (passage[start : start + _LONGEST].rfind(" ") + 1 or _LONGEST)
