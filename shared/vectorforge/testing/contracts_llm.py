@@ -1,4 +1,3 @@
-# ruff: noqa: S101 - assertions are what a contract suite is made of
 """What every LLM provider must do. Inherit in a test module and say how the provider is made."""
 
 from contextlib import aclosing

@@ -1,4 +1,3 @@
-# ruff: noqa: S101 - assertions are what a contract suite is made of
 """What every LLM provider that calls a vendor must do, shown against the vendor's fake."""
 
 import asyncio

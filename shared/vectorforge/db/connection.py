@@ -1,0 +1,276 @@
+"""Connections to PostgreSQL: a pool, and the only way to data, which is with a tenant."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from vectorforge.db.checks import check_role, check_schema
+from vectorforge.errors import (
+    ConfigurationError,
+    DatabaseUnavailableError,
+    InvalidInputError,
+)
+from vectorforge.health import ComponentHealth
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
+    from psycopg.types import TypeInfo
+    from psycopg_pool import AsyncConnectionPool
+
+    from vectorforge.db.session import Session
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+MAX_TENANT_BYTES = 128
+"""Longest tenant id, in UTF-8 bytes; the tables check the same."""
+
+_WAITING_PER_CONNECTION = 20
+"""Requests that may queue for one connection; more are refused at once instead of late."""
+
+_ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
+_PING = "SELECT"
+
+
+class Database:
+    """The connections of one process to one database, as a role that row-level security applies to.
+
+    Safe behind a transaction pooler (PgBouncer, RDS Proxy): no session settings, no prepared statements, no
+    session locks. Belongs to the event loop that opened it.
+
+    Args:
+        conninfo: URL or key-value string for libpq.
+        pool_size: Most connections at a time.
+        timeout_s: Longest wait for a free connection, and for one statement.
+    """
+
+    def __init__(self, conninfo: str, *, pool_size: int = 10, timeout_s: float = 10.0) -> None:
+        self._conninfo = conninfo
+        self._pool_size = pool_size
+        self._timeout_s = timeout_s
+        self._pool: AsyncConnectionPool[Session] | None = None
+
+    async def open(self) -> None:
+        """Check role and schema, and open the pool. A second call does nothing.
+
+        Raises:
+            ConfigurationError: The connection string cannot be parsed.
+            DatabaseUnavailableError: No connection, or the role was refused.
+            UnsafeRoleError: The role is, or can become, one that row-level security does not apply to.
+            MigrationError: The schema is missing or behind this version.
+        """
+        if self._pool is not None:
+            return
+        from psycopg_pool import AsyncConnectionPool
+
+        from vectorforge.db.session import Session
+
+        conninfo = self._complete_conninfo()
+        types = await self._verify(conninfo)
+        timeout_s = self._timeout_s
+
+        async def configure(connection: Session) -> None:
+            connection.timeout_s = timeout_s
+            _register_vectors(connection, types)
+
+        pool = AsyncConnectionPool(
+            conninfo,
+            connection_class=Session,
+            kwargs=_connection_options(),
+            min_size=0,
+            max_size=self._pool_size,
+            max_waiting=self._pool_size * _WAITING_PER_CONNECTION,
+            timeout=timeout_s,
+            reconnect_timeout=timeout_s,
+            max_idle=300,
+            configure=configure,
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+            name="vectorforge",
+        )
+        await pool.open()
+        self._pool = pool
+
+    async def close(self) -> None:
+        """Close every connection; ``open`` may be called again."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def for_tenant(self, tenant_id: str) -> "TenantDatabase":
+        """The same database, as one tenant sees it. Costs nothing; made per request.
+
+        Raises:
+            InvalidInputError: The tenant is empty, too long, or not text that PostgreSQL can hold.
+        """
+        return TenantDatabase(self, tenant_id)
+
+    def connection(self) -> "AbstractAsyncContextManager[Session]":
+        """A free connection outside any tenant, on which row-level security shows no rows.
+
+        Raises:
+            DatabaseUnavailableError: The database was not opened.
+        """
+        if self._pool is None:
+            raise DatabaseUnavailableError("The database connection is not open.")
+        return self._pool.connection()
+
+    async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
+        """The first row of a statement that belongs to no tenant; row-level security shows it no data.
+
+        Raises:
+            As ``TenantDatabase.transaction``.
+        """
+        from vectorforge.db.session import translated_errors
+
+        with translated_errors():
+            async with self.connection() as connection:
+                row: DictRow | None = await (await connection.execute(query.encode(), params)).fetchone()
+                return row
+
+    async def health(self) -> ComponentHealth:
+        """Whether a statement can be run now."""
+        from vectorforge.db.session import translated_errors
+
+        started = time.perf_counter()
+        detail = ""
+        try:
+            with translated_errors():
+                async with self.connection() as connection:
+                    await connection.execute(_PING)
+        except DatabaseUnavailableError as exc:
+            detail = exc.message
+        return ComponentHealth("database", not detail, detail, (time.perf_counter() - started) * 1000)
+
+    def _complete_conninfo(self) -> str:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+        try:
+            given = conninfo_to_dict(self._conninfo)
+        except psycopg.Error as exc:
+            raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
+        return make_conninfo(
+            self._conninfo,
+            application_name=given.get("application_name", "vectorforge"),
+            connect_timeout=given.get(
+                "connect_timeout", max(2, round(self._timeout_s))
+            ),  # libpq takes 1 for 2
+            tcp_user_timeout=given.get("tcp_user_timeout", int(self._timeout_s * 1000)),
+        )
+
+    async def _verify(self, conninfo: str) -> "list[TypeInfo]":
+        """One connection before the pool: a pool reports a refusal only after its timeout, and not why."""
+        import psycopg
+        from psycopg.types import TypeInfo
+
+        from vectorforge.db.session import Session, translated_errors
+
+        try:
+            connection = await Session.connect(conninfo, **_connection_options())
+        except psycopg.OperationalError as exc:
+            raise DatabaseUnavailableError(
+                "The database cannot be reached, or it refused the role or password "
+                "(roles are made by `vectorforge migrate`)."
+            ) from exc
+        with translated_errors():
+            async with connection:
+                connection.timeout_s = self._timeout_s
+                await check_schema(connection)
+                await check_role(connection)
+                found = [await TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")]
+                return [info for info in found if info is not None]
+
+
+class TenantDatabase:
+    """A database as one tenant sees it: every transaction enters the tenant first.
+
+    Statements carry the predicate ``tenant_id = %s`` as well, so that two mistakes are needed for a leak.
+    """
+
+    def __init__(self, database: Database, tenant_id: str) -> None:
+        self._database = database
+        self.tenant_id = _checked_tenant(tenant_id)
+
+    @asynccontextmanager
+    async def transaction(self) -> "AsyncIterator[AsyncConnection[DictRow]]":
+        """A transaction of this tenant; committed at the end, rolled back if the body raises.
+
+        Raises:
+            DatabaseUnavailableError: No connection, or it was lost.
+            InvalidInputError: A value that PostgreSQL cannot store.
+            DatabaseError: The database refused a statement.
+        """
+        from vectorforge.db.session import translated_errors
+
+        with translated_errors():
+            async with self._database.connection() as connection, connection.transaction():
+                await connection.execute(_ENTER_TENANT, (self.tenant_id,))
+                yield connection
+
+    async def fetch_all(self, query: str, params: Params = ()) -> "list[DictRow]":
+        """Run one statement in a transaction of its own, in one round trip; all its rows.
+
+        Raises:
+            As ``transaction``.
+        """
+        rows, _ = await self._run(query, params, rows=True)
+        return rows
+
+    async def fetch_one(self, query: str, params: Params = ()) -> "DictRow | None":
+        """Like ``fetch_all``; the first row, or None if there is none."""
+        rows = await self.fetch_all(query, params)
+        return rows[0] if rows else None
+
+    async def execute(self, query: str, params: Params = ()) -> int:
+        """Like ``fetch_all``, for a statement without rows; how many rows it changed."""
+        _, count = await self._run(query, params, rows=False)
+        return count
+
+    async def _run(self, query: str, params: Params, *, rows: bool) -> "tuple[list[DictRow], int]":
+        from vectorforge.db.session import translated_errors
+
+        with translated_errors():
+            async with self._database.connection() as connection:
+                async with connection.pipeline():
+                    await connection.execute("BEGIN")
+                    await connection.execute(_ENTER_TENANT, (self.tenant_id,))
+                    cursor = await connection.execute(query.encode(), params)
+                    await connection.execute("COMMIT")
+                return (await cursor.fetchall() if rows else []), cursor.rowcount
+
+
+def _checked_tenant(tenant_id: str) -> str:
+    try:
+        size = len(tenant_id.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("tenant_id is not valid text.", field="tenant_id") from exc
+    if not 1 <= size <= MAX_TENANT_BYTES or "\0" in tenant_id:
+        raise InvalidInputError(
+            f"tenant_id must have 1 to {MAX_TENANT_BYTES} bytes and no NUL.", field="tenant_id"
+        )
+    return tenant_id
+
+
+def _connection_options() -> dict[str, Any]:
+    from psycopg.rows import dict_row
+
+    # prepare_threshold: a pooler may send the next execution to a backend that did not prepare it
+    return {"autocommit": True, "prepare_threshold": None, "row_factory": dict_row}
+
+
+def _register_vectors(connection: "Session", types: "list[TypeInfo]") -> None:
+    from pgvector.psycopg.halfvec import register_halfvec_info
+    from pgvector.psycopg.vector import register_vector_info
+
+    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
+    for info in types:
+        register[info.name](connection, info)

@@ -1,0 +1,84 @@
+"""One connection that never waits longer than it may, and what its driver's errors mean to us."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
+
+RV = TypeVar("RV")
+
+_CANCEL_GRACE_S = 0.5
+"""What a cancelled statement may take to end on the server before its connection is given up."""
+
+
+class Session(psycopg.AsyncConnection[Any]):
+    """A connection whose every wait is bounded.
+
+    The driver alone may wait for ever on a network that swallows packets, and for ten seconds more when its
+    task is cancelled (https://github.com/psycopg/psycopg/issues/1371). Shutting the socket down wakes it.
+    """
+
+    timeout_s: float = 10.0
+    """Longest wait for the server, seconds."""
+    _watchdog: asyncio.TimerHandle | None = None
+
+    async def wait(
+        self,
+        gen: PQGen[RV],
+        interval: float = 0.1,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's signature
+    ) -> RV:
+        """Run a protocol generator, at most ``timeout_s`` seconds; see psycopg."""
+        self._watch(self.timeout_s)
+        try:
+            return await super().wait(gen, interval=interval, timeout=timeout)
+        finally:
+            self._watch(None)
+
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's signature
+        """Ask the server to end the current statement, and give up the connection soon if it does not."""
+        self._watch(_CANCEL_GRACE_S)
+        await super().cancel_safe(timeout=min(timeout, _CANCEL_GRACE_S))
+
+    def _watch(self, seconds: float | None) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        if seconds is not None:
+            self._watchdog = asyncio.get_running_loop().call_later(seconds, self._cut)
+
+    def _cut(self) -> None:
+        with (
+            suppress(OSError, psycopg.OperationalError),  # closed meanwhile: that is what is wanted
+            socket.socket(fileno=os.dup(self.fileno())) as duplicate,
+        ):
+            duplicate.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn what the driver raises into our errors; the cause is kept, its text is not copied.
+
+    Raises:
+        DatabaseUnavailableError: No connection, a lost one, or the server gave up for lack of something.
+        InvalidInputError: A value that PostgreSQL cannot store, such as a NUL character in text.
+        DatabaseError: Everything else.
+    """
+    try:
+        yield
+    except (PoolTimeout, TooManyRequests) as exc:
+        raise DatabaseUnavailableError("Every database connection is in use.") from exc
+    except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as exc:
+        raise DatabaseUnavailableError from exc
+    except (psycopg.DataError, UnicodeEncodeError) as exc:
+        raise InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.") from exc
+    except psycopg.Error as exc:
+        raise DatabaseError from exc

@@ -1,0 +1,22 @@
+"""The contract suites: tests to inherit, one class for each abstract adapter.
+
+A subclass of ``VectorStoreContract`` brings two fixtures::
+
+    class TestMyStore(VectorStoreContract):
+        @pytest.fixture
+        def store(self) -> VectorStore: ...
+
+        @pytest.fixture
+        def make_collection(self) -> MakeCollection: ...  # await make_collection(dimension, metric)
+
+Expected distances are computed in plain Python; a store may round to single precision.
+"""
+
+from vectorforge.testing.replace_contract import ReplaceContract
+from vectorforge.testing.search_contract import MakeCollection, SearchContract
+
+__all__ = ["MakeCollection", "VectorStoreContract"]
+
+
+class VectorStoreContract(SearchContract, ReplaceContract):
+    """Every promise of ``vectorstore.base.VectorStore``."""

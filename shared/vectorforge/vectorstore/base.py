@@ -1,0 +1,97 @@
+"""What a vector store promises, whatever keeps the vectors."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from vectorforge.types import (
+    ChunkDraft,
+    DistanceMetric,
+    DocumentDraft,
+    RetrievedChunk,
+    StoredDocument,
+    Vector,
+)
+
+
+class VectorStore(ABC):
+    """Chunks with their vectors, of one tenant.
+
+    Every promise here is checked on every adapter by ``testing.contracts.VectorStoreContract``.
+    """
+
+    @abstractmethod
+    async def search(
+        self,
+        *,
+        query_vector: Vector,
+        top_k: int,
+        collection_id: UUID,
+        metric: DistanceMetric,
+        filters: Mapping[str, Any] | None = None,
+    ) -> list[RetrievedChunk]:
+        """Find the chunks nearest to a vector.
+
+        Only chunks of the current version of each document are seen, and a document being replaced is seen
+        either as it was or as it becomes.
+
+        Args:
+            query_vector: As many finite floats as the collection has dimensions, not all zero.
+            top_k: How many chunks are wanted, 1 to ``MAX_TOP_K``.
+            collection_id: Where to search. A collection that does not exist (any more) holds nothing.
+            metric: The collection's metric.
+            filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
+
+        Returns:
+            The min(top_k, matching) nearest chunks: best score first, equal scores by chunk id. Never fewer
+            because of the filter, and never more than match. Where a store answers from an approximate
+            index, which of several equally distant chunks make the cut is up to the index.
+
+        Raises:
+            FilterError: The filter cannot be understood.
+            InvalidInputError: ``top_k`` or ``query_vector`` is not usable; raised before any access.
+            DimensionMismatchError: The vector's length is not the collection's dimension.
+            ConflictError: The metric is not the collection's.
+        """
+
+    @abstractmethod
+    async def replace_document(
+        self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
+    ) -> StoredDocument:
+        """Store a document, or replace the one with the same source, in one step that readers see whole.
+
+        Nothing is written when the stored ``content_hash`` is the same. Otherwise stored chunks are paired
+        with the new ones by ``ChunkDraft.content_hash`` (equal hashes in document order): a pair keeps its id
+        and its embedding and takes over position, offsets, heading and metadata; what is left over is
+        removed or added. Writers of the same document take turns.
+
+        Args:
+            collection_id: The collection.
+            document: The document as extracted.
+            chunks: Its passages, in any order; ``vector`` may be None where a stored chunk is kept.
+                Their metadata is completed with the document's; the passage's own wins.
+
+        Returns:
+            What was done.
+
+        Raises:
+            NotFoundError: There is no such collection.
+            ConflictError: A chunk without a vector is not stored (any more): embed it and call again.
+            DimensionMismatchError: A vector's length is not the collection's dimension; nothing is written.
+            InvalidInputError: A text, vector or metadata value that cannot be stored; nothing is written.
+        """
+
+    async def upsert_chunks(
+        self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
+    ) -> StoredDocument:
+        """The same as ``replace_document``, under the name other stores use."""
+        return await self.replace_document(collection_id, document, chunks)
+
+    @abstractmethod
+    async def delete_document(self, document_id: UUID) -> bool:
+        """Remove a document with its chunks and vectors.
+
+        Returns:
+            False when there was no such document.
+        """

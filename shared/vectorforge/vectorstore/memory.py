@@ -1,0 +1,167 @@
+"""An exact vector store in this process's memory, for tests: the oracle other stores are compared with."""
+
+import math
+import operator
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from vectorforge.types import (
+    Chunk,
+    ChunkDraft,
+    DistanceMetric,
+    DocumentDraft,
+    RetrievedChunk,
+    StoredDocument,
+    Vector,
+)
+from vectorforge.vectorstore import filters as filter_language
+from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.replacement import PreparedChunk, check_dimension, plan, prepare
+from vectorforge.vectorstore.validation import checked_top_k, score_of, single_precision
+
+
+@dataclass(slots=True)
+class _Stored:
+    chunk: Chunk
+    content_hash: bytes
+    vector: "array[float]"
+
+
+@dataclass(slots=True)
+class _Document:
+    id: UUID
+    draft: DocumentDraft
+    version: int
+    chunks: list[_Stored]
+
+
+@dataclass(slots=True)
+class _Collection:
+    dimension: int | None = None
+    documents: dict[str, _Document] = field(default_factory=dict)
+    """By source."""
+
+
+class InMemoryVectorStore(VectorStore):
+    """Every search computes every distance. One instance holds one tenant.
+
+    A collection begins with its first document and takes its dimension from the first vector; metric and
+    existence of a collection are therefore not checked here.
+    """
+
+    def __init__(self) -> None:
+        self._collections: defaultdict[UUID, _Collection] = defaultdict(_Collection)
+
+    async def search(
+        self,
+        *,
+        query_vector: Vector,
+        top_k: int,
+        collection_id: UUID,
+        metric: DistanceMetric,
+        filters: Mapping[str, Any] | None = None,
+    ) -> list[RetrievedChunk]:
+        """See ``VectorStore.search``."""
+        condition = filter_language.parse(filters)
+        query = single_precision(query_vector, field="query_vector")
+        checked_top_k(top_k)
+        collection = self._collections.get(collection_id, _Collection())
+        check_dimension(expected=collection.dimension or len(query), actual=len(query), what="query vector")
+        found = [
+            self._found(document, stored, metric, query)
+            for document in collection.documents.values()
+            for stored in document.chunks
+            if filter_language.matches(condition, stored.chunk.metadata)
+        ]
+        return sorted(found, key=lambda result: (result.distance, result.chunk.id))[:top_k]
+
+    @staticmethod
+    def _found(
+        document: _Document, stored: _Stored, metric: DistanceMetric, query: "array[float]"
+    ) -> RetrievedChunk:
+        distance = distance_between(metric, stored.vector, query)
+        return RetrievedChunk(
+            stored.chunk, score_of(metric, distance), distance, document.draft.source, document.draft.title
+        )
+
+    async def replace_document(
+        self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
+    ) -> StoredDocument:
+        """See ``VectorStore.replace_document``."""
+        _, prepared = prepare(document, chunks)
+        collection = self._collections.get(collection_id, _Collection())
+        dimension = collection.dimension
+        for chunk in prepared:
+            if chunk.vector is not None:
+                dimension = dimension or len(chunk.vector)
+                check_dimension(expected=dimension, actual=len(chunk.vector), what="chunk's vector")
+        old = collection.documents.get(document.source)
+        if old is not None and old.draft.content_hash == document.content_hash:
+            return StoredDocument(old.id, old.version, 0, len(old.chunks), 0, unchanged=True)
+        before = old.chunks if old else []
+        replacement = plan(((stored.content_hash, stored) for stored in before), prepared)
+        document_id = old.id if old else uuid4()
+        version = old.version + 1 if old else 1
+        kept = [_stored(chunk, document_id, stored) for stored, chunk in replacement.kept]
+        added = [_stored(chunk, document_id, None) for chunk in replacement.added]
+        collection.dimension = dimension
+        collection.documents[document.source] = _Document(document_id, document, version, kept + added)
+        self._collections[collection_id] = collection
+        return StoredDocument(document_id, version, len(added), len(kept), len(replacement.removed))
+
+    async def delete_document(self, document_id: UUID) -> bool:
+        """See ``VectorStore.delete_document``."""
+        for collection in self._collections.values():
+            for source, document in collection.documents.items():
+                if document.id == document_id:
+                    del collection.documents[source]
+                    return True
+        return False
+
+
+def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) -> _Stored:
+    draft = prepared.draft
+    chunk = Chunk(
+        id=pair.chunk.id if pair else uuid4(),
+        document_id=document_id,
+        index=draft.index,
+        text=draft.text,
+        start_offset=draft.start_offset,
+        end_offset=draft.end_offset,
+        token_count=draft.token_count,
+        heading=draft.heading,
+        metadata=prepared.metadata,
+    )
+    vector = pair.vector if pair else prepared.vector
+    assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through
+    return _Stored(chunk, draft.content_hash, vector)
+
+
+def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
+    """The distance pgvector's operator for the metric returns, in double precision.
+
+    Args:
+        metric: Cosine: 1 - cosine, in [0, 2]; inner product: its negative; L2: Euclidean distance.
+        left: A vector, not all zero.
+        right: A vector of the same length, not all zero.
+
+    Returns:
+        The distance; lower is nearer.
+    """
+    match metric:
+        case DistanceMetric.COSINE:
+            cosine = inner_product(left, right) / (math.hypot(*left) * math.hypot(*right))
+            return 1.0 - max(-1.0, min(1.0, cosine))
+        case DistanceMetric.INNER_PRODUCT:
+            return -inner_product(left, right)
+        case DistanceMetric.L2:
+            return math.dist(left, right)
+
+
+def inner_product(left: Sequence[float], right: Sequence[float]) -> float:
+    """The sum of the products of two vectors of the same length."""
+    return math.fsum(map(operator.mul, left, right))

@@ -1,0 +1,107 @@
+"""Which stored chunks survive the replacement of their document: pure, so that all adapters decide alike."""
+
+from array import array
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from vectorforge.errors import ConflictError, DimensionMismatchError
+from vectorforge.types import ChunkDraft, DocumentDraft
+from vectorforge.vectorstore.validation import (
+    check_document,
+    chunk_metadata,
+    single_precision,
+    storable_metadata,
+)
+
+KeyT = TypeVar("KeyT")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChunk:
+    """A draft that can be stored as it is."""
+
+    draft: ChunkDraft
+    metadata: Mapping[str, Any]
+    """The document's, completed with the chunk's own."""
+    vector: "array[float] | None"
+    """In single precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement(Generic[KeyT]):
+    """What to do with a document's chunks."""
+
+    kept: Sequence[tuple[KeyT, PreparedChunk]]
+    """Stored chunks with the draft that takes their place."""
+    added: Sequence[PreparedChunk]
+    """In document order; each has a vector."""
+    removed: Sequence[KeyT]
+
+
+def prepare(
+    document: DocumentDraft, chunks: Sequence[ChunkDraft]
+) -> tuple[dict[str, Any], list[PreparedChunk]]:
+    """Check a document and its chunks completely, before anything is asked of a store.
+
+    Returns:
+        The document's metadata as JSON gives it back, and the chunks in document order.
+
+    Raises:
+        InvalidInputError: Something cannot be stored; names the field.
+        DimensionMismatchError: The vectors differ in length.
+    """
+    check_document(document, chunks)
+    metadata = storable_metadata(document.metadata, field="metadata")
+    prepared = [
+        PreparedChunk(
+            draft=draft,
+            metadata=chunk_metadata(document, draft, position=position),
+            vector=None
+            if draft.vector is None
+            else single_precision(draft.vector, field=f"chunks[{position}].vector"),
+        )
+        for position, draft in enumerate(chunks)
+    ]
+    lengths = [len(chunk.vector) for chunk in prepared if chunk.vector is not None]
+    for length in lengths:
+        check_dimension(expected=lengths[0], actual=length, what="chunk's vector")
+    return metadata, sorted(prepared, key=lambda chunk: chunk.draft.index)
+
+
+def check_dimension(*, expected: int, actual: int, what: str) -> None:
+    """Raise DimensionMismatchError unless both are equal."""
+    if expected != actual:
+        raise DimensionMismatchError(expected=expected, actual=actual, what=what)
+
+
+def plan(stored: Iterable[tuple[bytes, KeyT]], chunks: Sequence[PreparedChunk]) -> Replacement[KeyT]:
+    """Pair stored chunks with new ones by content hash.
+
+    Args:
+        stored: Content hash and key of each current chunk, in document order.
+        chunks: The new chunks, in document order.
+
+    Returns:
+        Pairs (the n-th stored chunk of a hash with the n-th new one), new chunks, and what is left over.
+
+    Raises:
+        ConflictError: A new chunk has no vector and no stored partner.
+    """
+    unpaired: defaultdict[bytes, deque[KeyT]] = defaultdict(deque)
+    for content_hash, key in stored:
+        unpaired[content_hash].append(key)
+    kept: list[tuple[KeyT, PreparedChunk]] = []
+    added: list[PreparedChunk] = []
+    for chunk in chunks:
+        partners = unpaired.get(chunk.draft.content_hash)
+        if partners:
+            kept.append((partners.popleft(), chunk))
+        elif chunk.vector is None:
+            raise ConflictError(
+                f"The chunk at index {chunk.draft.index} has no vector and is not stored; embed it first."
+            )
+        else:
+            added.append(chunk)
+    return Replacement(kept, added, [key for keys in unpaired.values() for key in keys])

@@ -1,0 +1,301 @@
+"""The web page while an answer arrives: streaming, citations, stopping, and every way a stream can break."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.stub_api import Cut, Hold, Raw, Refuse, Send, Step, StubApi, answer, source
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def ask(page: Page, question: str = "A question?") -> None:
+    await page.get_by_label("Your question").fill(question)
+    await page.keyboard.press("Enter")
+
+
+async def ended(page: Page, phase: str = "answered", turn: int = 0) -> None:
+    await expect(page.locator(".turn").nth(turn)).to_have_attribute("data-phase", phase)
+
+
+async def shown(page: Page, stub: StubApi, text: str, sources: list[dict[str, Any]] | None = None) -> str:
+    """The markup the page builds for an answer, without the attributes."""
+    stub.scripts.append(answer(text, sources=sources or []))
+    await ask(page)
+    await ended(page, turn=await page.locator(".turn").count() - 1)
+    return await page.locator(".answer").last.evaluate(
+        "(node) => { const bare = (n) => n.nodeType === 3 ? n.data"
+        " : `<${n.localName}>${[...n.childNodes].map(bare).join('')}</${n.localName}>`;"
+        " return [...node.childNodes].map(bare).join(''); }"
+    )
+
+
+async def test_text_is_shown_before_the_answer_ends(visit: Visit, stub: StubApi) -> None:
+    gate = asyncio.Event()
+    stub.scripts = [answer("The first half", Hold(gate), " and the second.")]
+    page = await visit(stub.url)
+    await ask(page)
+    live = page.locator(".answer")
+    await expect(live).to_have_text("The first half")
+    await expect(live).to_have_attribute("aria-live", "polite")
+    await expect(live).to_have_attribute("aria-busy", "true")
+    await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
+    gate.set()
+    await expect(live).to_have_text("The first half and the second.")
+    await expect(live).to_have_attribute("aria-busy", "false")
+    await expect(page.get_by_role("status")).to_have_text("Answer complete.")
+    foot = page.locator(".foot")
+    await expect(foot).to_contain_text(
+        "Searched in 12 ms · answered in 913 ms · 812 tokens read, 96 written · fake-1"
+    )
+
+
+@pytest.mark.parametrize("how", ["Escape", "button"])
+async def test_stopping_closes_the_connection_and_keeps_the_text(
+    visit: Visit, stub: StubApi, how: str
+) -> None:
+    stub.scripts = [answer("As far as it got", Hold(asyncio.Event())), answer("Whole.")]
+    page = await visit(stub.url)
+    await ask(page)
+    await expect(page.locator(".answer")).to_have_text("As far as it got")
+    if how == "Escape":
+        await page.keyboard.press("Escape")
+    else:
+        await page.get_by_role("button", name="Stop the answer").click()
+    await asyncio.wait_for(stub.query_closed.wait(), 5)
+    await ended(page, "stopped")
+    await expect(page.locator(".turn")).to_contain_text("Stopped. This is not the whole answer.")
+    await expect(page.locator(".answer")).to_have_text("As far as it got")
+    await page.get_by_role("button", name="Ask again").click()
+    await expect(page.locator(".answer")).to_have_text("Whole.")
+
+
+async def test_a_citation_highlights_its_passage_behind_emoji(visit: Visit, stub: StubApi) -> None:
+    text = "👩‍💻🧳 " * 500 + "Meals: 48 € 🍝 a day. " + "More text. " * 500 + "Hotels: 160 €."
+    document = stub.add_document(text, file="travel.md", title="Travel")
+    meals, hotels = text.index("Meals"), text.index("Hotels")
+    sources = [source(1, document, meals, meals + 20), source(2, document, hotels, len(text))]
+    stub.scripts = [answer("See [Context 2], then [Source 1] and [Context 1, Context 2].", sources=sources)]
+    page = await visit(stub.url)
+    await ask(page)
+    cites = page.locator(".cite")
+    await expect(cites).to_have_text(["2", "1", "1", "2"])
+    await cites.nth(1).click()
+    await expect(page.locator("#passage")).to_have_text("Meals: 48 € 🍝 a day.")
+    await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
+    await expect(page.locator('.answer [aria-current="true"]')).to_have_text(["1", "1"])
+    assert await page.locator("#document-text").text_content() == text
+    await page.get_by_role("button", name="Next source").click()
+    await expect(page.locator("#passage")).to_have_text("Hotels: 160 €.")
+    await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
+
+
+async def test_a_huge_document_opens_around_its_passage(visit: Visit, stub: StubApi) -> None:
+    text = "".join(f"Line {n} of a very long document.\n" for n in range(30_000))
+    document = stub.add_document(text, file="huge.md")
+    start = text.index("Line 20000 ")
+    stub.scripts = [answer("[1]", sources=[source(1, document, start, start + 10)])]
+    page = await visit(stub.url)
+    await ask(page)
+    await page.locator(".cite").click()
+    await expect(page.locator("#passage")).to_have_text("Line 20000")
+    assert len(await page.locator("#document-text").text_content() or "") < 300_000
+    await page.get_by_role("button", name="Show the whole document").first.click()
+    await expect(page.locator("#passage")).to_be_in_viewport()
+    assert await page.locator("#document-text").text_content() == text
+
+
+async def test_a_changed_or_deleted_document_still_shows_the_passage(visit: Visit, stub: StubApi) -> None:
+    moved = stub.add_document("The limit is 48.", file="moved.md")
+    changed = stub.add_document("The limit is 48.", file="changed.md")
+    deleted = stub.add_document("The limit is 48.", file="deleted.md")
+    sources = [source(n + 1, d, 0, 16) for n, d in enumerate((moved, changed, deleted))]
+    stub.scripts = [answer("[1] [2] [3]", sources=sources)]
+    page = await visit(stub.url, failed_requests=True)
+    await ask(page)
+    await ended(page)
+    moved["text"] = "A new first line.\nThe limit is 48."
+    changed["text"] = "All limits were lifted."
+    stub.documents.remove(deleted)
+    for number, note in enumerate(("A new first line.", "has changed since", "has been deleted since")):
+        await page.locator(".cite").nth(number).click()
+        await expect(page.locator("#panel-body")).to_contain_text(note)
+        await expect(page.locator("#passage")).to_have_text("The limit is 48.")
+
+
+async def test_labels_that_name_no_source_stay_text(visit: Visit, stub: StubApi) -> None:
+    document = stub.add_document("passage", file="a.md")
+    one = [source(1, document, 0, 7)]
+    page = await visit(stub.url)
+    assert await shown(page, stub, "a [1] b [2] `x[1]` [1, 2]", one) == (
+        "<p>a <button>1</button> b [2] <code>x[1]</code> [1, 2]</p>"
+    )
+    assert await shown(page, stub, "a [Context 7] b [Source 1]", one) == (
+        "<p>a [Context 7] b <button>1</button></p>"
+    )
+    # where long labels are used, a bare number is the document's own
+    assert await shown(page, stub, "list[1] is quoted [Context 1]", one) == (
+        "<p>list[1] is quoted <button>1</button></p>"
+    )
+
+
+async def test_light_formatting(visit: Visit, stub: StubApi) -> None:
+    page = await visit(stub.url)
+    text = (
+        "# Title\nOne **bold** and *slanted* `co*d*e`\nsecond line, 2 * 3 * 4 and snake_case\n\n"
+        "- a\n- b\n  - b1\n- c\n\n3. three\n4. four\n\n> quoted\n\n```py\nif a < b:\n    **no**\n```\n"
+        "| k | v |\n|---|---|\n| 1 | **2** |\n\nunclosed **bold\n\n```\nopen fence"
+    )
+    assert await shown(page, stub, text) == (
+        "<h3>Title</h3><p>One <strong>bold</strong> and <i>slanted</i> <code>co*d*e</code><br></br>"
+        "second line, 2 * 3 * 4 and snake_case</p>"
+        "<ul><li>a</li><li>b<ul><li>b1</li></ul></li><li>c</li></ul><ol><li>three</li><li>four</li></ol>"
+        "<blockquote><p>quoted</p></blockquote><pre><code>if a < b:\n    **no**</code></pre>"
+        "<div><table><tr><th>k</th><th>v</th></tr><tr><td>1</td><td><strong>2</strong></td></tr></table></div>"
+        "<p>unclosed **bold</p><pre><code>open fence</code></pre>"
+    )
+
+
+# P2: any legal serialisation of the stream, cut anywhere
+async def test_the_stream_is_read_as_the_standard_says(visit: Visit, stub: StubApi) -> None:
+    def token(text: str) -> str:
+        return json.dumps({"text": text}, ensure_ascii=False)
+
+    wire = (
+        "\ufeff: ping\r\n\r\n"
+        'event:sources\r\ndata: {"sources": [],\r\ndata: "retrieval_ms": 1}\r\nretry: 5\r\n\r\n'
+        f"id: 1\rdata: {token('Grüße ')}\revent: token\r\r"
+        f"event: token\ndata: {token('👩‍💻 ')}\nunknown: x\n\n: ping\n\n"
+        "event: later-addition\ndata: {}\n\nevent: token\n\n"
+        f"event: token\r\ndata: {token('und ein Ende.')}\r\n\r\n"
+        'event: done\r\ndata: {"finish_reason": "stop"}\r\n\r\n'
+    ).encode()
+    bytewise: list[Step] = [Raw(wire[i : i + 1]) for i in range(len(wire))]
+    stub.scripts = [bytewise, [Raw(wire)]]
+    page = await visit(stub.url)
+    for turn in range(2):
+        await ask(page)
+        await ended(page, turn=turn)
+        await expect(page.locator(".answer").nth(turn)).to_have_text("Grüße 👩‍💻 und ein Ende.")
+
+
+PARTIAL = Send("token", {"text": "Half an ans"})
+PROBLEM = {"status": 502, "detail": "RAG query error: The model failed.", "request_id": "req-7"}
+
+
+# P3: whatever breaks, the reader is told, keeps the text and can try again
+@pytest.mark.parametrize(
+    ("steps", "message", "partial"),
+    [
+        ([PARTIAL, Send("error", PROBLEM | {"stage": "generate"})], "The model failed.", True),
+        ([PARTIAL, Send("error", {"problem": PROBLEM, "stage": "generate"})], "The model failed.", True),
+        ([PARTIAL], "broke off before its end", True),
+        ([PARTIAL, Raw(b'event: done\ndata: {"finish_reason": "stop"}\n')], "broke off before its end", True),
+        ([PARTIAL, Raw(b"event: token\ndata: {nonsense\n\n")], "could not be read", True),
+        ([Refuse(503, "RAG query error: The database cannot be reached.")], "The database cannot be", False),
+        ([Refuse(429, "Slow down.")], "Slow down.", False),
+    ],
+    ids=["error", "error-nested", "no-terminal", "unfinished-terminal", "nonsense", "503", "429"],
+)
+async def test_a_broken_answer_says_so_and_can_be_retried(
+    visit: Visit, stub: StubApi, steps: list[Step], message: str, partial: bool
+) -> None:
+    stub.scripts = [steps, answer("Whole.")]
+    page = await visit(stub.url, failed_requests=True)
+    await ask(page, "Why?")
+    await ended(page, "failed")
+    await expect(page.get_by_role("alert")).to_contain_text(message)
+    assert "RAG query error" not in await page.locator(".turn").inner_text()
+    await expect(page.locator(".answer")).to_have_text("Half an ans" if partial else "")
+    await page.get_by_role("button", name="Retry").click()
+    await ended(page, "answered")
+    await expect(page.locator(".answer")).to_have_text("Whole.")
+    assert [q["query"] for q in stub.queries] == ["Why?", "Why?"]
+    assert "messages" not in stub.queries[1]
+
+
+async def test_a_reset_connection_says_so_and_keeps_the_text(visit: Visit, stub: StubApi) -> None:
+    gate = asyncio.Event()
+    stub.scripts = [[PARTIAL, Hold(gate), Cut()]]
+    page = await visit(stub.url, failed_requests=True)
+    await ask(page)
+    await expect(page.locator(".answer")).to_have_text("Half an ans")
+    gate.set()
+    await expect(page.get_by_role("alert")).to_contain_text("connection broke")
+    await expect(page.locator(".answer")).to_have_text("Half an ans")
+
+
+async def test_a_silent_server_is_given_up(visit: Visit, stub: StubApi) -> None:
+    stub.scripts = [[PARTIAL, Hold(asyncio.Event())]]
+    page = await visit(stub.url)
+    await page.clock.install()
+    await page.reload()
+    await ask(page)
+    await expect(page.locator(".answer")).to_have_text("Half an ans")
+    await page.clock.fast_forward(61_000)
+    await expect(page.get_by_role("alert")).to_contain_text("went silent")
+    await asyncio.wait_for(stub.query_closed.wait(), 5)
+
+
+async def test_the_conversation_continues_and_starts_anew(visit: Visit, stub: StubApi) -> None:
+    stub.scripts = [answer(f"Answer {n}.") for n in range(6)] + [
+        [PARTIAL],
+        answer("Seventh."),
+        answer("New."),
+    ]
+    page = await visit(stub.url)
+    for number in range(8):
+        await ask(page, f"Question {number}?")
+        await ended(page, "failed" if number == 6 else "answered", turn=number)
+    assert "messages" not in stub.queries[0]
+    assert stub.queries[1]["messages"] == [
+        {"role": "user", "content": "Question 0?"},
+        {"role": "assistant", "content": "Answer 0."},
+    ]
+    sent = stub.queries[7]["messages"]  # the last five that were answered; the broken one is left out
+    assert [m["content"] for m in sent[::2]] == [f"Question {n}?" for n in (1, 2, 3, 4, 5)]
+    assert stub.queries[7]["collection"] == "c1"
+    await page.get_by_role("button", name="New conversation").click()
+    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.get_by_label("Your question")).to_be_focused()
+    await ask(page, "Anew?")
+    await ended(page)
+    assert "messages" not in stub.queries[8]
+
+
+async def test_quotes_are_named_as_quotes(visit: Visit, stub: StubApi) -> None:
+    stub.scripts = [answer("“A quote.”", extractive=True), answer("Words of a model.")]
+    page = await visit(stub.url)
+    for turn, count in ((0, 1), (1, 1)):
+        await ask(page)
+        await ended(page, turn=turn)
+        await expect(page.get_by_text("Quoted from your documents, no model wrote this")).to_have_count(count)
+
+
+async def test_an_answer_that_was_cut_short_says_why(visit: Visit, stub: StubApi) -> None:
+    stub.scripts = [answer("Long", finish_reason="length"), answer("Late", finish_reason="deadline")]
+    page = await visit(stub.url)
+    for turn, reason in enumerate(("reached its length limit", "Time ran out")):
+        await ask(page)
+        await expect(page.locator(".turn").nth(turn)).to_contain_text(reason)
+
+
+async def test_a_reader_is_not_moved_while_a_long_answer_grows(visit: Visit, stub: StubApi) -> None:
+    gate = asyncio.Event()
+    long = "A paragraph of a long answer.\n\n" * 60
+    stub.scripts = [answer("Short."), answer(long, Hold(gate), long, "The end.")]
+    page = await visit(stub.url)
+    await ask(page)
+    await ended(page)
+    await ask(page, "A second question?")
+    await expect(page.get_by_role("button", name="Latest")).to_be_visible()
+    heading = page.get_by_role("heading", name="A second question?")
+    await expect(heading).to_be_in_viewport()
+    await page.get_by_role("button", name="Latest").click()
+    gate.set()
+    await ended(page, turn=1)
+    await expect(page.get_by_text("The end.")).to_be_in_viewport()

@@ -1,0 +1,163 @@
+"""A real PostgreSQL for the tests: one embedded server a session, reached directly and through PgBouncer."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.migrate import migrate
+from vectorforge.local.postgres import EmbeddedPostgres
+
+TEMPLATE = "vectorforge_template"
+
+
+class PgBouncer:
+    """PgBouncer in transaction mode before the embedded server: a stricter stand-in for RDS Proxy."""
+
+    def __init__(self, directory: Path, server: EmbeddedPostgres, *, pool_size: int = 5) -> None:
+        self.directory = directory
+        account = pwd.getpwuid(server.data_dir.stat().st_uid)
+        users = ("vectorforge_app", "vectorforge_log_writer", "vectorforge_eraser", "postgres")
+        (directory / "users.txt").write_text("".join(f'"{user}" ""\n' for user in users))
+        host = psycopg.conninfo.conninfo_to_dict(server.app_url)["host"]
+        (directory / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host={host} port=5432\n"
+            f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
+            f"listen_addr =\nlisten_port = 6432\nunix_socket_dir = {directory}\nlogfile = {directory}/log\n"
+            f"max_client_conn = 500\ndefault_pool_size = {pool_size}\nadmin_users = postgres\n"
+        )
+        command = [shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", str(directory / "pgbouncer.ini")]
+        if os.geteuid() == 0:
+            for path in (directory, *directory.iterdir()):
+                os.chown(path, account.pw_uid, account.pw_gid)
+            command[1:1] = ["-u", account.pw_name]
+        self.process = subprocess.Popen(
+            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        give_up_at = time.monotonic() + 10
+        while not (directory / ".s.PGSQL.6432").exists():
+            assert self.process.poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < give_up_at, "PgBouncer did not start"
+            time.sleep(0.02)
+
+    def route(self, conninfo: str) -> str:
+        """The same role and database, through PgBouncer."""
+        return make_conninfo(conninfo, host=str(self.directory), port=6432)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+
+@pytest.fixture(scope="session")
+def private_dir() -> Iterator[Callable[[str], Path]]:
+    """Makes directories with short paths (Unix sockets) that other accounts may pass through."""
+    made: list[Path] = []
+
+    def make(name: str) -> Path:
+        made.append(Path(tempfile.mkdtemp(prefix=f"vf-{name}-")))
+        made[-1].chmod(0o755)
+        return made[-1]
+
+    yield make
+    for directory in made:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPostgres]:
+    """The embedded server of this session, with a migrated database ``vectorforge``."""
+    settings = {"max_connections": "300", "fsync": "off"}
+    server = EmbeddedPostgres(private_dir("pg") / "data", settings=settings)
+    server.start()
+    asyncio.run(migrate(server.migrator_url))
+    with psycopg.connect(
+        make_conninfo(server.migrator_url, dbname="postgres"), autocommit=True
+    ) as connection:
+        connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE vectorforge")
+    yield server
+    server.stop(force=True)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]) -> Iterator[PgBouncer]:
+    """PgBouncer before ``postgres_server``, five server connections a database and role."""
+    bouncer = PgBouncer(private_dir("pgb"), postgres_server)
+    yield bouncer
+    bouncer.stop()
+
+
+@pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
+def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
+    """Connection string of the app role, once directly and once through PgBouncer."""
+    if request.param == "direct":
+        return postgres_server.app_url
+    bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
+    return bouncer.route(postgres_server.app_url)
+
+
+@pytest.fixture
+async def database(app_url: str) -> AsyncIterator[Database]:
+    """The migrated database as the app sees it, both ways. Shared by the session: use fresh tenants."""
+    async with Database(app_url, pool_size=5, timeout_s=10) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def direct_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    """Like ``database``, directly only."""
+    async with Database(postgres_server.app_url, pool_size=5, timeout_s=10) as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_tenant() -> Callable[[], str]:
+    """Makes tenants that no other test has."""
+    return lambda: f"tenant-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def tenant_db(database: Database, make_tenant: Callable[[], str]) -> TenantDatabase:
+    """The database as a fresh tenant sees it."""
+    return database.for_tenant(make_tenant())
+
+
+@pytest.fixture
+def other_tenant_db(database: Database, make_tenant: Callable[[], str]) -> TenantDatabase:
+    """The same database as another fresh tenant sees it."""
+    return database.for_tenant(make_tenant())
+
+
+@pytest.fixture
+def make_database(postgres_server: EmbeddedPostgres) -> Iterator[Callable[..., str]]:
+    """Makes databases of their own and gives the migrator's connection string; ``empty=True``: no schema."""
+    server_url = make_conninfo(postgres_server.migrator_url, dbname="postgres")
+    made: list[str] = []
+
+    def make(*, empty: bool = False) -> str:
+        made.append(f"test_{uuid.uuid4().hex[:12]}")
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {made[-1]} TEMPLATE {'template1' if empty else TEMPLATE}")
+        return make_conninfo(postgres_server.migrator_url, dbname=made[-1])
+
+    yield make
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def fresh_database_url(make_database: Callable[..., str]) -> str:
+    """A migrated database of this test alone; the app role's connection string."""
+    return make_conninfo(make_database(), user="vectorforge_app")

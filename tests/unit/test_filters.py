@@ -1,0 +1,193 @@
+"""The filter language: grammar, limits and the reference evaluator."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.errors import FilterError, InvalidInputError
+from vectorforge.vectorstore.filters import MAX_CONDITIONS, MAX_DEPTH, matches, parse
+
+BOOK = {
+    "category": "technology",
+    "author": "John Doe",
+    "year": 2024,
+    "rating": 4.5,
+    "draft": False,
+    "editor": None,
+    "tags": ["ml", "vectors", 7, True],
+    "pages": [[1, 2], 3],
+    "publisher": {"name": "Acme", "address": {"city": "Graz"}, "lines": [{"city": "Linz"}]},
+}
+
+
+# B-024 B-025 C18
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (None, True),
+        ({}, True),
+        ({"category": "technology"}, True),
+        ({"author": "John Doe", "year": "2024"}, False),  # typed: the text is not the number
+        ({"author": "John Doe", "year": 2024}, True),
+        ({"author": "John Doe", "year": 2023}, False),  # AND, never OR
+        ({"year": 2024.0}, True),
+        ({"draft": 0}, False),
+        ({"draft": False}, True),
+        ({"editor": None}, True),
+        ({"missing": None}, False),
+        ({"category": "Technology"}, False),
+        ({"category": "tech"}, False),
+        ({"tags": "ml"}, True),
+        ({"tags": 7}, True),
+        ({"tags": "7"}, False),
+        ({"tags": 1}, False),  # the list has true, not 1
+        ({"tags": ["ml", "vectors", 7, True]}, True),
+        ({"tags": ["vectors", "ml", 7, True]}, False),
+        ({"category": ["technology"]}, False),
+        ({"pages": 1}, False),  # an element of an element
+        ({"pages": 3}, True),
+        ({"publisher.name": "Acme"}, True),
+        ({"publisher.address.city": "Graz"}, True),
+        ({"publisher.lines.city": "Linz"}, False),  # dots do not descend into lists
+        ({"publisher.lines.0": "Linz"}, False),
+        ({"publisher": "Acme"}, False),
+        ({"year": {"$eq": 2024}}, True),
+        ({"year": {"$ne": 2024}}, False),
+        ({"missing": {"$ne": 2024}}, True),
+        ({"tags": {"$ne": "ml"}}, False),
+        ({"year": {"$gt": 2023, "$lt": 2025}}, True),
+        ({"year": {"$gt": 2024}}, False),
+        ({"year": {"$gte": 2024, "$lte": 2024}}, True),
+        ({"rating": {"$gt": 4}}, True),
+        ({"year": {"$gt": "2000"}}, False),
+        ({"category": {"$gt": "Technology"}}, True),  # by code point
+        ({"category": {"$lt": 9}}, False),
+        ({"draft": {"$lt": 1}}, False),
+        ({"tags": {"$gt": "a"}}, False),
+        ({"missing": {"$lt": 1}}, False),
+        ({"missing": {"$not": {"$lt": 1}}}, True),
+        ({"year": {"$not": {"$gt": 2024}}}, True),
+        ({"year": {"$in": [2023, 2024]}}, True),
+        ({"year": {"$in": ["2024"]}}, False),
+        ({"year": {"$in": []}}, False),
+        ({"tags": {"$in": ["x", "ml"]}}, True),
+        ({"year": {"$nin": [2024]}}, False),
+        ({"missing": {"$nin": [2024]}}, True),
+        ({"year": {"$nin": []}}, True),
+        ({"editor": {"$exists": True}}, True),
+        ({"editor": {"$exists": False}}, False),
+        ({"missing": {"$exists": True}}, False),
+        ({"missing": {"$exists": False}}, True),
+        ({"publisher.address": {"$exists": True}}, True),
+        ({"category": {"$contains": "techno"}}, True),
+        ({"category": {"$contains": "Techno"}}, False),
+        ({"category": {"$contains": 1}}, False),
+        ({"tags": {"$contains": "ml"}}, True),
+        ({"tags": {"$contains": "m"}}, False),
+        ({"year": {"$contains": 2024}}, False),
+        ({"$and": [{"year": 2024}, {"draft": True}]}, False),
+        ({"$or": [{"year": 1}, {"draft": False}]}, True),
+        ({"$or": [{"year": 1}, {"draft": True}]}, False),
+        ({"$not": {"year": 2024}}, False),
+        ({"$not": {"missing": 2024}}, True),
+        ({"category": "technology", "$or": [{"year": 1}, {"rating": {"$lt": 1}}]}, False),
+    ],
+)
+def test_meaning(filters: dict[str, Any] | None, expected: bool) -> None:
+    assert matches(parse(filters), BOOK) is expected
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"year": 1} if depth == 1 else {"$not": nested(depth - 1)}
+
+
+# C18
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({"year": {"$near": 2024}}, "year.$near"),
+        ({"year": {"gt": 2024}}, "year.gt"),
+        ({"$nor": [{"year": 1}]}, "$nor"),
+        ({"year": {}}, "year"),
+        ({"$or": []}, "$or"),
+        ({"$or": [{}]}, "$or[0]"),  # an empty branch would make the whole filter vanish
+        ({"$not": {}}, "$not"),
+        ({"$and": {"year": 1}}, "$and"),
+        ({"year": {"$in": 2024}}, "year.$in"),
+        ({"year": {"$in": [[1]]}}, "year.$in[0]"),
+        ({"year": {"$gt": True}}, "year.$gt"),
+        ({"year": {"$gt": None}}, "year.$gt"),
+        ({"year": {"$exists": 1}}, "year.$exists"),
+        ({"year": {"$contains": ["a"]}}, "year.$contains"),
+        ({"year": {"$eq": {"a": 1}}}, "year.$eq"),
+        ({"year": {"$not": 1}}, "year.$not"),
+        ({"year": float("nan")}, "year"),
+        ({"year": float("inf")}, "year"),
+        ({"year": 10**400}, "year"),
+        ({"year": object()}, "year"),
+        ({"year": "a\0b"}, "year"),
+        ({"year": "\ud800"}, "year"),
+        ({"ye\0ar": 1}, "ye?ar"),
+        ({"ye\ud800ar": 1}, "ye?ar"),  # the refusal itself must be encodable
+        ({"a..b": 1}, "a..b"),
+        ({"": 1}, "filters."),
+        ({".".join("abcdefghijk"): 1}, "11 names"),
+        ({1: 1}, "filters.int"),
+        ({"k" * 201: 1}, "201 characters"),
+        ({"year": "x" * 2001}, "2001 characters"),
+        ({"year": {"$in": [0] * 1001}}, "year.$in"),
+        ({f"k{number}": 1 for number in range(MAX_CONDITIONS + 1)}, f"at most {MAX_CONDITIONS}"),
+        (nested(MAX_DEPTH + 1), "$not"),
+        ({"year": {"$not": {"$not": {"$not": nested(MAX_DEPTH - 2)}}}}, "year.$not"),
+    ],
+)
+def test_refused_with_the_place(filters: Any, names: str) -> None:
+    with pytest.raises(FilterError) as refused:
+        parse(filters)
+    assert names in str(refused.value)
+    assert refused.value.field is not None
+    assert refused.value.field.startswith("filters")
+    assert isinstance(refused.value, InvalidInputError)
+
+
+def test_limits_are_inclusive() -> None:
+    parse(nested(MAX_DEPTH))
+    parse({f"k{number}": 1 for number in range(MAX_CONDITIONS)})
+    parse({"k" * 200: {"$in": ["x" * 2000] * 1000}})
+
+
+def test_numbers_compare_by_their_decimal_text() -> None:
+    # 10**23 and 1e23 differ as binary numbers, but JSON and PostgreSQL's numeric write both the same.
+    assert matches(parse({"n": 10**23}), {"n": 1e23})
+    assert not matches(parse({"n": 2**53}), {"n": 2**53 + 1})
+    assert matches(parse({"n": 0}), {"n": -0.0})
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["a", "a.b", "$and", "$or", "$not", "$in", "$gt", "$eq", "$exists", "$contains", "$x"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(filters=anything, metadata=st.dictionaries(st.text(max_size=2), anything, max_size=3))
+def test_nothing_but_a_filter_error(filters: Any, metadata: dict[str, Any]) -> None:
+    try:
+        condition = parse(filters)
+    except FilterError:
+        return
+    assert matches(condition, {}) in (True, False)
+    finite = {key: value for key, value in metadata.items() if not isinstance(value, float)}
+    assert matches(condition, finite) in (True, False)
