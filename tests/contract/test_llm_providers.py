@@ -10,7 +10,7 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig
 from vectorforge.testing.contracts_llm import MESSAGES, collect
-from vectorforge.testing.contracts_llm_vendor import LLMVendorContract
+from vectorforge.testing.contracts_llm_streams import LLMStreamContract
 from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import FakeVendor
@@ -28,7 +28,7 @@ BARE_CONFIG = LLMRequestConfig(model="m", temperature=None)
 
 
 #
-class TestOpenAI(LLMVendorContract):
+class TestOpenAI(LLMStreamContract):
     def make_server(self, **kwargs: Any) -> FakeVendor:
         return FakeOpenAI(**kwargs)
 
@@ -112,7 +112,7 @@ class TestOpenAI(LLMVendorContract):
 
 # A-088 A-155
 @pytest.mark.filterwarnings("ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning")
-class TestAnthropic(LLMVendorContract):
+class TestAnthropic(LLMStreamContract):
     def make_server(self, **kwargs: Any) -> FakeVendor:
         return FakeAnthropic(**kwargs)
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
@@ -22,17 +23,6 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.validation import single_precision
 
 COSINE = DistanceMetric.COSINE
-
-
-async def insert_collection(db: TenantDatabase, dimension: int, metric: DistanceMetric = COSINE) -> UUID:
-    collection_id = uuid4()
-    await db.fetch_all("SELECT vectorforge.ensure_embedding_space(%s, %s)", (metric.value, dimension))
-    await db.execute(
-        "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
-        " dimension, distance_metric) VALUES (%s, %s, %s, 'local', 'test', %s, %s)",
-        (db.tenant_id, collection_id, f"collection {collection_id}", dimension, metric.value),
-    )
-    return collection_id
 
 
 async def fill(
