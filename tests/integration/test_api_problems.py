@@ -1,6 +1,7 @@
 """Every kind of error is a problem document that names field and limit and gives nothing away."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
@@ -129,7 +130,8 @@ async def test_text_that_cannot_be_stored_is_answered_all_the_same(
 ) -> None:  # fault 34
     await new_collection(client)
     body = {"query": text, "filters": {"kind": text}, "messages": [{"role": "user", "content": text}]}
-    response = await client.post(RAG, json=body)
+    content, headers = json.dumps(body), {"content-type": "application/json"}  # escaped, as JavaScript does
+    response = await client.post(RAG, content=content, headers=headers)
     assert response.status_code == 200, response.text
     assert "\x00" not in response.json()["query"]
 
@@ -137,7 +139,7 @@ async def test_text_that_cannot_be_stored_is_answered_all_the_same(
 @pytest.mark.parametrize(
     ("content", "status", "code"),
     [
-        (b"{", 422, "invalid_input"),
+        (b"{", 400, "malformed_request"),
         (b'{"query": NaN}', 422, "invalid_input"),
         (b'{"query": "x", "temperature": NaN}', 422, "invalid_input"),
         (b'{"query": "x", "filters": {"a": Infinity}}', 422, "invalid_input"),
@@ -262,8 +264,7 @@ async def test_an_unexpected_exception_tells_nothing(
 async def test_without_a_database_everything_is_503(tenant: str) -> None:  # C22
     application = build_application(settings_for(NO_DATABASE, [tenant]))
     app = create_app(application, open_on_demand=True)
-    app.router.lifespan_context = _no_lifespan
-    async with serve(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    async with serve(app, lifespan=False) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
         response = await client.get("/v1/collections", headers={"x-api-key": key_of(tenant)})
         problem = check_problem(response, 503, "database_unavailable")
         assert int(response.headers["retry-after"]) >= 1
@@ -273,16 +274,6 @@ async def test_without_a_database_everything_is_503(tenant: str) -> None:  # C22
         assert health.json()["status"] == "degraded"
         assert health.json()["components"][0]["name"] == "database"
         assert "127.0.0.1" not in health.text
-
-
-class _no_lifespan:  # noqa: N801 - stands in for a function
-    """What an app behind Mangum has."""
-
-    def __init__(self, _: object) -> None: ...
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *_: object) -> None: ...
 
 
 def all_errors(base: type[errors.VectorForgeError]) -> list[type[errors.VectorForgeError]]:
