@@ -268,12 +268,18 @@ async def test_the_conversation_continues_and_starts_anew(visit: Visit, stub: St
 
 
 async def test_quotes_are_named_as_quotes(visit: Visit, stub: StubApi) -> None:
-    stub.scripts = [answer("“A quote.”", extractive=True), answer("Words of a model.")]
+    cited = [source(1, stub.add_document("A quote.", file="a.md"), 0, 8)]
+    stub.scripts = [
+        answer("“A quote.” [Context 1]", sources=cited, extractive=True),
+        answer("I don't have enough information.", sources=cited, extractive=True),
+        answer("Words of a model [Context 1].", sources=cited),
+    ]
     page = await visit(stub.url)
-    for turn, count in ((0, 1), (1, 1)):
+    badges = ("Quoted from your documents, no model wrote this", "No model wrote this")
+    for turn in range(3):
         await ask(page)
         await ended(page, turn=turn)
-        await expect(page.get_by_text("Quoted from your documents, no model wrote this")).to_have_count(count)
+        await expect(page.locator(".badge")).to_have_text(badges[: turn + 1])
 
 
 async def test_an_answer_that_was_cut_short_says_why(visit: Visit, stub: StubApi) -> None:
