@@ -12,7 +12,8 @@ The corpus is ingested through the pipeline into a collection of its own (once; 
 question goes through ``DenseRetriever``, and again through an exact search over all stored vectors.
 
 nDCG@k and recall@k: without spans, documents are judged, each by its best passage. With spans, a passage hits
-one when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1. nDCG is defined in https://dl.acm.org/doi/10.1145/582415.582418.
+one when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1.
+nDCG: https://dl.acm.org/doi/10.1145/582415.582418.
 """
 
 import argparse

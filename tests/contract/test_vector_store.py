@@ -1,13 +1,18 @@
 """Every vector store keeps the same promises."""
 
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
 
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.contracts import MakeCollection, VectorStoreContract
+from vectorforge.testing.drafts import chunk_drafts, document_draft
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore
+from vectorforge.vectorstore.pgvector import PgVectorStore
 
 
 # C-003 C15
@@ -22,3 +27,37 @@ class TestInMemoryVectorStore(VectorStoreContract):
             return uuid4()
 
         return make
+
+
+# C-003 C14 C15; directly and through PgBouncer
+class TestPgVectorStore(VectorStoreContract):
+    @pytest.fixture
+    def store(self, tenant_db: TenantDatabase) -> VectorStore:
+        return PgVectorStore(tenant_db)
+
+    @pytest.fixture
+    def make_collection(self, tenant_db: TenantDatabase) -> MakeCollection:
+        return partial(insert_collection, tenant_db)
+
+
+class TestPgVectorStoreThroughIndex(TestPgVectorStore):
+    """The same promises where every search goes through HNSW first."""
+
+    @pytest.fixture
+    def store(self, tenant_db: TenantDatabase) -> VectorStore:
+        return PgVectorStore(tenant_db, exact_scan_limit=0)
+
+    async def test_ties_are_ordered_by_chunk_id(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
+        """Which of equally distant chunks an index gives is up to it; those it gives are in order."""
+        collection_id = await make_collection(2, DistanceMetric.COSINE)
+        chunks = chunk_drafts([f"t{n}" for n in range(30)], [[3, 4]] * 30)
+        await store.replace_document(collection_id, document_draft(chunks), chunks)
+        for top_k in (7, 30):
+            found = await store.search(
+                query_vector=[3, 4], top_k=top_k, collection_id=collection_id, metric=DistanceMetric.COSINE
+            )
+            ids = [result.chunk.id for result in found]
+            assert len(ids) == top_k
+            assert ids == sorted(set(ids))

@@ -133,6 +133,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"ye\ud800ar": 1}, "ye?ar"),  # the refusal itself must be encodable
         ({"a..b": 1}, "a..b"),
         ({"": 1}, "filters."),
+        ({".".join("abcdefghijk"): 1}, "11 names"),
         ({1: 1}, "filters.int"),
         ({"k" * 201: 1}, "201 characters"),
         ({"year": "x" * 2001}, "2001 characters"),

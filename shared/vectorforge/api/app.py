@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
-from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, RequestContext
+from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.routes import collections, documents, health, jobs, providers, queries, rag, root, search
@@ -23,15 +23,18 @@ _DESCRIPTION = (
 )
 
 
-def create_app(application: Application, *, ping_interval_s: float = PING_INTERVAL_S) -> FastAPI:
+def create_app(
+    application: Application, *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
+) -> FastAPI:
     """The HTTP door of an application.
 
-    The app's lifespan opens the application and runs its ingestion worker; where there is no lifespan
-    (Lambda), whoever serves the app opens the application first, and ingestion has a function of its own.
+    The app's lifespan opens the application and runs its ingestion worker. Where there is no lifespan
+    (Lambda) the first request opens it, and ingestion has a function of its own.
 
     Args:
         application: What answers; its settings decide about authentication, hosts and limits.
         ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
+        open_on_demand: Whether each request makes sure that the application is open.
 
     Raises:
         ConfigurationError: The API keys in the settings are not usable.
@@ -47,6 +50,8 @@ def create_app(application: Application, *, ping_interval_s: float = PING_INTERV
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
     # The last one added is the outermost.
+    if open_on_demand:
+        app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(
         Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
     )

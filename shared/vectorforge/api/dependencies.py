@@ -1,5 +1,6 @@
 """What routes ask for: the application, and the services of the tenant who is asking."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Depends, Query, Request, Security
@@ -43,6 +44,17 @@ Tenant = Annotated[TenantServices, Depends(find_tenant_services)]
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows to return.")]
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")]
+
+
+def check_provider(field: str, name: str | None, available: Sequence[str]) -> None:
+    """Refuse a provider that is not configured.
+
+    Raises:
+        InvalidInputError: There is none of this name; the text lists those that are there.
+    """
+    if name is not None and name not in available:
+        names = ", ".join(available) or "none"
+        raise InvalidInputError(f"There is no such provider; there are: {names}.", field=field)
 
 
 def check_at_most(field: str, value: int, limit: int) -> None:

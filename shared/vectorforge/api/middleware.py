@@ -1,11 +1,12 @@
 """What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` costs 2 ms of CPU a stream.
 
 From the outside in: ``RequestContext`` (request id, headers, last resort for errors), ``LocalGuard`` (host
-names, other sites' pages), ``BodyLimit``, ``Authentication``.
+names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
 """
 
+import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.auth import Authenticator
 from vectorforge.api.problems import error_response, http_problem
-from vectorforge.errors import AuthenticationError
+from vectorforge.errors import AuthenticationError, VectorForgeError
 
 JSON_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
@@ -166,6 +167,32 @@ class Authentication:
                 scope["state"]["tenant_id"] = self._authenticator.authenticate(Headers(scope=scope))
             except AuthenticationError as exc:
                 if scope["path"] not in self._public_paths:
+                    await error_response(scope["state"], exc)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+class OpenOnDemand:
+    """Opens the application when the first request comes; stands in for the lifespan on Lambda.
+
+    Args:
+        app: The next app.
+        open_application: Does nothing when it is open.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
+        self.app = app
+        self._open_application = open_application
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; 503 while the database cannot be reached."""
+        if scope["type"] == "http":
+            try:
+                async with self._opening:
+                    await self._open_application()
+            except VectorForgeError as exc:
+                if scope["path"] != "/health":  # which says the same in more detail
                     await error_response(scope["state"], exc)(scope, receive, send)
                     return
         await self.app(scope, receive, send)

@@ -5,13 +5,13 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from vectorforge.api.dependencies import check_at_most
+from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.stream import OpenedQuery, QueryEventResponse
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.errors import NotFoundError
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.types import Collection
@@ -58,11 +58,11 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     check_at_most("max_tokens", config.max_tokens, settings.max_answer_tokens)
     if config.filters is not None:
         parse(config.filters)
-    providers = application.llm_registry.list_providers()
-    if config.llm_provider is not None and config.llm_provider not in providers:
-        field = names.get("llm_provider", "llm_provider")
-        available = ", ".join(providers) or "none"
-        raise InvalidInputError(f"There is no such provider; there are: {available}.", field=field)
+    llm_field = names.get("llm_provider", "llm_provider")
+    check_provider(llm_field, config.llm_provider, application.llm_registry.list_providers())
+    check_provider(
+        "embedding_provider", config.embedding_provider, application.embedding_registry.list_providers()
+    )
 
 
 def deadline_of(request: Request, application: Application) -> Deadline:

@@ -2,7 +2,7 @@
 
 import json
 
-from fastapi.sse import ServerSentEvent, format_sse_event
+from fastapi.sse import format_sse_event
 from pydantic import BaseModel
 
 from vectorforge.api.problems import problem_of
@@ -19,6 +19,9 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
+
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
 
 
 class EventEncoder:
@@ -40,11 +43,11 @@ class EventEncoder:
         """The event as it goes over the wire, blank line included."""
         self._last_id += 1
         if isinstance(event, TokenEvent):  # the common one, without a model's detour
-            data = json.dumps({"text": event.text}, ensure_ascii=False).encode("utf-8", "replace").decode()
-            return format_sse_event(event="token", data_str=data, id=str(self._last_id))
-        name, body = self._name_and_body(event)
-        sse = ServerSentEvent(event=name, raw_data=body.model_dump_json(), id=str(self._last_id))
-        return format_sse_event(event=sse.event, data_str=sse.raw_data, id=sse.id)
+            name, data = "token", json.dumps({"text": event.text}, ensure_ascii=False)
+        else:
+            name, body = self._name_and_body(event)
+            data = body.model_dump_json()
+        return format_sse_event(event=name, data_str=data.translate(_LINE_ENDS), id=str(self._last_id))
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
         """The last event of a stream that an unforeseen exception ended; its text stays here."""

@@ -61,5 +61,8 @@ def ingest(
 
         summary = run_in_session(terminal, data_dir, work)
         print_summary(terminal, summary)
+        if summary.stopped_by:
+            terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
+            raise typer.Exit(ExitCode.UNAVAILABLE)
         if summary.failed:
             raise typer.Exit(ExitCode.INCOMPLETE)

@@ -8,7 +8,7 @@ import socket
 from rich.table import Table
 from rich.text import Text
 
-from vectorforge.api import create_app
+from vectorforge.api.app import create_app
 from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session

@@ -136,22 +136,20 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         _traceback(debug)
         terminal.error(exc.message, code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").startswith("vectorforge"):
-            raise
-        _traceback(debug)
-        terminal.error(
-            f"{exc.name} is not installed. Install what a laptop needs: 'vectorforge[cli,local,ingest]'.",
-            code="configuration_error",
-        )
-        raise typer.Exit(ExitCode.USAGE) from None
     except Exception as exc:  # noqa: BLE001 - the last line of defence: no traceback unless asked for
         _traceback(debug)
-        hint = "" if debug else " Run it again with --debug to see where."
-        terminal.error(
-            f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}", code="internal_error"
-        )
-        raise typer.Exit(ExitCode.BUG) from None
+        raise typer.Exit(_unexpected(terminal, exc, debug=debug)) from None
+
+
+def _unexpected(terminal: Terminal, exc: Exception, *, debug: bool) -> ExitCode:
+    if isinstance(exc, ModuleNotFoundError) and not (exc.name or "").startswith("vectorforge"):
+        extras = "Install what a laptop needs: 'vectorforge[cli,local,ingest]'."
+        terminal.error(f"{exc.name} is not installed. {extras}", code="configuration_error")
+        return ExitCode.USAGE
+    hint = "" if debug else " Run it again with --debug to see where."
+    text = f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}"
+    terminal.error(text, code="internal_error")
+    return ExitCode.BUG
 
 
 def _traceback(debug: bool) -> None:

@@ -41,7 +41,6 @@ def up(
         import asyncio
 
         from vectorforge.cli.server import bind, stop_on_sigterm
-        from vectorforge.cli.startup import serve_laptop
         from vectorforge.config import VectorForgeConfig
         from vectorforge.local.laptop import local_setup
 
@@ -53,6 +52,8 @@ def up(
                 )
             terminal.note("Starting the database ...")
             with local_setup(config, data_dir=data_dir) as setup:
+                from vectorforge.cli.startup import serve_laptop  # takes a second
+
                 asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
             terminal.note("Stopped.")
 

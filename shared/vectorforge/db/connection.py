@@ -123,6 +123,19 @@ class Database:
             raise DatabaseUnavailableError("The database connection is not open.")
         return self._pool.connection()
 
+    async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
+        """The first row of a statement that belongs to no tenant; row-level security shows it no data.
+
+        Raises:
+            As ``TenantDatabase.transaction``.
+        """
+        from vectorforge.db.session import translated_errors
+
+        with translated_errors():
+            async with self.connection() as connection:
+                row: DictRow | None = await (await connection.execute(query.encode(), params)).fetchone()
+                return row
+
     async def health(self) -> ComponentHealth:
         """Whether a statement can be run now."""
         from vectorforge.db.session import translated_errors

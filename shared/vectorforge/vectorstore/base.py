@@ -45,7 +45,8 @@ class VectorStore(ABC):
 
         Returns:
             The min(top_k, matching) nearest chunks: best score first, equal scores by chunk id. Never fewer
-            because of the filter, and never more than match.
+            because of the filter, and never more than match. Where a store answers from an approximate
+            index, which of several equally distant chunks make the cut is up to the index.
 
         Raises:
             FilterError: The filter cannot be understood.

@@ -59,6 +59,8 @@ MAX_CONDITIONS: Final = 100
 """Operators in one filter, counted over all keys."""
 MAX_KEY_LENGTH: Final = 200
 """Characters of a dotted key."""
+MAX_NESTING: Final = 10
+"""Names in a dotted key."""
 MAX_LIST_LENGTH: Final = 1_000
 """Values in one list."""
 MAX_STRING_LENGTH: Final = 2_000
@@ -166,6 +168,8 @@ def _path(key: str, where: str) -> Path:
     if len(key) > MAX_KEY_LENGTH:
         raise _error(where, f"has a key of {len(key)} characters; at most {MAX_KEY_LENGTH} are allowed")
     path = tuple(_text(key, where).split("."))
+    if len(path) > MAX_NESTING:
+        raise _error(where, f"has {len(path)} names in its dotted key; at most {MAX_NESTING} are allowed")
     if not all(path):
         raise _error(where, "has an empty name in its dotted key")
     return path

@@ -61,7 +61,7 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
     halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
     if halved and max(map(abs, numbers)) > MAX_HALF:
         raise InvalidInputError(
-            f"{field}: above {MAX_VECTOR_DIMENSION} dimensions each number is at most {MAX_HALF:.0f}.",
+            f"{field}: with {len(numbers)} dimensions no number may exceed {MAX_HALF:.0f} in half precision.",
             field=field,
         )
     return numbers

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Response
 
-from vectorforge.api.dependencies import Tenant
+from vectorforge.api.dependencies import ApplicationDep, Tenant, check_provider
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.collections import CollectionBody, CollectionList, CollectionRequest
 from vectorforge.errors import NotFoundError
@@ -20,8 +20,13 @@ async def list_collections(tenant: Tenant) -> CollectionList:
 
 
 @router.post("", status_code=201, responses=problems(409, 413, 429, 502, 504))
-async def create_collection(body: CollectionRequest, response: Response, tenant: Tenant) -> CollectionBody:
+async def create_collection(
+    body: CollectionRequest, response: Response, application: ApplicationDep, tenant: Tenant
+) -> CollectionBody:
     """Make a collection."""
+    check_provider(
+        "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
+    )
     collection = await tenant.create_collection(**body.model_dump())
     response.headers["Location"] = f"/v1/collections/{collection.id}"
     return CollectionBody.of(collection)

@@ -21,10 +21,6 @@ async def list_providers(application: ApplicationDep, tenant: Tenant) -> Provide
 
 
 def _llm_providers(application: Application) -> list[LLMProviderBody]:
-    registry = application.llm_registry
-    names = registry.list_providers()
-    default = registry.get_default().provider_name() if names else None
-    infos = [registry.get(name).info(is_default=name == default) for name in names]
     return [
         LLMProviderBody(
             name=info.name,
@@ -33,7 +29,7 @@ def _llm_providers(application: Application) -> list[LLMProviderBody]:
             is_default=info.is_default,
             extractive=ProviderCapability.EXTRACTIVE in info.capabilities,
         )
-        for info in infos
+        for info in application.llm_registry.infos()
     ]
 
 

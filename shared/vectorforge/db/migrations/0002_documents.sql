@@ -13,6 +13,8 @@ CREATE TABLE vectorforge.collections (
     query_prefix text NOT NULL DEFAULT '',
     document_prefix text NOT NULL DEFAULT '',
     data_version bigint NOT NULL DEFAULT 0,
+    document_count bigint NOT NULL DEFAULT 0,
+    chunk_count bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name)
@@ -45,6 +47,27 @@ CREATE TABLE vectorforge.documents (
     UNIQUE (tenant_id, collection_id, source_key),
     FOREIGN KEY (tenant_id, collection_id) REFERENCES vectorforge.collections (tenant_id, id) ON DELETE CASCADE
 );
+
+CREATE INDEX documents_by_time ON vectorforge.documents (tenant_id, collection_id, updated_at, id);
+
+-- Keeps a collection's counts and data_version, whoever changes its documents. Deferred to the commit, so that
+-- writers of one collection wait for each other only there. As the owner, because the eraser may not update.
+CREATE FUNCTION vectorforge.count_document() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE vectorforge.collections
+    SET data_version = data_version + 1,
+        document_count = document_count + CASE TG_OP WHEN 'INSERT' THEN 1 WHEN 'DELETE' THEN -1 ELSE 0 END,
+        chunk_count = chunk_count
+            + CASE TG_OP WHEN 'DELETE' THEN 0 ELSE NEW.chunk_count END
+            - CASE TG_OP WHEN 'INSERT' THEN 0 ELSE OLD.chunk_count END
+    WHERE tenant_id = CASE TG_OP WHEN 'DELETE' THEN OLD.tenant_id ELSE NEW.tenant_id END
+      AND id = CASE TG_OP WHEN 'DELETE' THEN OLD.collection_id ELSE NEW.collection_id END;
+    RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER count_document AFTER INSERT OR UPDATE OR DELETE ON vectorforge.documents
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION vectorforge.count_document();
 
 -- A chunk is current from the version that brought it until the version that retired it (to_version).
 CREATE TABLE vectorforge.chunks (

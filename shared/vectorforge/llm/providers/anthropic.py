@@ -161,9 +161,9 @@ class AnthropicProvider(BaseLLMProvider):
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:
         """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
+        client = await self._client.get()  # imports the SDK, in a thread
         import anthropic
 
-        client = await self._client.get()
         # Silence is limited by the base class, which also counts pings as silence.
         timeout = anthropic.Timeout(None, connect=min(5.0, call.timeout_s))
 
@@ -193,9 +193,11 @@ class AnthropicProvider(BaseLLMProvider):
     def _build_client(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic
 
-        return AsyncAnthropic(
+        client = AsyncAnthropic(
             api_key=self._api_key.get_secret_value(), base_url=self._base_url, max_retries=0
         )
+        _ = client.messages  # imports its modules here, in the thread, not in the first request
+        return client
 
     def _map_error(self, exc: Exception) -> LLMError:
         import anthropic

@@ -134,9 +134,9 @@ class OpenAIProvider(BaseLLMProvider):
                     last = chunk
                 for choice in (chunk.get("choices") or ())[:1]:
                     delta = choice.get("delta") or {}
-                    reason = choice.get("finish_reason") or reason
-                    if delta.get("refusal"):
-                        reason = "content_filter"
+                    # The last chunk of a refusal says "stop".
+                    said = "content_filter" if delta.get("refusal") else choice.get("finish_reason")
+                    reason = reason or said
                     text = delta.get("content") or delta.get("refusal")
                     if text:
                         yield text
@@ -150,9 +150,9 @@ class OpenAIProvider(BaseLLMProvider):
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:
         """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
+        client = await self._client.get()  # imports the SDK, in a thread
         import openai
 
-        client = await self._client.get()
         # Silence is limited by the base class, which also counts pings as silence.
         timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
 
@@ -181,6 +181,7 @@ class OpenAIProvider(BaseLLMProvider):
         # The SDK reads both from OPENAI_* variables; only VECTORFORGE_* ones count here.
         client.organization = self._organization
         client.project = None
+        _ = client.chat.completions  # imports its modules here, in the thread, not in the first request
         return client
 
     def _map_error(self, exc: Exception) -> LLMError:

@@ -1,0 +1,169 @@
+"""Collections: sets of documents that share one embedding model, dimension and metric."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
+from vectorforge.types import Collection, DistanceMetric
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+MAX_NAME_CHARS = 200
+MAX_DIMENSION = 16_000
+"""Of pgvector's ``vector`` type."""
+
+_DELETE_BATCH = 200
+_SPACE_ATTEMPTS = 3
+
+_COLUMNS = """
+id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
+document_prefix, data_version, document_count, chunk_count, created_at
+"""
+
+_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
+
+_CREATE = f"""
+INSERT INTO vectorforge.collections (
+    tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
+    query_prefix, document_prefix
+) VALUES (
+    %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
+    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s
+)
+ON CONFLICT (tenant_id, name) DO NOTHING
+RETURNING {_COLUMNS}
+"""
+
+_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
+_BY_NAME = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND name = %s"
+_LIST = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s ORDER BY name, id"
+
+_DELETE_DOCUMENTS = """
+DELETE FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND id IN (
+    SELECT id FROM vectorforge.documents
+    WHERE tenant_id = %(tenant_id)s AND collection_id = %(id)s LIMIT %(batch)s
+)
+"""
+_DELETE = "DELETE FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
+
+
+class CollectionRepository:
+    """The collections of one tenant."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def create(
+        self,
+        name: str,
+        *,
+        embedding_provider: str,
+        embedding_model: str,
+        dimension: int,
+        distance_metric: DistanceMetric,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        description: str = "",
+    ) -> Collection:
+        """Make an empty collection.
+
+        Args:
+            name: Unique within the tenant, 1 to 200 characters, not only blanks.
+            embedding_provider: Name under which the provider is registered.
+            embedding_model: Model the provider is asked for.
+            dimension: Length of the model's vectors, 1 to 16,000. An index makes searches fast up to 4,000;
+                above, they are exact scans.
+            distance_metric: How vectors are compared.
+            query_prefix: Put before every question when it is embedded.
+            document_prefix: Put before every passage when it is embedded.
+            description: Free text.
+
+        Raises:
+            ConflictError: The tenant has a collection of this name.
+            InvalidInputError: Name or dimension is out of range.
+            DatabaseUnavailableError: The tables for this dimension could not be made now.
+        """
+        _check(name, dimension)
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "id": uuid4(),
+            "name": name,
+            "description": description,
+            "embedding_provider": embedding_provider,
+            "embedding_model": embedding_model,
+            "dimension": dimension,
+            "distance_metric": distance_metric.value,
+            "query_prefix": query_prefix,
+            "document_prefix": document_prefix,
+        }
+        await self._ensure_space(values)
+        row = await self._db.fetch_one(_CREATE, values)
+        if row is None:
+            raise ConflictError(f"There is a collection named {name!r} already.")
+        return _collection(row)
+
+    async def find_by_id(self, collection_id: UUID) -> Collection | None:
+        """The collection, or None."""
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id))
+        return _collection(row) if row else None
+
+    async def find_by_name(self, name: str) -> Collection | None:
+        """The collection of exactly this name, or None."""
+        row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name))
+        return _collection(row) if row else None
+
+    async def list(self) -> list[Collection]:
+        """Every collection of the tenant, by name."""
+        return [_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
+
+    async def delete(self, collection_id: UUID) -> bool:
+        """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
+
+        Documents go in batches of their own transactions, so that no statement takes long; when it is
+        interrupted, some are left, and a second call removes them.
+
+        Returns:
+            False when there was no such collection.
+        """
+        values = {"tenant_id": self._db.tenant_id, "id": collection_id, "batch": _DELETE_BATCH}
+        while await self._db.execute(_DELETE_DOCUMENTS, values) == _DELETE_BATCH:
+            pass
+        return await self._db.execute(_DELETE, (self._db.tenant_id, collection_id)) == 1
+
+    async def _ensure_space(self, values: dict[str, Any]) -> None:
+        # In a transaction of its own: attaching a partition briefly locks out writers of documents.
+        from psycopg import errors
+
+        for attempt in range(1, _SPACE_ATTEMPTS + 1):
+            try:
+                await self._db.execute(_ENSURE_SPACE, values)
+            except DatabaseError as exc:
+                if isinstance(exc.__cause__, errors.ConfigurationLimitExceeded):
+                    raise ConflictError("Too many combinations of metric and dimension are in use.") from exc
+                if not isinstance(exc.__cause__, errors.LockNotAvailable):
+                    raise
+                if attempt == _SPACE_ATTEMPTS:
+                    raise DatabaseUnavailableError(
+                        f"The tables for {values['dimension']} dimensions could not be made; try again."
+                    ) from exc
+                await asyncio.sleep(0.2 * attempt)
+            else:
+                return
+
+
+def _check(name: str, dimension: int) -> None:
+    if not name.strip() or len(name) > MAX_NAME_CHARS:
+        raise InvalidInputError(f"name must have 1 to {MAX_NAME_CHARS} characters.", field="name")
+    if not 1 <= dimension <= MAX_DIMENSION:
+        raise InvalidInputError(f"dimension must be between 1 and {MAX_DIMENSION}.", field="dimension")
+
+
+def _collection(row: "DictRow") -> Collection:
+    return Collection(**{**row, "distance_metric": DistanceMetric(row["distance_metric"])})

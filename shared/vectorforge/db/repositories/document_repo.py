@@ -1,0 +1,150 @@
+"""Documents and their passages, for reading; ``vectorstore`` writes them."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.page import checked_page
+from vectorforge.types import Chunk
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+_COLUMNS = """
+id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
+created_at, updated_at
+"""
+_CHUNK_COLUMNS = """
+id, document_id, ordinal AS index, text, start_offset, end_offset, token_count, heading, metadata
+"""
+
+_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
+_BY_SOURCE = f"""
+SELECT {_COLUMNS} FROM vectorforge.documents
+WHERE tenant_id = %s AND collection_id = %s AND source_key = vectorforge.source_key(%s)
+"""
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.documents
+WHERE tenant_id = %s AND collection_id = %s
+ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+"""
+_COUNT = "SELECT count(*) AS total FROM vectorforge.documents WHERE tenant_id = %s AND collection_id = %s"
+_TEXT = "SELECT text FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
+_DELETE = "DELETE FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
+
+_CHUNKS = f"""
+SELECT {_CHUNK_COLUMNS} FROM vectorforge.chunks
+WHERE tenant_id = %s AND document_id = %s AND to_version IS NULL
+ORDER BY ordinal
+"""
+_CHUNK = f"SELECT {_CHUNK_COLUMNS} FROM vectorforge.chunks WHERE tenant_id = %s AND id = %s"
+
+_CURRENT = """
+SELECT d.id AS document_id, d.version, d.content_hash, array(
+    SELECT c.content_hash FROM vectorforge.chunks c
+    WHERE c.tenant_id = d.tenant_id AND c.document_id = d.id AND c.to_version IS NULL
+) AS chunk_hashes
+FROM vectorforge.documents d
+WHERE d.tenant_id = %s AND d.collection_id = %s AND d.source_key = vectorforge.source_key(%s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A stored document, without its text."""
+
+    id: UUID
+    collection_id: UUID
+    source: str
+    """Identity within the collection: path, URL or key."""
+    title: str | None
+    media_type: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
+    """1 for the first; grows by one with every change."""
+    chunk_count: int = 0
+    size_chars: int = 0
+    """Length of the extracted text."""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentDocument:
+    """What is stored of a source now: enough to tell what would change."""
+
+    document_id: UUID
+    version: int
+    content_hash: bytes
+    chunk_hashes: frozenset[bytes]
+    """Of the current chunks: what has one of these need not be embedded again."""
+
+
+class DocumentRepository:
+    """The documents of one tenant."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def find_by_id(self, document_id: UUID) -> Document | None:
+        """The document, or None."""
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, document_id))
+        return Document(**row) if row else None
+
+    async def find_by_source(self, collection_id: UUID, source: str) -> Document | None:
+        """The collection's document from exactly this source, or None."""
+        row = await self._db.fetch_one(_BY_SOURCE, (self._db.tenant_id, collection_id, source))
+        return Document(**row) if row else None
+
+    async def chunks(self, document_id: UUID) -> list[Chunk]:
+        """The current chunks, in order; empty when there is no such document."""
+        return [Chunk(**row) for row in await self._db.fetch_all(_CHUNKS, (self._db.tenant_id, document_id))]
+
+    async def list(
+        self, collection_id: UUID, *, limit: int = 50, offset: int = 0
+    ) -> tuple[list[Document], int]:
+        """A page of a collection's documents, the latest change first, and how many there are in all.
+
+        Args:
+            collection_id: The collection; one that does not exist has no documents.
+            limit: Documents of the page, 1 to 1,000.
+            offset: Documents before the page.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
+        page = checked_page(limit, offset)
+        scope = (self._db.tenant_id, collection_id)
+        async with self._db.transaction() as connection:
+            rows = await (await connection.execute(_LIST, (*scope, *page))).fetchall()
+            total = await (await connection.execute(_COUNT, scope)).fetchone()
+        return [Document(**row) for row in rows], total["total"] if total else 0
+
+    async def text(self, document_id: UUID) -> str | None:
+        """The whole extracted text, or None; offsets of its chunks count its characters."""
+        row = await self._db.fetch_one(_TEXT, (self._db.tenant_id, document_id))
+        return str(row["text"]) if row else None
+
+    async def chunk(self, chunk_id: UUID) -> Chunk | None:
+        """A chunk, or None; also one retired by the last change of its document: it may be cited still."""
+        row = await self._db.fetch_one(_CHUNK, (self._db.tenant_id, chunk_id))
+        return Chunk(**row) if row else None
+
+    async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
+        """What is stored of this source now, or None."""
+        row = await self._db.fetch_one(_CURRENT, (self._db.tenant_id, collection_id, source))
+        return _current(row) if row else None
+
+    async def delete(self, document_id: UUID) -> bool:
+        """Remove a document with its chunks and vectors; False when there was none."""
+        return await self._db.execute(_DELETE, (self._db.tenant_id, document_id)) == 1
+
+
+def _current(row: "DictRow") -> CurrentDocument:
+    return CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})

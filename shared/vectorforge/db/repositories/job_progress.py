@@ -1,0 +1,219 @@
+"""How a worker carries an ingestion job forward."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from typing import Any
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.job_types import (
+    ITEM_COLUMNS,
+    JOB_COLUMNS,
+    IngestionJob,
+    IngestionJobItem,
+    JobError,
+)
+
+MAX_ATTEMPTS = 5
+"""How often an item is begun; one that kills its worker every time must not do so for ever."""
+MAX_ERROR_CHARS = 2000
+
+_GIVE_UP_ITEMS = """
+WITH given_up AS (
+    UPDATE vectorforge.ingestion_job_items
+    SET status = 'failed', content = NULL, error_code = 'too_many_attempts',
+        error_message = 'The document was begun several times and never finished.'
+    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
+      AND attempts >= %(max_attempts)s
+    RETURNING 1
+)
+UPDATE vectorforge.ingestion_jobs
+SET documents_failed = documents_failed + (SELECT count(*) FROM given_up)
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND EXISTS (SELECT FROM given_up)
+"""
+_NEXT_ITEM = f"""
+UPDATE vectorforge.ingestion_job_items
+SET status = 'running', attempts = attempts + 1
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = (
+    SELECT ordinal FROM vectorforge.ingestion_job_items
+    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
+    ORDER BY ordinal LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+RETURNING {ITEM_COLUMNS}, content
+"""
+
+# Item and job change together, and only while the item runs: reported twice, it is counted once.
+_ITEM_SUCCEEDED = """
+WITH done AS (
+    UPDATE vectorforge.ingestion_job_items
+    SET status = %(status)s, content = NULL, stage = NULL, error_code = NULL, error_message = NULL,
+        document_id = %(document_id)s, chunks_added = %(chunks_added)s, chunks_kept = %(chunks_kept)s,
+        chunks_removed = %(chunks_removed)s
+    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
+    RETURNING tenant_id, job_id
+)
+UPDATE vectorforge.ingestion_jobs AS job
+SET documents_done = documents_done + 1, chunks_added = chunks_added + %(chunks_added)s,
+    chunks_kept = chunks_kept + %(chunks_kept)s, chunks_removed = chunks_removed + %(chunks_removed)s
+FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
+"""
+_ITEM_FAILED = """
+WITH done AS (
+    UPDATE vectorforge.ingestion_job_items
+    SET status = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN 'queued' ELSE 'failed' END,
+        content = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN content END,
+        error_code = %(code)s, error_message = %(message)s
+    WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
+    RETURNING tenant_id, job_id, status
+)
+UPDATE vectorforge.ingestion_jobs AS job
+SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END
+FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
+"""
+_JOB_STAGE = """
+UPDATE vectorforge.ingestion_jobs SET stage = %(stage)s
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
+"""
+_ITEM_STAGE = """
+UPDATE vectorforge.ingestion_job_items SET stage = %(stage)s
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
+"""
+_HEARTBEAT = """
+UPDATE vectorforge.ingestion_jobs
+SET lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s)
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
+"""
+_RELEASE_ITEMS = """
+UPDATE vectorforge.ingestion_job_items SET status = 'queued', attempts = greatest(attempts - 1, 0)
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'running'
+"""
+_RELEASE = """
+UPDATE vectorforge.ingestion_jobs SET status = 'queued', stage = NULL, lease_expires_at = NULL
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
+"""
+_FAIL_OPEN_ITEMS = """
+UPDATE vectorforge.ingestion_job_items
+SET status = 'failed', content = NULL, error_code = coalesce(error_code, %(code)s),
+    error_message = coalesce(error_message, %(message)s)
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status IN ('queued', 'running')
+"""
+_FINISH = f"""
+UPDATE vectorforge.ingestion_jobs
+SET documents_failed = documents_failed + %(open)s, stage = NULL, lease_expires_at = NULL,
+    finished_at = clock_timestamp(), error_code = %(code)s, error_message = %(message)s,
+    status = CASE WHEN documents_failed + %(open)s = 0 THEN 'succeeded'
+                  WHEN documents_done = 0 THEN 'failed' ELSE 'partial' END
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status IN ('queued', 'running')
+RETURNING {JOB_COLUMNS}
+"""
+
+
+class JobProgress:
+    """What the worker that claimed a job of this tenant does with it (see ``JobDispatcher``)."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def next_item(self, job_id: UUID) -> IngestionJobItem | None:
+        """Begin the next queued item; with its content. None when no item is queued.
+
+        An item begun five times without an end is marked as failed instead ("too_many_attempts").
+        """
+        values = self._of(job_id, max_attempts=MAX_ATTEMPTS)
+        async with self._db.transaction() as connection:
+            await connection.execute(_GIVE_UP_ITEMS, values)
+            row = await (await connection.cursor(binary=True).execute(_NEXT_ITEM, values)).fetchone()
+        return IngestionJobItem.of(row) if row else None
+
+    async def item_succeeded(
+        self,
+        job_id: UUID,
+        ordinal: int,
+        *,
+        document_id: UUID | None = None,
+        chunks_added: int = 0,
+        chunks_kept: int = 0,
+        chunks_removed: int = 0,
+        unchanged: bool = False,
+    ) -> bool:
+        """Mark a running item as stored (or as stored already, ``unchanged``) and drop its content.
+
+        Returns:
+            False when the item was not running: another worker took it over. Nothing is counted then.
+        """
+        values = self._of(
+            job_id,
+            ordinal=ordinal,
+            status="unchanged" if unchanged else "succeeded",
+            document_id=document_id,
+            chunks_added=chunks_added,
+            chunks_kept=chunks_kept,
+            chunks_removed=chunks_removed,
+        )
+        return await self._db.execute(_ITEM_SUCCEEDED, values) == 1
+
+    async def item_failed(
+        self, job_id: UUID, ordinal: int, *, code: str, message: str, retry: bool = False
+    ) -> bool:
+        """Mark a running item as failed and drop its content.
+
+        Args:
+            job_id: The job.
+            ordinal: The item.
+            code: Our error code.
+            message: Our text, cut to 2,000 characters.
+            retry: Put it back into the queue instead, unless it was begun five times.
+
+        Returns:
+            False when the item was not running.
+        """
+        values = self._of(
+            job_id,
+            ordinal=ordinal,
+            code=code,
+            message=message[:MAX_ERROR_CHARS],
+            retry=retry,
+            max_attempts=MAX_ATTEMPTS,
+        )
+        return await self._db.execute(_ITEM_FAILED, values) == 1
+
+    async def set_stage(self, job_id: UUID, stage: str, *, ordinal: int | None = None) -> None:
+        """Say what a running job, or one running item of it, is doing: extract, chunk, embed or store."""
+        values = self._of(job_id, stage=stage[:100], ordinal=ordinal)
+        await self._db.execute(_JOB_STAGE if ordinal is None else _ITEM_STAGE, values)
+
+    async def heartbeat(self, job_id: UUID, lease_s: float = 60.0) -> bool:
+        """Keep the job for ``lease_s`` more seconds; False when it is not running (any more): stop then."""
+        return await self._db.execute(_HEARTBEAT, self._of(job_id, lease_s=lease_s)) == 1
+
+    async def release(self, job_id: UUID) -> None:
+        """Give a running job back to the queue with what is left of it, for a worker that has to stop."""
+        async with self._db.transaction() as connection:
+            await connection.execute(_RELEASE_ITEMS, self._of(job_id))
+            await connection.execute(_RELEASE, self._of(job_id))
+
+    async def finish(self, job_id: UUID, *, error: JobError | None = None) -> IngestionJob | None:
+        """End a job: succeeded, partial (some documents failed) or failed (all did).
+
+        Args:
+            job_id: The job.
+            error: What ended it early; it becomes the error of every item that is not finished.
+
+        Returns:
+            The job as it is now; None when there is none, or it had ended before.
+        """
+        code, message = (error.code, error.message[:MAX_ERROR_CHARS]) if error else (None, None)
+        values = self._of(job_id, code=code, message=message)
+        unfinished = {
+            "code": code or "not_finished",
+            "message": message or "The job ended before this document.",
+        }
+        async with self._db.transaction() as connection:
+            failed = await connection.execute(_FAIL_OPEN_ITEMS, {**values, **unfinished})
+            finished = await connection.execute(_FINISH, {**values, "open": failed.rowcount})
+            row = await finished.fetchone()
+        return IngestionJob.of(row) if row else None
+
+    def _of(self, job_id: UUID, **values: Any) -> dict[str, Any]:
+        return {"tenant_id": self._db.tenant_id, "job_id": job_id, **values}

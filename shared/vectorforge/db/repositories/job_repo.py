@@ -1,0 +1,116 @@
+"""Ingestion jobs: documents accepted, kept until they are stored, and what became of each."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from collections.abc import Sequence
+from uuid import UUID, uuid4
+
+from vectorforge.db.repositories.job_dispatcher import JobDispatcher
+from vectorforge.db.repositories.job_progress import JobProgress
+from vectorforge.db.repositories.job_types import (
+    ITEM_COLUMNS,
+    JOB_COLUMNS,
+    IngestionJob,
+    IngestionJobItem,
+    JobError,
+    NewJobItem,
+)
+from vectorforge.db.repositories.page import checked_page
+from vectorforge.errors import InvalidInputError, NotFoundError
+
+__all__ = ["IngestionJob", "IngestionJobItem", "JobDispatcher", "JobError", "JobRepository", "NewJobItem"]
+
+MAX_ITEMS = 10_000
+"""Documents of one job."""
+
+
+_CREATE = f"""
+INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total)
+SELECT tenant_id, %(id)s, id, %(total)s FROM vectorforge.collections
+WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+RETURNING {JOB_COLUMNS}
+"""
+_ADD_ITEM = """
+INSERT INTO vectorforge.ingestion_job_items
+    (tenant_id, job_id, ordinal, source, media_type, title, metadata, content)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %b)
+"""
+_BY_ID = f"SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s"
+_LIST = f"""
+SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs
+WHERE tenant_id = %(tenant_id)s
+  AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s)
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
+_ITEMS = f"""
+SELECT {ITEM_COLUMNS} FROM vectorforge.ingestion_job_items
+WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal
+"""
+
+
+class JobRepository(JobProgress):
+    """The ingestion jobs of one tenant."""
+
+    async def create(self, collection_id: UUID, items: Sequence[NewJobItem]) -> IngestionJob:
+        """Accept documents. Once this returns, they survive a crash of this process.
+
+        Args:
+            collection_id: Where they will be stored.
+            items: 1 to 10,000 documents, in the order they will be read.
+
+        Raises:
+            NotFoundError: There is no such collection.
+            InvalidInputError: Too many documents or none, or a value that cannot be stored.
+        """
+        from psycopg.types.json import Jsonb
+
+        if not 1 <= len(items) <= MAX_ITEMS:
+            raise InvalidInputError(f"A job has 1 to {MAX_ITEMS} documents.", field="documents")
+        values = self._of(uuid4(), collection_id=collection_id, total=len(items))
+        async with self._db.transaction() as connection:
+            row = await (await connection.execute(_CREATE, {**values, "id": values["job_id"]})).fetchone()
+            if row is None:
+                raise NotFoundError(f"Collection {collection_id} not found")
+            rows = (
+                (
+                    *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.media_type),
+                    *(item.title, Jsonb(dict(item.metadata)), item.content),
+                )
+                for ordinal, item in enumerate(items)
+            )
+            await connection.cursor().executemany(_ADD_ITEM, rows)
+        return IngestionJob.of(row)
+
+    async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
+        """The job, or None."""
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
+        return IngestionJob.of(row) if row else None
+
+    async def items(self, job_id: UUID) -> list[IngestionJobItem]:
+        """Every item of a job, in order, without the content."""
+        return [
+            IngestionJobItem.of(row) for row in await self._db.fetch_all(_ITEMS, (self._db.tenant_id, job_id))
+        ]
+
+    async def list(
+        self, collection_id: UUID | None = None, *, limit: int = 50, offset: int = 0
+    ) -> list[IngestionJob]:
+        """A page of jobs, newest first.
+
+        Args:
+            collection_id: Only jobs of this collection.
+            limit: Jobs of the page, 1 to 1,000.
+            offset: Jobs before the page.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
+        limit, offset = checked_page(limit, offset)
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "collection_id": collection_id,
+            "limit": limit,
+            "offset": offset,
+        }
+        return [IngestionJob.of(row) for row in await self._db.fetch_all(_LIST, values)]

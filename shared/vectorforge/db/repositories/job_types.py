@@ -1,0 +1,97 @@
+"""What an ingestion job looks like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+JOB_COLUMNS = """
+id, collection_id, status, stage, documents_total, documents_done, documents_failed, chunks_added,
+chunks_kept, chunks_removed, error_code, error_message, created_at, started_at, finished_at
+"""
+ITEM_COLUMNS = """
+ordinal, source, media_type, title, metadata, status, stage, attempts, error_code, error_message, document_id,
+chunks_added, chunks_kept, chunks_removed
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why a job or an item failed, in our words."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewJobItem:
+    """A document to be ingested, as it was sent."""
+
+    source: str
+    media_type: str | None
+    content: bytes
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionJob:
+    """Documents accepted together, as far as they have come."""
+
+    id: UUID
+    collection_id: UUID
+    status: str
+    """queued | running | succeeded | partial | failed"""
+    stage: str | None
+    documents_total: int
+    documents_done: int
+    """Stored, or found unchanged."""
+    documents_failed: int
+    chunks_added: int
+    chunks_kept: int
+    chunks_removed: int
+    error: JobError | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """From its row."""
+        return cls(**_with_error(row))
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionJobItem:
+    """One document of a job."""
+
+    ordinal: int
+    """Position in the job, from 0."""
+    source: str
+    media_type: str | None
+    title: str | None
+    metadata: Mapping[str, Any]
+    status: str
+    """queued | running | succeeded | unchanged | failed"""
+    stage: str | None
+    attempts: int
+    """How often it was begun."""
+    error: JobError | None
+    document_id: UUID | None
+    chunks_added: int
+    chunks_kept: int
+    chunks_removed: int
+    content: bytes | None = None
+    """Only where an item is begun."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """From its row."""
+        return cls(**_with_error(row))
+
+
+def _with_error(row: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in row.items() if name not in ("error_code", "error_message")}
+    code, message = row["error_code"], row["error_message"]
+    return {**values, "error": JobError(code, message or "") if code is not None else None}

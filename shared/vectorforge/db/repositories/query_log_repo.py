@@ -1,0 +1,137 @@
+"""The record of every question."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.page import checked_page
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+_COLUMNS = """
+id, collection_id, query_text, retrieved_chunk_ids, generated_response, latency_ms, outcome, used_chunk_ids,
+provider, model, prompt_tokens, completion_tokens, retrieval_ms, generation_ms, error_code, error_stage,
+created_at
+"""
+
+# Without a conflict target this needs no right to read, which the log writer does not have.
+_CREATE = f"""
+INSERT INTO vectorforge.query_logs (tenant_id, {_COLUMNS}) VALUES (
+    %(tenant_id)s, %(id)s, %(collection_id)s, %(query_text)s, %(retrieved_chunk_ids)s, %(generated_response)s,
+    %(latency_ms)s, %(outcome)s, %(used_chunk_ids)s, %(provider)s, %(model)s, %(prompt_tokens)s,
+    %(completion_tokens)s, %(retrieval_ms)s, %(generation_ms)s, %(error_code)s, %(error_stage)s,
+    coalesce(%(created_at)s, now())
+)
+ON CONFLICT DO NOTHING
+"""
+_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s"
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.query_logs
+WHERE tenant_id = %(tenant_id)s
+  AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s)
+  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLog:
+    """One question and what became of it."""
+
+    id: UUID
+    """The request's id, so that a log delivered twice is stored once."""
+    collection_id: UUID
+    query_text: str
+    retrieved_chunk_ids: Sequence[UUID]
+    """Best first."""
+    generated_response: str
+    latency_ms: float
+    outcome: str = "answered"
+    """answered | empty | error | aborted | deadline"""
+    used_chunk_ids: Sequence[UUID] = field(default_factory=list)
+    """Those that fitted into the context, in its order."""
+    provider: str | None = None
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    retrieval_ms: float | None = None
+    generation_ms: float | None = None
+    error_code: str | None = None
+    error_stage: str | None = None
+    created_at: datetime | None = None
+    """None: now, on the database's clock."""
+
+
+class QueryLogRepository:
+    """The query logs of one tenant."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def create(self, log: QueryLog) -> None:
+        """Store a log; one that is stored already stays as it is.
+
+        Characters that PostgreSQL cannot hold (NUL, half surrogate pairs) become U+FFFD: a log is not lost
+        because of what was asked.
+        """
+        from psycopg.types.json import Jsonb
+
+        values: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
+        values |= {
+            "tenant_id": self._db.tenant_id,
+            "query_text": _storable(log.query_text),
+            "generated_response": _storable(log.generated_response),
+            "retrieved_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.retrieved_chunk_ids]),
+            "used_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.used_chunk_ids]),
+        }
+        await self._db.execute(_CREATE, values)
+
+    async def find_by_id(self, log_id: UUID) -> QueryLog | None:
+        """The log, or None."""
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, log_id))
+        return _query_log(row) if row else None
+
+    async def list(
+        self,
+        collection_id: UUID | None = None,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        outcome: str | None = None,
+    ) -> list[QueryLog]:
+        """A page of logs, newest first.
+
+        Args:
+            collection_id: Only questions to this collection.
+            limit: Logs of the page, 1 to 1,000.
+            offset: Logs before the page.
+            outcome: Only logs with this outcome.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
+        limit, offset = checked_page(limit, offset)
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "collection_id": collection_id,
+            "outcome": outcome,
+            "limit": limit,
+            "offset": offset,
+        }
+        return [_query_log(row) for row in await self._db.fetch_all(_LIST, values)]
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def _query_log(row: "DictRow") -> QueryLog:
+    ids = {name: [UUID(value) for value in row[name]] for name in ("retrieved_chunk_ids", "used_chunk_ids")}
+    return QueryLog(**{**row, **ids})

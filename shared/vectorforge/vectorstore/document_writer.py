@@ -1,0 +1,254 @@
+"""Writing a document's chunks to PostgreSQL within one transaction.
+
+Locks are taken in one order, so that writers wait for each other and never form a ring: the collection's row
+(shared with other writers, but not with its deletion), then the document's row, and last the collection's
+``data_version``.
+"""
+
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.types import DocumentDraft, StoredDocument
+from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan
+
+if TYPE_CHECKING:
+    from pgvector import Vector as PgVector
+    from psycopg import AsyncConnection
+
+_BATCH = 500
+"""Chunks in one INSERT: about 3 MB of vectors of 1,536 dimensions."""
+_ATTEMPTS = 5
+"""A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
+
+# FOR KEY SHARE, not FOR SHARE: two holders of the latter who both then raise data_version would deadlock.
+_COLLECTION = """
+SELECT dimension, distance_metric FROM vectorforge.collections
+WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
+"""
+_DOCUMENT = """
+SELECT id, version, content_hash, chunk_count FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+    AND source_key = vectorforge.source_key(%(source)s) AND source = %(source)s
+FOR UPDATE
+"""
+_INSERT_DOCUMENT = """
+INSERT INTO vectorforge.documents
+    (tenant_id, id, collection_id, source, title, media_type, metadata, text, size_chars, content_hash,
+     version, chunk_count)
+VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(title)s, %(media_type)s, %(metadata)s::jsonb,
+        %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
+ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
+"""
+_UPDATE_DOCUMENT = """
+UPDATE vectorforge.documents
+SET title = %(title)s, media_type = %(media_type)s, metadata = %(metadata)s::jsonb, text = %(text)s,
+    size_chars = %(size_chars)s, content_hash = %(content_hash)s, version = %(version)s,
+    chunk_count = %(chunk_count)s, updated_at = now()
+WHERE tenant_id = %(tenant)s AND id = %(document)s
+"""
+_CURRENT_CHUNKS = """
+SELECT id, content_hash FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND document_id = %(document)s
+    AND to_version IS NULL
+ORDER BY ordinal
+"""
+_FORGET_RETIRED = """
+DELETE FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND document_id = %(document)s
+    AND to_version IS NOT NULL
+"""
+_RETIRE = """
+UPDATE vectorforge.chunks SET to_version = %(version)s
+WHERE tenant_id = %(tenant)s AND id = ANY (%(removed)s)
+"""
+_DELETE_EMBEDDINGS = """
+DELETE FROM vectorforge.embeddings
+WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = %(space)s
+"""
+_UNNESTED = """
+unnest(%(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
+       %(token_counts)b::int[], %(headings)b::text[], %(metadata)b::text[]::jsonb[], %(hashes)b::bytea[])
+    AS new (id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, content_hash)
+"""
+_UPDATE_KEPT = f"""
+UPDATE vectorforge.chunks old
+SET ordinal = new.ordinal, text = new.text, start_offset = new.start_offset, end_offset = new.end_offset,
+    token_count = new.token_count, heading = new.heading, metadata = new.metadata
+FROM {_UNNESTED}
+WHERE old.tenant_id = %(tenant)s AND old.id = new.id
+    AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata)
+        IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
+                          new.heading, new.metadata)
+"""  # noqa: S608 -- the only insertion is the constant above
+_INSERT_CHUNKS = f"""
+INSERT INTO vectorforge.chunks
+    (tenant_id, id, collection_id, document_id, ordinal, text, start_offset, end_offset, token_count, heading,
+     metadata, content_hash, from_version)
+SELECT %(tenant)s, new.id, %(collection)s, %(document)s, new.ordinal, new.text, new.start_offset,
+       new.end_offset, new.token_count, new.heading, new.metadata, new.content_hash, %(version)s
+FROM {_UNNESTED}
+"""  # noqa: S608 -- the only insertion is the constant above
+_INSERT_EMBEDDINGS = """
+INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
+SELECT %(tenant)s, %(space)s, %(collection)s, %(document)s, new.chunk_id, new.embedding
+FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
+"""
+_RAISE_DATA_VERSION = """
+UPDATE vectorforge.collections SET data_version = data_version + 1
+WHERE tenant_id = %(tenant)s AND id = %(collection)s
+"""
+_COLLECTION_OF_DOCUMENT = """
+SELECT c.id FROM vectorforge.collections c
+JOIN vectorforge.documents d ON d.tenant_id = c.tenant_id AND d.collection_id = c.id
+WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
+FOR KEY SHARE OF c
+"""
+_DELETE_DOCUMENT = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id = %(document)s"
+
+
+def wire_vector(numbers: "array[float]") -> "PgVector":
+    """Wrap a checked vector for ``%b`` parameters, which carry it in binary form."""
+    from pgvector import Vector
+
+    if sys.byteorder == "little":
+        numbers = array("f", numbers)
+        numbers.byteswap()
+    return Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """The document's row, held until the transaction ends."""
+
+    id: UUID
+    version: int
+    content_hash: bytes
+    chunk_count: int
+    is_new: bool
+
+
+class DocumentWriter:
+    """Writes into one collection of one tenant, in a transaction of the caller's.
+
+    Args:
+        connection: Inside a transaction that has entered the tenant.
+        tenant_id: The tenant.
+        collection_id: The collection.
+    """
+
+    def __init__(
+        self, connection: "AsyncConnection[dict[str, Any]]", tenant_id: str, collection_id: UUID
+    ) -> None:
+        self._connection = connection
+        self._scope: dict[str, Any] = {"tenant": tenant_id, "collection": collection_id}
+
+    async def replace(
+        self, document: DocumentDraft, metadata: dict[str, Any], chunks: Sequence[PreparedChunk]
+    ) -> StoredDocument:
+        """Store or replace a checked document; see ``VectorStore.replace_document``."""
+        await self._lock_collection(chunks)
+        values = {
+            "source": document.source,
+            "title": document.title,
+            "media_type": document.media_type,
+            "metadata": json.dumps(metadata),
+            "text": document.text,
+            "size_chars": len(document.text),
+            "content_hash": document.content_hash,
+            "chunk_count": len(chunks),
+        }
+        locked = await self._lock_document(values)
+        if not locked.is_new and locked.content_hash == document.content_hash:
+            return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
+        self._scope["document"] = locked.id
+        self._scope["version"] = version = 1 if locked.is_new else locked.version + 1
+        stored = [] if locked.is_new else await self._current_chunks()
+        replacement = plan(stored, chunks)
+        async with self._connection.pipeline():
+            if not locked.is_new:
+                await self._execute(_UPDATE_DOCUMENT, values)
+                await self._execute(_FORGET_RETIRED)
+            await self._write(replacement)
+            await self._execute(_RAISE_DATA_VERSION)
+        added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
+        return StoredDocument(locked.id, version, added, kept, removed)
+
+    async def _lock_collection(self, chunks: Sequence[PreparedChunk]) -> None:
+        collection = await (await self._execute(_COLLECTION)).fetchone()
+        if collection is None:
+            raise NotFoundError("There is no collection with this id.")
+        for chunk in chunks:
+            if chunk.vector is not None:
+                check_dimension(
+                    expected=collection["dimension"], actual=len(chunk.vector), what="chunk's vector"
+                )
+        self._scope["space"] = f"{collection['distance_metric']}_{collection['dimension']}"
+
+    async def _lock_document(self, values: dict[str, Any]) -> _Locked:
+        for _ in range(_ATTEMPTS):
+            row = await (await self._execute(_DOCUMENT, values)).fetchone()
+            if row is not None:
+                return _Locked(**row, is_new=False)
+            new_id = uuid4()
+            if (await self._execute(_INSERT_DOCUMENT, {**values, "document": new_id})).rowcount:
+                return _Locked(new_id, 1, values["content_hash"], values["chunk_count"], is_new=True)
+        raise ConflictError("The document is being deleted and stored again by others; try again.")
+
+    async def _current_chunks(self) -> list[tuple[bytes, UUID]]:
+        rows = await (await self._execute(_CURRENT_CHUNKS)).fetchall()
+        return [(row["content_hash"], row["id"]) for row in rows]
+
+    async def _write(self, replacement: Replacement[UUID]) -> None:
+        if replacement.removed:
+            removed = {"removed": list(replacement.removed)}
+            await self._execute(_DELETE_EMBEDDINGS, removed)
+            await self._execute(_RETIRE, removed)
+        for kept in _batches(replacement.kept):
+            await self._execute(_UPDATE_KEPT, _columns(kept))
+        for added in _batches([(uuid4(), chunk) for chunk in replacement.added]):
+            columns = _columns(added)
+            await self._execute(_INSERT_CHUNKS, columns)
+            vectors = [wire_vector(chunk.vector) for _, chunk in added if chunk.vector is not None]
+            await self._execute(_INSERT_EMBEDDINGS, {"ids": columns["ids"], "vectors": vectors})
+
+    async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
+        return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
+
+
+async def delete_document(
+    connection: "AsyncConnection[dict[str, Any]]", tenant_id: str, document_id: UUID
+) -> bool:
+    """Delete a document; its chunks and embeddings go with it. See ``VectorStore.delete_document``."""
+    params: dict[str, Any] = {"tenant": tenant_id, "document": document_id}
+    collection = await (await connection.execute(_COLLECTION_OF_DOCUMENT, params)).fetchone()
+    if collection is None or not (await connection.execute(_DELETE_DOCUMENT, params)).rowcount:
+        return False
+    await connection.execute(_RAISE_DATA_VERSION, {"tenant": tenant_id, "collection": collection["id"]})
+    return True
+
+
+def _batches(rows: Sequence[tuple[UUID, PreparedChunk]]) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
+    for start in range(0, len(rows), _BATCH):
+        yield rows[start : start + _BATCH]
+
+
+def _columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
+    drafts = [chunk.draft for _, chunk in rows]
+    return {
+        "ids": [chunk_id for chunk_id, _ in rows],
+        "ordinals": [draft.index for draft in drafts],
+        "texts": [draft.text for draft in drafts],
+        "starts": [draft.start_offset for draft in drafts],
+        "ends": [draft.end_offset for draft in drafts],
+        "token_counts": [draft.token_count for draft in drafts],
+        "headings": [draft.heading for draft in drafts],
+        "metadata": [json.dumps(chunk.metadata) for _, chunk in rows],
+        "hashes": [draft.content_hash for draft in drafts],
+    }

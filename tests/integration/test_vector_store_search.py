@@ -1,0 +1,353 @@
+"""Searching PostgreSQL: the two ways to an answer, and filters compared with the reference evaluator."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from vectorforge.types import DistanceMetric, RetrievedChunk
+from vectorforge.vectorstore import search_sql
+from vectorforge.vectorstore.document_writer import wire_vector
+from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.validation import single_precision
+
+COSINE = DistanceMetric.COSINE
+
+
+async def fill(
+    db: TenantDatabase,
+    dimension: int,
+    metadata: list[dict[str, Any]],
+    *,
+    metric: DistanceMetric = COSINE,
+    seed: int = 1,
+) -> tuple[UUID, list[list[float]]]:
+    """One document with a random vector for each metadata; the chunks' texts are their positions."""
+    generator = random.Random(seed)
+    collection_id = await insert_collection(db, dimension, metric)
+    vectors = [random_vector(generator, dimension) for _ in metadata]
+    chunks = chunk_drafts([str(position) for position in range(len(metadata))], vectors, metadata)
+    await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
+    return collection_id, vectors
+
+
+def nearest(vectors: list[list[float]], query: list[float], metric: DistanceMetric = COSINE) -> list[str]:
+    order = sorted(range(len(vectors)), key=lambda n: expected_distance(metric, vectors[n], query))
+    return [str(position) for position in order]
+
+
+def texts(found: list[RetrievedChunk]) -> list[str]:
+    return [result.chunk.text for result in found]
+
+
+# Small pools, so that random filters meet random metadata often; long numbers and odd strings for the rest.
+POOL: list[Any] = [
+    *(None, True, False, 0, 1, -1, 2, 1.0, 0.5, -0.0, 2024, 10**23, 1e23, 2**53 + 1, 1e300, 5e-324),
+    *(
+        "2024",
+        "1",
+        "true",
+        "null",
+        "a",
+        "b",
+        "ab",
+        "A",
+        "B",
+        "\u00e4",
+        "",
+        " ",
+        "0",
+        '"',
+        "\\",
+        "{}",
+        "\U0001f98a",
+    ),
+]
+NAMES = ["a", "b", "0", "\u00e4 b", "k\\"]
+
+
+def random_value(generator: random.Random, depth: int = 0) -> Any:
+    kind = generator.random()
+    if kind < 0.6 or depth == 3:
+        return generator.choice(POOL)
+    if kind < 0.8:
+        return [random_value(generator, depth + 1) for _ in range(generator.randrange(4))]
+    return {
+        name: random_value(generator, depth + 1) for name in generator.sample(NAMES, generator.randrange(3))
+    }
+
+
+def random_metadata(generator: random.Random) -> dict[str, Any]:
+    return {name: random_value(generator) for name in generator.sample(NAMES, generator.randrange(6))}
+
+
+scalars = (
+    st.sampled_from(POOL)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**30), 10**30)
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=3)
+)
+keys = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2).map(".".join)
+comparable = scalars.filter(lambda value: value is not None and not isinstance(value, bool))
+operators = st.one_of(
+    st.tuples(st.sampled_from(["$eq", "$ne"]), scalars | st.lists(scalars, max_size=3)),
+    st.tuples(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), comparable),
+    st.tuples(st.sampled_from(["$in", "$nin"]), st.lists(scalars, max_size=12)),
+    st.tuples(st.just("$contains"), scalars),
+    st.tuples(st.just("$exists"), st.booleans()),
+)
+tests_of_a_key = st.lists(operators, min_size=1, max_size=2).map(dict)
+conditions = st.one_of(
+    scalars,
+    st.lists(scalars, max_size=3),
+    tests_of_a_key,
+    st.builds(lambda inner: {"$not": inner}, tests_of_a_key),
+)
+filters_by_key = st.dictionaries(keys, conditions, min_size=1, max_size=2)
+random_filters = st.recursive(
+    filters_by_key,
+    lambda inner: st.one_of(
+        st.builds(
+            lambda name, parts: {name: parts}, st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1)
+        ),
+        st.builds(lambda part: {"$not": part}, inner),
+        st.builds(lambda left, right: {**left, **right}, inner, filters_by_key),
+    ),
+    max_leaves=4,
+)
+
+
+# C18 B-024 B-025
+class TestFiltersAgainstTheReference:
+    """200 chunks of random metadata: a search must find exactly what the reference evaluator finds."""
+
+    @pytest.fixture
+    async def seed(self) -> int:
+        return random.randrange(2**32)
+
+    @pytest.fixture
+    async def stored(
+        self, direct_database: Database, make_tenant: Callable[[], str], seed: int
+    ) -> tuple[PgVectorStore, UUID, list[dict[str, Any]]]:
+        db = direct_database.for_tenant(make_tenant())
+        generator = random.Random(seed)
+        metadata = [random_metadata(generator) for _ in range(200)]
+        collection_id, _ = await fill(db, 3, metadata)
+        return PgVectorStore(db), collection_id, metadata
+
+    async def compare(
+        self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], filters: dict[str, Any], seed: int
+    ) -> None:
+        store, collection_id, metadata = stored
+        found = await store.search(
+            query_vector=[1, 0, 0], top_k=200, collection_id=collection_id, metric=COSINE, filters=filters
+        )
+        condition = parse(filters)
+        expected = {str(position) for position, entry in enumerate(metadata) if matches(condition, entry)}
+        assert set(texts(found)) == expected, f"seed {seed}"
+        assert len(found) == len(expected)
+
+    @settings(
+        max_examples=1000,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(filters=random_filters)
+    async def test_random_filters(
+        self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int, filters: dict[str, Any]
+    ) -> None:
+        await self.compare(stored, filters, seed)
+
+    async def test_every_scalar_with_every_operator(
+        self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int
+    ) -> None:
+        for value in POOL:
+            await self.compare(stored, {"a": value}, seed)
+            await self.compare(stored, {"a": {"$contains": value}}, seed)
+            await self.compare(stored, {"a": [value]}, seed)
+            if value is not None and not isinstance(value, bool):
+                await self.compare(stored, {"$or": [{"a": {"$lt": value}}, {"b": {"$gte": value}}]}, seed)
+        await self.compare(stored, {"a": {"$in": POOL}}, seed)
+
+    async def test_the_largest_filter(
+        self, stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]], seed: int
+    ) -> None:
+        many = [*range(500), *(f"value {number}" for number in range(500))]
+        await self.compare(stored, {"$or": [{name: {"$in": many}} for name in NAMES]}, seed)
+        await self.compare(stored, {"$or": [{"a": {"$eq": number}} for number in range(99)]}, seed)
+        await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
+
+
+@pytest.fixture
+async def indexed_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
+    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off")
+    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+        yield opened
+
+
+async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
+    """The plan of a statement after entering a search, as the store would run it."""
+    async with db.transaction() as connection:
+        await connection.execute("SELECT vectorforge.enter_search(%s, 200)", (db.tenant_id,))
+        rows = await (await connection.execute(f"EXPLAIN {statement}".encode(), params)).fetchall()
+    return "\n".join(row["QUERY PLAN"][:200] for row in rows)  # without the vector
+
+
+def search_params(
+    db: TenantDatabase, collection_id: UUID, query: list[float], statements: search_sql.SearchStatements
+) -> dict[str, Any]:
+    return {
+        **statements.filter_params,
+        "tenant": db.tenant_id,
+        "collection": collection_id,
+        "space": f"cosine_{len(query)}",
+        "query": wire_vector(single_precision(query, field="query_vector")),
+        "top_k": 10,
+        "candidates": 10 * statements.candidates_per_row,
+        "limit": 10_000,
+    }
+
+
+# C14 C34 D2
+@pytest.mark.parametrize("filters", [None, {"kind": "rare"}])
+@pytest.mark.parametrize("metric", list(DistanceMetric))
+@pytest.mark.parametrize("dimension", [8, 3072])
+async def test_plans(
+    indexed_database: Database,
+    make_tenant: Callable[[], str],
+    dimension: int,
+    metric: DistanceMetric,
+    filters: dict[str, Any] | None,
+) -> None:
+    db = indexed_database.for_tenant(make_tenant())
+    collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
+    statements = search_sql.build(metric, dimension, parse(filters))
+    assert statements.through_index is not None
+    params = {
+        **search_params(db, collection_id, vectors[0], statements),
+        "space": f"{metric.value}_{dimension}",
+    }
+    exact = await explain(db, statements.exact, params)
+    assert f"on embeddings_{metric.value}_{dimension} e" in exact, exact  # one partition
+    assert "_hnsw" not in exact, exact
+    indexed = await explain(db, statements.through_index, params)
+    assert f"Index Scan using embeddings_{metric.value}_{dimension}_hnsw" in indexed, indexed
+
+
+# D2
+class TestThroughTheIndex:
+    async def test_a_filter_of_half_a_percent(
+        self, indexed_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        db = indexed_database.for_tenant(make_tenant())
+        metadata = [{"kind": "rare" if position % 200 == 0 else "common"} for position in range(3000)]
+        collection_id, vectors = await fill(db, 16, metadata)
+        rare = [vector for position, vector in enumerate(vectors) if position % 200 == 0]
+        store = PgVectorStore(db, exact_scan_limit=5, ef_search=10)
+        generator = random.Random(3)
+        for top_k in (1, 10, 15, 20):
+            for _ in range(10):
+                query = random_vector(generator, 16)
+                found = await store.search(
+                    query_vector=query,
+                    top_k=top_k,
+                    collection_id=collection_id,
+                    metric=COSINE,
+                    filters={"kind": "rare"},
+                )
+                assert len(found) == min(top_k, 15)
+                assert {result.chunk.metadata["kind"] for result in found} == {"rare"}
+                distances = [result.distance for result in found]
+                assert distances == sorted(distances)
+                if top_k >= 15:
+                    assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)]
+
+    # faults.md 29: other tenants' vectors fill the index
+    async def test_a_small_tenant_among_large_ones(
+        self, indexed_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        large, small = (indexed_database.for_tenant(make_tenant()) for _ in range(2))
+        await fill(large, 17, [{}] * 3000, seed=5)
+        collection_id, vectors = await fill(small, 17, [{}] * 12, seed=6)
+        query = random_vector(random.Random(7), 17)
+        for limit in (0, 10_000):
+            store = PgVectorStore(small, exact_scan_limit=limit, ef_search=10)
+            found = await store.search(
+                query_vector=query, top_k=12, collection_id=collection_id, metric=COSINE
+            )
+            assert texts(found) == nearest(vectors, query)
+
+    # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
+    @pytest.mark.parametrize("metric", list(DistanceMetric))
+    async def test_above_2000_dimensions(
+        self, indexed_database: Database, make_tenant: Callable[[], str], metric: DistanceMetric
+    ) -> None:
+        db = indexed_database.for_tenant(make_tenant())
+        collection_id, vectors = await fill(db, 3072, [{}] * 60, metric=metric)
+        query = random_vector(random.Random(7), 3072)
+        found = await PgVectorStore(db, exact_scan_limit=0).search(
+            query_vector=query, top_k=10, collection_id=collection_id, metric=metric
+        )
+        assert texts(found) == nearest(vectors, query, metric)[:10]
+        for result in found:
+            exact = expected_distance(metric, vectors[int(result.chunk.text)], query)
+            assert result.distance == pytest.approx(exact, rel=1e-5, abs=1e-5)
+
+    async def test_beyond_any_index(self, indexed_database: Database, make_tenant: Callable[[], str]) -> None:
+        db = indexed_database.for_tenant(make_tenant())
+        collection_id, vectors = await fill(db, 4001, [{}] * 8)
+        found = await PgVectorStore(db, exact_scan_limit=0).search(
+            query_vector=vectors[3], top_k=3, collection_id=collection_id, metric=COSINE
+        )
+        assert texts(found) == nearest(vectors, vectors[3])[:3]
+
+
+async def test_the_metric_is_the_collections(tenant_db: TenantDatabase) -> None:
+    collection_id, _ = await fill(tenant_db, 3, [{}] * 3)
+    with pytest.raises(ConflictError, match="cosine"):
+        await PgVectorStore(tenant_db).search(
+            query_vector=[1, 0, 0], top_k=3, collection_id=collection_id, metric=DistanceMetric.L2
+        )
+
+
+# D11: the same ids asked for by another tenant
+async def test_another_tenant_sees_and_changes_nothing(
+    tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+) -> None:
+    collection_id, _ = await fill(tenant_db, 3, [{"kind": "secret"}] * 3)
+    mine, other = PgVectorStore(tenant_db), PgVectorStore(other_tenant_db)
+    for limit in (0, 10_000):
+        intruder = PgVectorStore(other_tenant_db, exact_scan_limit=limit)
+        for filters in (None, {"kind": "secret"}, {"kind": {"$ne": 1}}):
+            assert (
+                await intruder.search(
+                    query_vector=[1, 0, 0],
+                    top_k=3,
+                    collection_id=collection_id,
+                    metric=COSINE,
+                    filters=filters,
+                )
+                == []
+            )
+    found = await mine.search(query_vector=[1, 0, 0], top_k=3, collection_id=collection_id, metric=COSINE)
+    assert len(found) == 3
+    assert await other.delete_document(found[0].chunk.document_id) is False
+    chunks = chunk_drafts(["x"], [[1, 0, 0]])
+    with pytest.raises(NotFoundError):
+        await other.replace_document(collection_id, document_draft(chunks), chunks)
+    assert (
+        await mine.search(query_vector=[1, 0, 0], top_k=3, collection_id=collection_id, metric=COSINE)
+        == found
+    )
