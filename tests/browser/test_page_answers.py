@@ -94,6 +94,20 @@ async def test_a_citation_highlights_its_passage_behind_emoji(visit: Visit, stub
     await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
 
 
+async def test_words_quoted_from_a_passage_stand_out_in_it(visit: Visit, stub: StubApi) -> None:
+    text = "Meals (48 € a day)\nare paid. Receipts are kept for a year. Hotels are not."
+    cited = [source(1, stub.add_document(text, file="a.md"), 0, len(text))]
+    stub.scripts = [
+        answer("“Meals (48 € a day) are paid.” [1] Hotels are not. [1] In our words [1].", sources=cited)
+    ]
+    page = await visit(stub.url)
+    await ask(page)
+    for number, quote in enumerate((["Meals (48 € a day)\nare paid."], ["Hotels are not."], [])):
+        await page.locator(".cite").nth(number).click()
+        await expect(page.locator("#passage .quote")).to_have_text(quote)
+        assert await page.locator("#passage").text_content() == text
+
+
 async def test_a_huge_document_opens_around_its_passage(visit: Visit, stub: StubApi) -> None:
     text = "".join(f"Line {n} of a very long document.\n" for n in range(30_000))
     document = stub.add_document(text, file="huge.md")
