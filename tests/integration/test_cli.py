@@ -43,7 +43,8 @@ class CommandLine:
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
             [VECTORFORGE, *arguments],
-            cwd=self.folder, env=self.environment, input=stdin, capture_output=True, text=True, timeout=120, check=False,
+            cwd=self.folder, env=self.environment, input=stdin, capture_output=True, text=True, check=False,
+            timeout=120,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
@@ -69,7 +70,8 @@ def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
     """``vectorforge up --json`` in the background: what it printed when it was ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
-        cwd=vectorforge.folder, env=vectorforge.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=vectorforge.folder, env=vectorforge.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     watchdog = threading.Timer(120, process.kill)
     watchdog.start()

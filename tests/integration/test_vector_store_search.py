@@ -197,6 +197,14 @@ async def indexed_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[D
         yield opened
 
 
+@pytest.fixture
+async def impatient_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
+    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off -c hnsw.max_scan_tuples=1")
+    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+        yield opened
+
+
 async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
     """The plan of a statement after entering a search, as the store would run it."""
     async with db.transaction() as connection:
@@ -288,6 +296,19 @@ class TestThroughTheIndex:
                 query_vector=query, top_k=12, collection_id=collection_id, metric=COSINE
             )
             assert texts(found) == nearest(vectors, query)
+
+    async def test_an_index_scan_that_gives_up(
+        self, impatient_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        db = impatient_database.for_tenant(make_tenant())
+        metadata = [{"kind": "rare" if position % 200 == 0 else "common"} for position in range(3000)]
+        collection_id, vectors = await fill(db, 18, metadata)
+        rare = vectors[::200]
+        query = random_vector(random.Random(3), 18)
+        found = await PgVectorStore(db, exact_scan_limit=5, ef_search=10).search(
+            query_vector=query, top_k=10, collection_id=collection_id, metric=COSINE, filters={"kind": "rare"}
+        )
+        assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)[:10]]
 
     # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
     @pytest.mark.parametrize("metric", list(DistanceMetric))

@@ -1,9 +1,11 @@
 """Language models without a vendor: discovery, errors, reading streams, remembered refusals."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -40,6 +42,7 @@ class Quoter(BaseLLMProvider):
 
     def __init__(self, name: str = "extractive") -> None:
         self._name = name
+        self.open_streams = 0
         super().__init__(default_model="quotes")
 
     def provider_name(self) -> str:
@@ -53,11 +56,35 @@ class Quoter(BaseLLMProvider):
         return Completion("quotes", "stop", "quoted")
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
-        yield "quoted"
-        yield Completion("quotes", "stop")
+        self.open_streams += 1
+        try:
+            yield "quoted"
+            yield Completion("quotes", "stop", prompt_tokens=3, completion_tokens=4)
+        finally:
+            self.open_streams -= 1
 
     async def _list_models(self) -> list[str]:
         return ["quotes"]
+
+
+QUESTION = [{"role": "user", "content": "Why?"}]
+
+
+# The garbage collector would close them too, but some time later.
+async def test_going_away_closes_the_stream_at_once() -> None:
+    provider = Quoter()
+    async with aclosing(provider.generate_stream(QUESTION)) as texts:
+        await anext(texts)
+        assert provider.open_streams == 1
+    assert provider.open_streams == 0
+
+
+# A-072
+async def test_finished_stream_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "vectorforge.llm.base")
+    assert [text async for text in Quoter().generate_stream(QUESTION)] == ["quoted"]
+    (message,) = caplog.messages
+    assert re.fullmatch(r"Streamed 7 tokens from extractive \(quotes\) in \d+ ms", message)
 
 
 def settings(

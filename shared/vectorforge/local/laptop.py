@@ -5,13 +5,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
 from vectorforge.config import VectorForgeConfig
-from vectorforge.errors import ConfigurationError
+from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+
+if TYPE_CHECKING:  # only a laptop has them
+    from psycopg import Connection
+
+    from vectorforge.local.postgres import EmbeddedPostgres
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_START_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
             f"The data folder {folder} cannot be made; choose another with --data-dir."
         ) from exc
     server = EmbeddedPostgres(folder / "postgres")
-    server.start()
+    lease = _start(server)
     try:
         urls = {
             "database_url": SecretStr(server.app_url),
@@ -77,7 +84,21 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
         )
         yield LocalSetup(settings, server.migrator_url, embedded=True)
     finally:
+        lease.close()
         server.stop()
+
+
+def _start(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
+    """Start the server and stay connected: nobody stops it while somebody is."""
+    from psycopg import Connection, OperationalError
+
+    for _ in range(_START_ATTEMPTS):
+        server.start()
+        try:
+            return Connection.connect(server.migrator_url, autocommit=True)
+        except OperationalError:
+            continue  # a command that has just ended stopped it between the two lines above
+    raise DatabaseUnavailableError(f"The embedded PostgreSQL keeps stopping; see {server.log_path}.")
 
 
 def sample_documents() -> list[tuple[str, Path]]:
