@@ -94,6 +94,20 @@ async def test_a_citation_highlights_its_passage_behind_emoji(visit: Visit, stub
     await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
 
 
+async def test_words_quoted_from_a_passage_stand_out_in_it(visit: Visit, stub: StubApi) -> None:
+    text = "Meals (48 € a day)\nare paid. Receipts are kept for a year. Hotels are not."
+    cited = [source(1, stub.add_document(text, file="a.md"), 0, len(text))]
+    stub.scripts = [
+        answer("“Meals (48 € a day) are paid.” [1] Hotels are not. [1] In our words [1].", sources=cited)
+    ]
+    page = await visit(stub.url)
+    await ask(page)
+    for number, quote in enumerate((["Meals (48 € a day)\nare paid."], ["Hotels are not."], [])):
+        await page.locator(".cite").nth(number).click()
+        await expect(page.locator("#passage .quote")).to_have_text(quote)
+        assert await page.locator("#passage").text_content() == text
+
+
 async def test_a_huge_document_opens_around_its_passage(visit: Visit, stub: StubApi) -> None:
     text = "".join(f"Line {n} of a very long document.\n" for n in range(30_000))
     document = stub.add_document(text, file="huge.md")
@@ -268,12 +282,18 @@ async def test_the_conversation_continues_and_starts_anew(visit: Visit, stub: St
 
 
 async def test_quotes_are_named_as_quotes(visit: Visit, stub: StubApi) -> None:
-    stub.scripts = [answer("“A quote.”", extractive=True), answer("Words of a model.")]
+    cited = [source(1, stub.add_document("A quote.", file="a.md"), 0, 8)]
+    stub.scripts = [
+        answer("“A quote.” [Context 1]", sources=cited, extractive=True),
+        answer("I don't have enough information.", sources=cited, extractive=True),
+        answer("Words of a model [Context 1].", sources=cited),
+    ]
     page = await visit(stub.url)
-    for turn, count in ((0, 1), (1, 1)):
+    badges = ("Quoted from your documents, no model wrote this", "No model wrote this")
+    for turn in range(3):
         await ask(page)
         await ended(page, turn=turn)
-        await expect(page.get_by_text("Quoted from your documents, no model wrote this")).to_have_count(count)
+        await expect(page.locator(".badge")).to_have_text(badges[: turn + 1])
 
 
 async def test_an_answer_that_was_cut_short_says_why(visit: Visit, stub: StubApi) -> None:

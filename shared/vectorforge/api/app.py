@@ -42,8 +42,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with application, application.ingestion_worker:
-            yield
+        async with application:
+            application.ingestion_worker.start()
+            try:
+                yield
+            finally:
+                await application.ingestion_worker.stop()
 
     server = application.config.server
     app = create_routes(lifespan)

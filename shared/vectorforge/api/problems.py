@@ -184,7 +184,11 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        return problem_response(_validation_problem(exc.errors(), request.scope["state"]["request_id"]))
+        request_id, found = request.scope["state"]["request_id"], exc.errors()
+        if found[0]["type"] == "json_invalid":
+            detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
+            return http_problem(400, detail, request_id=request_id)
+        return problem_response(_validation_problem(found, request_id))
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)

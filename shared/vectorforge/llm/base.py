@@ -10,7 +10,6 @@ from typing import ClassVar, TypeAlias, TypeVar
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
-    DeadlineExceededError,
     LLMAuthenticationError,
     LLMError,
     VectorForgeError,
@@ -32,8 +31,8 @@ from vectorforge.llm.types import (
     StreamEnd,
     TextDelta,
 )
-from vectorforge.retry import LONGEST_WAIT_S, with_retries
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.retry import LONGEST_WAIT_S
+from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +98,7 @@ class BaseLLMProvider(ABC):
     @property
     def capabilities(self) -> frozenset[ProviderCapability]:
         """What this provider can do."""
-        return frozenset(
-            {ProviderCapability.GENERATE, ProviderCapability.STREAM, ProviderCapability.LIST_MODELS}
-        )
+        return frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
 
     def info(self, *, is_default: bool = False) -> ProviderInfo:
         """Describe this provider without any secret."""
@@ -239,12 +236,12 @@ class BaseLLMProvider(ABC):
         return exc
 
     async def _health_probe(self) -> ComponentHealth:
-        started = time.perf_counter()
+        measurement, detail = Measurement(time.perf_counter()), ""
         try:
             await self.list_models()
         except VectorForgeError as exc:
-            return ComponentHealth(f"llm.{self.name}", False, exc.message, _ms_since(started))
-        return ComponentHealth(f"llm.{self.name}", True, "", _ms_since(started))
+            detail = exc.message
+        return ComponentHealth(f"llm.{self.name}", not detail, detail, measurement.elapsed_ms)
 
     def _prepare(
         self,
@@ -257,30 +254,16 @@ class BaseLLMProvider(ABC):
         check_messages(messages)
         check_sampling(config, self.name, self.max_temperature)
         if deadline is None:
-            longest_s = self._timeout_s + self._retries * (LONGEST_WAIT_S + self._timeout_s)
-            deadline = Deadline.after(longest_s)
+            deadline = Deadline.after(self._timeout_s + self._retries * (LONGEST_WAIT_S + self._timeout_s))
         return Run(self.name, messages, config, sources, deadline)
 
     async def _attempt(self, run: Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
-        """Try a step until it succeeds, must not be tried again, or the time is used up."""
-
-        async def once() -> T:
-            timeout_s = run.deadline.clamp(self._timeout_s)
-            run.attempts += 1
-            call = ProviderCall(run.messages, run.config, run.sources, timeout_s)
-            return await self._guard(step(call), timeout_s)
-
-        try:
-            return await with_retries(
-                once,
-                retries=self._retries,
-                deadline=run.deadline,
-                on_retry=lambda: self.metrics.increment("llm.generate.retries", tags=run.tags),
-            )
-        except DeadlineExceededError as exc:
-            if run.attempts == 0:
-                raise
-            raise failures.timed_out(self.name) from exc
+        return await run.attempt(
+            lambda call: self._guard(step(call), call.timeout_s),
+            retries=self._retries,
+            timeout_s=self._timeout_s,
+            metrics=self.metrics,
+        )
 
     async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:
         """The stream and its first item, so that everything before the first text can be tried again."""
@@ -315,7 +298,3 @@ class BaseLLMProvider(ABC):
             raise failures.timed_out(self.name) from exc
         except Exception as exc:  # noqa: BLE001 - a vendor's SDK may raise anything; it is mapped and raised
             raise self._map_error(exc) from self._safe_cause(exc)
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000

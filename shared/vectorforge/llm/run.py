@@ -1,12 +1,25 @@
 """One request to a provider with all its attempts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vectorforge.deadline import Deadline
-from vectorforge.llm.types import Completion, GroundingSource, LLMRequestConfig, LLMResponse, Message
+from vectorforge.errors import DeadlineExceededError
+from vectorforge.llm import failures
+from vectorforge.llm.types import (
+    Completion,
+    GroundingSource,
+    LLMRequestConfig,
+    LLMResponse,
+    Message,
+    ProviderCall,
+)
+from vectorforge.retry import with_retries
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.tokens import estimate_tokens
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -25,6 +38,45 @@ class Run:
     def tags(self) -> Mapping[str, str]:
         """Tags of all its measurements."""
         return {"provider": self.provider, "model": self.config.model}
+
+    async def attempt(
+        self,
+        step: Callable[[ProviderCall], Awaitable[T]],
+        *,
+        retries: int,
+        timeout_s: float,
+        metrics: MetricsCollector,
+    ) -> T:
+        """Try a step until it succeeds, must not be tried again, or the time is used up.
+
+        Args:
+            step: One attempt; keeps to the call's ``timeout_s`` itself.
+            retries: Attempts after the first, 0 or more.
+            timeout_s: Longest time of one attempt; cut to what the deadline leaves.
+            metrics: Where the retries are counted.
+
+        Raises:
+            LLMTimeoutError: The deadline passed while the provider was asked.
+            DeadlineExceededError: It had passed before that.
+            VectorForgeError: What the last attempt raised.
+        """
+
+        async def once() -> T:
+            call = ProviderCall(self.messages, self.config, self.sources, self.deadline.clamp(timeout_s))
+            self.attempts += 1
+            return await step(call)
+
+        try:
+            return await with_retries(
+                once,
+                retries=retries,
+                deadline=self.deadline,
+                on_retry=lambda: metrics.increment("llm.generate.retries", tags=self.tags),
+            )
+        except DeadlineExceededError as exc:
+            if self.attempts == 0:
+                raise
+            raise failures.timed_out(self.provider) from exc
 
     def response(
         self, completion: Completion, content: str, *, latency_ms: float, metrics: MetricsCollector

@@ -184,12 +184,12 @@ class QueryService:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
             with measure(self.metrics, "pipeline.query") as measurement:
-                measurement.error_tags["stage"] = run.stage
-                async with aclosing(self._steps(run)) as events:
-                    async for event in events:
-                        measurement.error_tags["stage"] = run.stage
-                        yield event
-                        measurement.error_tags["stage"] = run.stage
+                try:
+                    async with aclosing(self._steps(run)) as events:
+                        async for event in events:
+                            yield event
+                finally:
+                    measurement.error_tags["stage"] = run.stage  # the step that was running
             last: QueryEvent = DoneEvent(run.result())
         except VectorForgeError as exc:
             last = run.fail(exc)

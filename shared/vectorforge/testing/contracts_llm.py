@@ -1,4 +1,3 @@
-# ruff: noqa: S101 - assertions are what a contract suite is made of
 """What every LLM provider must do. Inherit in a test module and say how the provider is made."""
 
 from contextlib import aclosing
@@ -137,3 +136,9 @@ class LLMProviderContract:
         """Models are named; the credentials are good."""
         assert await provider.list_models()
         assert await provider.validate_credentials() is True
+
+    # A-151 A-152
+    async def test_is_healthy(self, provider: BaseLLMProvider) -> None:
+        """What the probe that every provider registers finds."""
+        health = await provider._health_probe()  # noqa: SLF001 - the design names it
+        assert (health.name, health.healthy) == (f"llm.{provider.name}", True)

@@ -1,11 +1,9 @@
-# ruff: noqa: S101 - assertions are what a contract suite is made of
 """What every LLM provider that calls a vendor must do, shown against the vendor's fake."""
 
 import asyncio
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -16,20 +14,16 @@ from vectorforge.errors import (
     LLMError,
     LLMRateLimitError,
     LLMRequestError,
-    LLMStreamError,
     LLMTimeoutError,
 )
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.types import LLMRequestConfig, LLMStreamEvent, StreamEnd, TextDelta
+from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.contracts_llm import (
-    ALWAYS,
     MESSAGES,
-    STREAM,
     LLMProviderContract,
     collect,
-    measured_once,
 )
 from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply
 
@@ -55,7 +49,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def provider(self, server: FakeVendor, metrics: InMemoryMetrics) -> AsyncIterator[BaseLLMProvider]:
         """A provider of that fake, impatient with silence."""
         provider = self.make_provider(
-            server.api_key, server.base_url, metrics=metrics, timeout_s=5.0, token_gap_s=0.3
+            server.api_key, server.base_url, metrics=metrics, timeout_s=30.0, token_gap_s=0.5
         )
         yield provider
         await provider.aclose()
@@ -146,8 +140,8 @@ class LLMVendorContract(LLMProviderContract, ABC):
     @pytest.mark.parametrize("stream", [False, True])
     async def test_silence_before_the_answer_times_out(self, server: FakeVendor, stream: bool) -> None:
         """Each attempt ends after the timeout; after the last one the design's text is raised."""
-        provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.3)
-        await provider.list_models()  # imports the SDK, which may take longer than the timeout
+        provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.5)
+        await provider.list_models()  # builds the client, which may take longer than the timeout
         server.script(*[Reply(texts=(), ending="stall")] * 2)
         with pytest.raises(LLMTimeoutError, match=f"^Provider {provider.name} timed out$"):
             await (collect(provider) if stream else provider.generate(MESSAGES))
@@ -155,67 +149,12 @@ class LLMVendorContract(LLMProviderContract, ABC):
         await provider.aclose()
 
     async def test_deadline_cuts_an_attempt(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
-        """The attempt's timeout is 5 s, the deadline far nearer."""
+        """The attempt's timeout is 30 s, the deadline far nearer."""
         await provider.list_models()
         server.script(Reply(texts=(), ending="stall"))
         with pytest.raises(LLMTimeoutError):
-            await provider.generate(MESSAGES, deadline=Deadline.after(0.3))
+            await provider.generate(MESSAGES, deadline=Deadline.after(0.5))
         assert len(server.requests) == 1
-
-    async def test_pings_do_not_hide_silence(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
-        """A stream that only pings after its first texts ends with a timeout and is not tried again."""
-        server.script(Reply(ending="stall"))
-        seen: list[LLMStreamEvent] = []
-        with pytest.raises(LLMTimeoutError) as caught:
-            await collect(provider, into=seen)
-        assert seen == [TextDelta(text) for text in Reply().texts]
-        assert caught.value.retryable is False
-        assert len(server.requests) == 1
-        await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
-
-    async def test_deadline_ends_a_stream_that_flows(
-        self, server: FakeVendor, provider: BaseLLMProvider
-    ) -> None:
-        """Texts that keep coming do not move the deadline."""
-        await provider.list_models()
-        server.script(Reply(texts=("x",) * 100, pause_s=0.05))
-        with pytest.raises(LLMTimeoutError):
-            await collect(provider, deadline=Deadline.after(0.5))
-        assert len(server.requests) == 1
-
-    # A-072 A-134 C26
-    @pytest.mark.parametrize(
-        ("ending", "error"), [("eof", LLMStreamError), ("cut", LLMStreamError), ("error", LLMError)]
-    )
-    async def test_broken_stream_is_never_a_success(
-        self,
-        server: FakeVendor,
-        provider: BaseLLMProvider,
-        metrics: InMemoryMetrics,
-        ending: Any,
-        error: type[LLMError],
-    ) -> None:
-        """Both SDKs report the first of these as a complete answer. None is tried again."""
-        server.script(Reply(ending=ending))
-        seen: list[LLMStreamEvent] = []
-        with pytest.raises(error) as caught:
-            await collect(provider, into=seen)
-        assert seen == [TextDelta(text) for text in Reply().texts]
-        assert caught.value.retryable is False
-        assert len(server.requests) == 1
-        measured_once(metrics, ALWAYS | STREAM | {"llm.generate.errors"})
-
-    # C23
-    @pytest.mark.parametrize("ending", ["eof", "cut", "error"])
-    async def test_stream_broken_before_its_first_text_is_tried_again(
-        self, server: FakeVendor, provider: BaseLLMProvider, ending: Any
-    ) -> None:
-        """Nobody has seen anything yet."""
-        server.script(Reply(texts=(), ending=ending))
-        *_, end = await collect(provider)
-        assert isinstance(end, StreamEnd)
-        assert end.response.metadata["attempts"] == 2
-        assert len(server.requests) == 2
 
     async def test_answer_cut_in_the_middle_is_asked_again(
         self, server: FakeVendor, provider: BaseLLMProvider
@@ -281,15 +220,6 @@ class LLMVendorContract(LLMProviderContract, ABC):
         response = await provider.generate(MESSAGES)
         assert response.completion_tokens > 0
         assert response.metadata["usage_estimated"] is True
-
-    async def test_going_away_closes_the_connection(
-        self, server: FakeVendor, provider: BaseLLMProvider
-    ) -> None:
-        """Nobody pays for tokens that nobody reads."""
-        server.script(Reply(texts=("x",) * 10_000, pause_s=0.01))
-        async with aclosing(provider.generate_stream(MESSAGES)) as texts:
-            assert await anext(texts) == "x"
-        await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
 
     async def test_connection_is_used_again(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
         """Also after a stream."""

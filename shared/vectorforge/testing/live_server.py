@@ -8,8 +8,8 @@ from typing import Any
 
 
 @asynccontextmanager
-async def serve(app: Any) -> AsyncIterator[str]:
-    """Serve ``app``, lifespan included, on a free port of 127.0.0.1 until the end of the block.
+async def serve(app: Any, *, lifespan: bool = True) -> AsyncIterator[str]:
+    """Serve ``app``, with its lifespan unless told otherwise, on a free port of 127.0.0.1 until the end of the block.
 
     Yields:
         The base URL, without a slash at its end.
@@ -19,7 +19,9 @@ async def serve(app: Any) -> AsyncIterator[str]:
     """
     import uvicorn
 
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, lifespan="on" if lifespan else "off", log_config=None, ws="none", timeout_graceful_shutdown=2
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -60,6 +60,7 @@ async def add_documents(
     await _require_collection(tenant, collection_id)
     new_items = await read_job_items(request, application.config.ingestion)
     job = await tenant.jobs.create(collection_id, new_items)
+    application.ingestion_worker.wake()
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobWithDocuments.with_items(job, await tenant.jobs.items(job.id))
 

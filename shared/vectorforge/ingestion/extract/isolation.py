@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -43,38 +44,37 @@ def read_isolated(
         "memory_bytes": _MEMORY_BYTES,
         "cpu_s": int(limits.timeout_s) + 1,
     }
-    process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-P", "-m", "vectorforge.ingestion.extract.child", json.dumps(job)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
-        },
-    )
-    with process:
-        try:
-            output = _communicate(process, content, time.monotonic() + limits.timeout_s, cancellation)
-        except BaseException:
-            process.kill()
-            raise
+    with tempfile.TemporaryFile() as file:  # communicate() with a timeout does not go on writing to a pipe
+        file.write(content)
+        file.seek(0)
+        process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-P", "-m", "vectorforge.ingestion.extract.child", json.dumps(job)],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            },
+        )
+        with process:
+            try:
+                output = _wait(process, time.monotonic() + limits.timeout_s, cancellation)
+            except BaseException:
+                process.kill()
+                raise
     return _result(output, limits)
 
 
-def _communicate(
-    process: "subprocess.Popen[bytes]", content: bytes, end: float, cancellation: Cancellation | None
-) -> bytes:
-    remaining: bytes | None = content
+def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: Cancellation | None) -> bytes:
     while True:
         try:
-            return process.communicate(remaining, timeout=_POLL_S)[0]
+            return process.communicate(timeout=_POLL_S)[0]
         except subprocess.TimeoutExpired:
-            remaining = None  # communicate() goes on with what it was given first
-        if time.monotonic() > end:
-            raise ExtractionError("Reading the document takes too long.", reason="too_large")
-        if cancellation is not None and cancellation.cancelled:
-            raise ExtractionError("Reading the document was cancelled.")
+            if time.monotonic() > end:
+                raise ExtractionError("Reading the document takes too long.", reason="too_large") from None
+            if cancellation is not None and cancellation.cancelled:
+                raise ExtractionError("Reading the document was cancelled.") from None
 
 
 def _result(output: bytes, limits: ExtractionLimits) -> ReadText:

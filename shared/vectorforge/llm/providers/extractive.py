@@ -32,6 +32,7 @@ _MAX_SOURCES = 20
 """Best first; the others are not read."""
 _EMBEDDED = 16
 """Candidates compared by meaning: the best by words, so that an answer takes tens of milliseconds."""
+_EMBED_TIMEOUT_S = 10.0
 _KEPT = 0.6
 """A further sentence scores at least this share of the first one's."""
 _DUPLICATE = 0.7
@@ -105,9 +106,10 @@ class ExtractiveProvider(BaseLLMProvider):
         if self._embed is None:
             return []
         try:
-            query, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
-        except VectorForgeError as exc:
-            logger.warning("Answering by words alone: %s", exc.message)
+            async with asyncio.timeout(_EMBED_TIMEOUT_S):
+                query, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
+        except (VectorForgeError, TimeoutError) as exc:
+            logger.warning("Answering by words alone, the embedder failed: %s", type(exc).__name__)
             return []
         return [_cosine(query, other) for other in others]
 
