@@ -21,8 +21,12 @@ BEGIN
         RETURN space;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('vectorforge.embedding_space', 0));
-    IF to_regclass('vectorforge.' || partition) IS NOT NULL THEN
-        RETURN space;  -- made while this one waited
+    -- Made while this one waited? By a query: to_regclass() would repeat its cached answer.
+    IF EXISTS (
+        SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'vectorforge' AND c.relname = partition
+    ) THEN
+        RETURN space;
     END IF;
     -- The app decides when this is called, so it is bounded: every partition is planned for and vacuumed.
     IF (SELECT count(*) FROM pg_inherits WHERE inhparent = 'vectorforge.embeddings'::regclass) >= 128 THEN
