@@ -6,23 +6,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.contracts import MakeCollection, VectorStoreContract
 from vectorforge.testing.drafts import chunk_drafts, document_draft
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
-
-
-async def insert_collection(db: TenantDatabase, dimension: int, metric: DistanceMetric) -> UUID:
-    collection_id = uuid4()
-    await db.fetch_all("SELECT vectorforge.ensure_embedding_space(%s, %s)", (metric.value, dimension))
-    await db.execute(
-        "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
-        " dimension, distance_metric) VALUES (%s, %s, %s, 'local', 'test', %s, %s)",
-        (db.tenant_id, collection_id, f"collection {collection_id}", dimension, metric.value),
-    )
-    return collection_id
 
 
 # C-003 C15

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
@@ -22,17 +23,6 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.validation import single_precision
 
 COSINE = DistanceMetric.COSINE
-
-
-async def insert_collection(db: TenantDatabase, dimension: int, metric: DistanceMetric = COSINE) -> UUID:
-    collection_id = uuid4()
-    await db.fetch_all("SELECT vectorforge.ensure_embedding_space(%s, %s)", (metric.value, dimension))
-    await db.execute(
-        "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
-        " dimension, distance_metric) VALUES (%s, %s, %s, 'local', 'test', %s, %s)",
-        (db.tenant_id, collection_id, f"collection {collection_id}", dimension, metric.value),
-    )
-    return collection_id
 
 
 async def fill(
@@ -207,6 +197,14 @@ async def indexed_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[D
         yield opened
 
 
+@pytest.fixture
+async def impatient_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+    """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
+    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off -c hnsw.max_scan_tuples=1")
+    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+        yield opened
+
+
 async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
     """The plan of a statement after entering a search, as the store would run it."""
     async with db.transaction() as connection:
@@ -298,6 +296,19 @@ class TestThroughTheIndex:
                 query_vector=query, top_k=12, collection_id=collection_id, metric=COSINE
             )
             assert texts(found) == nearest(vectors, query)
+
+    async def test_an_index_scan_that_gives_up(
+        self, impatient_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        db = impatient_database.for_tenant(make_tenant())
+        metadata = [{"kind": "rare" if position % 200 == 0 else "common"} for position in range(3000)]
+        collection_id, vectors = await fill(db, 18, metadata)
+        rare = vectors[::200]
+        query = random_vector(random.Random(3), 18)
+        found = await PgVectorStore(db, exact_scan_limit=5, ef_search=10).search(
+            query_vector=query, top_k=10, collection_id=collection_id, metric=COSINE, filters={"kind": "rare"}
+        )
+        assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)[:10]]
 
     # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
     @pytest.mark.parametrize("metric", list(DistanceMetric))

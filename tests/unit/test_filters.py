@@ -1,5 +1,6 @@
 """The filter language: grammar, limits and the reference evaluator."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from vectorforge.errors import FilterError, InvalidInputError
 from vectorforge.vectorstore.filters import MAX_CONDITIONS, MAX_DEPTH, matches, parse
+from vectorforge.vectorstore.sql_filters import FilterCompiler
 
 BOOK = {
     "category": "technology",
@@ -163,6 +165,20 @@ def test_numbers_compare_by_their_decimal_text() -> None:
     assert matches(parse({"n": 10**23}), {"n": 1e23})
     assert not matches(parse({"n": 2**53}), {"n": 2**53 + 1})
     assert matches(parse({"n": 0}), {"n": -0.0})
+
+
+def test_sql_has_keys_and_values_as_parameters_only() -> None:
+    filters = {
+        "secret.key": {"$gt": "secret", "$contains": "secret", "$ne": ["secret"], "$in": ["secret"]},
+        "$or": [{"secret": 4711}, {"secret": {"$lte": 4711}}],
+    }
+    compiler = FilterCompiler("metadata")
+    sql = compiler.compile(parse(filters))
+    assert "secret" not in sql
+    assert "4711" not in sql
+    assert set(re.findall(r"%\((\w+)\)s", sql)) == set(compiler.params)
+    # A database may sort "a" before "B"; the reference does not.
+    assert sql.count('COLLATE "C"') == 2
 
 
 anything = st.recursive(

@@ -1,8 +1,8 @@
 """Writing a document's chunks to PostgreSQL within one transaction.
 
 Locks are taken in one order, so that writers wait for each other and never form a ring: the collection's row
-(shared with other writers, but not with its deletion), then the document's row, and last the collection's
-``data_version``.
+(shared with other writers, but not with its deletion), then the document's row, and at the commit the
+collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
 """
 
 import json
@@ -27,7 +27,7 @@ _BATCH = 500
 _ATTEMPTS = 5
 """A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
 
-# FOR KEY SHARE, not FOR SHARE: two holders of the latter who both then raise data_version would deadlock.
+# FOR KEY SHARE, not FOR SHARE: two holders of the latter would deadlock when data_version is raised.
 _COLLECTION = """
 SELECT dimension, distance_metric FROM vectorforge.collections
 WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
@@ -99,10 +99,6 @@ _INSERT_EMBEDDINGS = """
 INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
 SELECT %(tenant)s, %(space)s, %(collection)s, %(document)s, new.chunk_id, new.embedding
 FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
-"""
-_RAISE_DATA_VERSION = """
-UPDATE vectorforge.collections SET data_version = data_version + 1
-WHERE tenant_id = %(tenant)s AND id = %(collection)s
 """
 _COLLECTION_OF_DOCUMENT = """
 SELECT c.id FROM vectorforge.collections c
@@ -176,7 +172,6 @@ class DocumentWriter:
                 await self._execute(_UPDATE_DOCUMENT, values)
                 await self._execute(_FORGET_RETIRED)
             await self._write(replacement)
-            await self._execute(_RAISE_DATA_VERSION)
         added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
         return StoredDocument(locked.id, version, added, kept, removed)
 
@@ -228,10 +223,7 @@ async def delete_document(
     """Delete a document; its chunks and embeddings go with it. See ``VectorStore.delete_document``."""
     params: dict[str, Any] = {"tenant": tenant_id, "document": document_id}
     collection = await (await connection.execute(_COLLECTION_OF_DOCUMENT, params)).fetchone()
-    if collection is None or not (await connection.execute(_DELETE_DOCUMENT, params)).rowcount:
-        return False
-    await connection.execute(_RAISE_DATA_VERSION, {"tenant": tenant_id, "collection": collection["id"]})
-    return True
+    return collection is not None and (await connection.execute(_DELETE_DOCUMENT, params)).rowcount == 1
 
 
 def _batches(rows: Sequence[tuple[UUID, PreparedChunk]]) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:

@@ -1,0 +1,19 @@
+"""Collections in PostgreSQL, for tests of what stands on them."""
+
+from uuid import UUID, uuid4
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.types import DistanceMetric
+
+
+async def insert_collection(db: TenantDatabase, dimension: int, metric: DistanceMetric) -> UUID:
+    """Make an empty collection of the tenant, with any name, and return its id."""
+    collection = await CollectionRepository(db).create(
+        f"collection {uuid4()}",
+        embedding_provider="local",
+        embedding_model="test",
+        dimension=dimension,
+        distance_metric=metric,
+    )
+    return collection.id
