@@ -4,9 +4,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, TypeVar
 
 from vectorforge.deadline import Deadline
@@ -19,6 +18,7 @@ from vectorforge.errors import (
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.llm import failures
 from vectorforge.llm.request_checks import check_messages, check_sampling
+from vectorforge.llm.run import Run
 from vectorforge.llm.types import (
     Completion,
     GroundingSource,
@@ -34,25 +34,12 @@ from vectorforge.llm.types import (
 )
 from vectorforge.retry import with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
-from vectorforge.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _Stream: TypeAlias = AsyncGenerator[str | Completion, None]
-
-
-@dataclass(slots=True)
-class _Run:
-    """One request with all its attempts."""
-
-    messages: Sequence[Message]
-    config: LLMRequestConfig
-    sources: Sequence[GroundingSource]
-    deadline: Deadline
-    tags: Mapping[str, str]
-    attempts: int = 0
 
 
 class BaseLLMProvider(ABC):
@@ -144,7 +131,9 @@ class BaseLLMProvider(ABC):
         run = self._prepare(messages, config, sources, deadline)
         with measure(self.metrics, "llm.generate", run.tags) as measurement:
             completion = await self._attempt(run, self._call_api)
-            return self._finish(run, completion, completion.content, measurement.elapsed_ms)
+            return run.response(
+                completion, completion.content, latency_ms=measurement.elapsed_ms, metrics=self.metrics
+            )
 
     async def generate_stream(
         self,
@@ -196,7 +185,9 @@ class BaseLLMProvider(ABC):
             finally:
                 if texts:
                     self.metrics.increment("llm.streaming.chunks", len(texts), run.tags)
-            response = self._finish(run, item, "".join(texts), measurement.elapsed_ms)
+            response = run.response(
+                item, "".join(texts), latency_ms=measurement.elapsed_ms, metrics=self.metrics
+            )
             logger.info(
                 "Streamed %d tokens from %s (%s) in %.0f ms",
                 response.total_tokens, self.name, response.model, response.latency_ms,
@@ -243,6 +234,10 @@ class BaseLLMProvider(ABC):
         """Our error for an exception that is none of ours."""
         return LLMError(f"Provider {self.name} failed ({type(exc).__name__})")
 
+    def _safe_cause(self, exc: Exception) -> Exception:
+        """The exception, with nothing secret in its text."""
+        return exc
+
     async def _health_probe(self) -> ComponentHealth:
         started = time.perf_counter()
         try:
@@ -257,14 +252,14 @@ class BaseLLMProvider(ABC):
         config: LLMRequestConfig | None,
         sources: Sequence[GroundingSource],
         deadline: Deadline | None,
-    ) -> _Run:
+    ) -> Run:
         config = config or LLMRequestConfig(model=self.default_model)
         check_messages(messages)
         check_sampling(config, self.name, self.max_temperature)
         deadline = deadline or Deadline.after(self._timeout_s * (self._retries + 1))
-        return _Run(messages, config, sources, deadline, {"provider": self.name, "model": config.model})
+        return Run(self.name, messages, config, sources, deadline)
 
-    async def _attempt(self, run: _Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
+    async def _attempt(self, run: Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
         """Try a step until it succeeds, must not be tried again, or the time is used up."""
 
         async def once() -> T:
@@ -284,27 +279,6 @@ class BaseLLMProvider(ABC):
             if run.attempts == 0:
                 raise
             raise failures.timed_out(self.name) from exc
-
-    def _finish(self, run: "_Run", completion: Completion, content: str, latency_ms: float) -> LLMResponse:
-        prompt_tokens, completion_tokens = completion.prompt_tokens, completion.completion_tokens
-        metadata = {"finish_reason": completion.finish_reason, "attempts": run.attempts}
-        if prompt_tokens is None or completion_tokens is None:
-            prompt = "\n".join(message["content"] for message in run.messages)
-            prompt_tokens = estimate_tokens(prompt, completion.model)
-            completion_tokens = estimate_tokens(content, completion.model)
-            metadata["usage_estimated"] = True
-        self.metrics.increment("llm.tokens_input", prompt_tokens, run.tags)
-        self.metrics.increment("llm.tokens_output", completion_tokens, run.tags)
-        return LLMResponse(
-            content=content,
-            model=completion.model,
-            provider=self.name,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            total_tokens=prompt_tokens + completion_tokens,
-            latency_ms=latency_ms,
-            metadata={**metadata, **completion.metadata},
-        )
 
     async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:
         """The stream and its first item, so that everything before the first text can be tried again."""
@@ -337,8 +311,8 @@ class BaseLLMProvider(ABC):
             raise
         except TimeoutError as exc:
             raise failures.timed_out(self.name) from exc
-        except Exception as exc:
-            raise self._map_error(exc) from exc
+        except Exception as exc:  # noqa: BLE001 - a vendor's SDK may raise anything; it is mapped and raised
+            raise self._map_error(exc) from self._safe_cause(exc)
 
 
 def _ms_since(started: float) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import ModuleType
 
 from vectorforge.errors import (
     LLMAuthenticationError,
@@ -39,12 +40,42 @@ def error_for_status(
     elif status == 408:
         error = timed_out(provider)
     elif status in _RETRYABLE_STATUSES or status >= 500:
-        error = LLMError(f"Provider {provider} failed with HTTP status {status}")
+        error = LLMError(f"Provider {provider} failed with status {status}")
         error.retryable = True
     else:
-        error = LLMRequestError(f"Provider {provider} refused the request with HTTP status {status}")
+        error = LLMRequestError(f"Provider {provider} refused the request with status {status}")
     error.retry_after_s = retry_after_s
     return error
+
+
+def error_for_sdk_exception(sdk: ModuleType, provider: str, exc: Exception) -> LLMError:
+    """The error for whatever a call of a vendor's SDK raised.
+
+    Args:
+        sdk: ``openai`` or ``anthropic``, whose exceptions have the same names.
+        provider: Name shown in the text.
+        exc: Also what ``response_body`` raises, and what reading an answer of another shape raises.
+    """
+    if isinstance(exc, sdk.APITimeoutError):
+        return timed_out(provider)
+    if isinstance(exc, sdk.APIConnectionError):
+        return unreachable(provider)
+    if isinstance(exc, sdk.APIStatusError):
+        return error_for_status(provider, exc.status_code, exc.response.headers)
+    if isinstance(exc, ConnectionError):
+        return broken_stream(provider)
+    return unusable_answer(provider)
+
+
+def without_secret(exc: Exception, secret: str) -> Exception:
+    """The exception itself, or, when its text holds the secret, one with the same text less the secret.
+
+    Vendors quote the key they refuse; a traceback in a log would show it.
+    """
+    text = f"{type(exc).__name__}: {exc}"
+    if secret and (secret in text or secret in repr(exc)):
+        return RuntimeError(text.replace(secret, "**********"))
+    return exc
 
 
 def timed_out(provider: str) -> LLMTimeoutError:

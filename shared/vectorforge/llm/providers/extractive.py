@@ -28,13 +28,16 @@ _MAX_CHARS = 420
 """Of the quotations together (280 on average); a single longer one is kept whole."""
 _MAX_SOURCE_CHARS = 20_000
 """Of one source; what follows is not read."""
-_EMBEDDED = 16
+_MAX_SOURCES = 20
+"""Best first; the others are not read."""
+_EMBEDDED = 8
 """Candidates compared by meaning: the best by words, so that an answer takes tens of milliseconds."""
+_EMBED_TIMEOUT_S = 10.0
 _KEPT = 0.6
 """A further sentence scores at least this share of the first one's."""
 _DUPLICATE = 0.7
 """Shared words of two sentences (Jaccard index) from which they say the same."""
-_ENOUGH_COVERAGE = 0.5
+_ENOUGH_COVERAGE = 0.25
 """Weight share of the question's words that the best source must hold, when there is no embedder."""
 _ENOUGH_EVIDENCE = 0.7
 """That share plus the best cosine, when there is one."""
@@ -45,7 +48,8 @@ class ExtractiveProvider(BaseLLMProvider):
 
     The answer is one to three verbatim sentences of the sources, each followed by the label of its source,
     or the sentence ``NO_ANSWER`` when the sources do not speak of what is asked. It does not compose,
-    compare or count. The question is the last message of the user.
+    compare or count. The question is the last message of the user; the other messages and the sampling
+    settings change nothing.
 
     Args:
         embed: Compares by meaning too; words alone when not given or when it fails.
@@ -85,40 +89,37 @@ class ExtractiveProvider(BaseLLMProvider):
     async def _answer(self, call: ProviderCall) -> list[str]:
         """The answer in parts: sentence, label, sentence, label ..."""
         text = next((m["content"] for m in reversed(call.messages) if m["role"] == "user"), "")
-        sources = call.sources
-        found = candidates(
-            sources,
-            (
-                (n, piece)
-                for n, source in enumerate(sources)
-                for piece in split(source.text[:_MAX_SOURCE_CHARS])
-            ),
-        )
-        question = Question(text, found)
-        if not found or not question.terms:
+        question, ranked = await asyncio.to_thread(_ranked, text, call.sources)
+        if not ranked or not question.terms:
             return [NO_ANSWER]
-        ranked = sorted(found, key=question.lexical_score, reverse=True)
         cosines = await self._cosines(text, ranked[:_EMBEDDED])
-        if not _is_enough(question, found, cosines):
+        if not _is_enough(question, ranked, cosines):
             return [NO_ANSWER]
         if cosines:
-            ranked = ranked[: len(cosines)]
-        scored = [
-            (question.score(candidate, cosine), candidate)
-            for candidate, cosine in zip(ranked, cosines or [0.0] * len(ranked), strict=True)
-        ]
-        return _written(_chosen(scored), sources)
+            scored = [(question.score(c, cosine), c) for c, cosine in zip(ranked, cosines, strict=False)]
+        else:
+            scored = [(question.lexical_score(c), c) for c in ranked]
+        return _written(_chosen(scored), call.sources)
 
     async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
         """Cosine of the question and each candidate; empty without an embedder."""
         if self._embed is None:
             return []
         try:
-            query, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
-        except VectorForgeError as exc:
-            logger.warning("Answering by words alone: %s", exc.message)
+            async with asyncio.timeout(_EMBED_TIMEOUT_S):
+                query, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
+        except (VectorForgeError, TimeoutError) as exc:
+            logger.warning("Answering by words alone, the embedder failed: %s", type(exc).__name__)
             return []
         return [_cosine(query, other) for other in others]
+
+
+def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[Question, list[Candidate]]:
+    """The question and everything that can be quoted, best by words first."""
+    cut = [split(source.text[:_MAX_SOURCE_CHARS]) for source in sources[:_MAX_SOURCES]]
+    found = candidates(sources, ((n, piece) for n, pieces in enumerate(cut) for piece in pieces))
+    question = Question(text, found)
+    return question, sorted(found, key=question.lexical_score, reverse=True)
 
 
 def _is_enough(question: Question, found: Sequence[Candidate], cosines: Sequence[float]) -> bool:

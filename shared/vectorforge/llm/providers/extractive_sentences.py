@@ -19,6 +19,7 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Fig|Figs|Eq|Sec|"
     r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m))\.$"
 )
+_FOOTNOTES = re.compile(r"(?:\[\d{1,4}\])+$")
 _LABEL_LIKE = re.compile(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
 
 
@@ -96,9 +97,10 @@ def split(passage: str) -> list[Piece]:
         offset += len(line)
     pieces: list[Piece] = []
     heading = ""
+    last = len(passage.rstrip())
     for block in blocks.found:
         text = passage[block.start : block.end]
-        if block.kind == "heading" or _is_title(text, block, passage):
+        if block.kind == "heading" or _is_title(text, block, passage, last):
             heading = text.strip("# \n=-")
             continue
         for start, end in _spans(passage, block):
@@ -111,14 +113,11 @@ def split(passage: str) -> list[Piece]:
     return pieces
 
 
-def _is_title(text: str, block: _Block, passage: str) -> bool:
-    """A short line without a full stop, alone between blank lines: "Get started"."""
-    if block.kind != "prose" or len(text) > 80 or "\n" in text.strip():
+def _is_title(text: str, block: _Block, passage: str, last: int) -> bool:
+    """A short line without a full stop, alone before a blank line: "Get started"."""
+    if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
-    return (
-        text.rstrip()[-1:].isalnum()
-        and passage[block.end : block.end + 2].strip() == "" < passage[block.end :]
-    )
+    return text[-1:].isalnum() and not passage[block.end : block.end + 2].strip()
 
 
 def _spans(passage: str, block: _Block) -> Iterator[tuple[int, int]]:
@@ -130,9 +129,10 @@ def _spans(passage: str, block: _Block) -> Iterator[tuple[int, int]]:
     else:
         spans = list(_sentences(passage, block.start, block.end))
     for start, end in spans:
-        text = passage[start:end]
-        start += len(text) - len(text.lstrip())
-        end = start + len(text.strip())
+        text = passage[start:end].rstrip()
+        if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
+            text = text[: marks.start()].rstrip()
+        start, end = start + len(text) - len(text.lstrip()), start + len(text)
         if end - start > _LONGEST:
             end = start + (passage[start : start + _LONGEST].rfind(" ") + 1 or _LONGEST)
             end -= len(passage[start:end]) - len(passage[start:end].rstrip())
