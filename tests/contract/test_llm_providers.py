@@ -1,15 +1,21 @@
-"""Both vendors through their real SDKs, against fakes on real sockets."""
+"""Every provider; the vendors through their real SDKs, against fakes on real sockets."""
 
 from typing import Any
 
+# Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
+# are short.
+import anthropic.resources.messages  # noqa: F401 - see above
+import openai.resources.chat  # noqa: F401 - see above
 import pytest
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig
-from vectorforge.testing.contracts_llm import MESSAGES, collect
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.contracts_llm import MESSAGES, LLMProviderContract, collect
 from vectorforge.testing.contracts_llm_streams import LLMStreamContract
 from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_openai import FakeOpenAI
@@ -175,3 +181,9 @@ class TestAnthropic(LLMStreamContract):
         with pytest.raises(InvalidInputError) as caught:
             await provider.generate(MESSAGES[:1])
         assert caught.value.field == "messages"
+
+
+class TestExtractive(LLMProviderContract):
+    @pytest.fixture
+    def provider(self, metrics: InMemoryMetrics) -> BaseLLMProvider:
+        return ExtractiveProvider(metrics=metrics)

@@ -217,7 +217,7 @@ class TestMigrateAndDoctor:
             [VECTORFORGE, "doctor"], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert "fail  database" in done.stdout
+        assert "fail database" in done.stdout
         assert "credentials for openai" in done.stdout
         assert "s3cret" not in done.stdout + done.stderr
 

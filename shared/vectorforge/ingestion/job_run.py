@@ -78,7 +78,7 @@ class JobRun:
         try:
             if await self._all_items(stopping):
                 return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, DatabaseUnavailableError):
             if time.monotonic() < self._held_until:
                 await self._jobs.release(self._job_id)
             raise

@@ -30,7 +30,7 @@ _MAX_SOURCE_CHARS = 20_000
 """Of one source; what follows is not read."""
 _MAX_SOURCES = 20
 """Best first; the others are not read."""
-_EMBEDDED = 16
+_EMBEDDED = 8
 """Candidates compared by meaning: the best by words, so that an answer takes tens of milliseconds."""
 _EMBED_TIMEOUT_S = 10.0
 _KEPT = 0.6
