@@ -41,7 +41,7 @@ _ENOUGH_COVERAGE = 0.25
 """Weight share of the question's words that the best source must hold, when there is no embedder."""
 _ENOUGH_EVIDENCE = 0.55
 """Half the share of the question's words in the best source, plus the best cosine, when there is an embedder.
-On two public question sets 2 % of the answerable questions fall below, 99 % of those foreign to the documents."""
+On two public sets 2 % of the answerable questions fall below, and 99 % of those foreign to the documents."""
 
 
 class ExtractiveProvider(BaseLLMProvider):
@@ -167,10 +167,13 @@ def _written(chosen: Sequence[Candidate], sources: Sequence[GroundingSource]) ->
     parts: list[str] = []
     for candidate in sorted(chosen, key=lambda c: (order.index(c.source), c.piece.start)):
         label = sources[candidate.source].label
-        if candidate.piece.is_block:
-            parts += ["\n" if parts else "", candidate.piece.text, f"\n{label}\n"]
-        else:
-            parts += [" " if parts else "", candidate.piece.text, f" {label}"]
+        text, kind = candidate.piece.text, candidate.piece.kind
+        if kind == "prose":
+            starts_line = not parts or parts[-1].endswith("\n")
+            parts += ["" if starts_line else " ", text, f" {label}"]
+        else:  # a label within a fence or a row would become part of it
+            before_label = " " if kind == "item" else "\n"
+            parts += ["\n" if parts else "", text, f"{before_label}{label}\n"]
     parts[-1] = parts[-1].rstrip("\n")
     return [part for part in parts if part]
 
