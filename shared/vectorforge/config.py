@@ -57,7 +57,7 @@ class LLMSettings(_Section):
     anthropic_base_url: str | None = None
     anthropic_model: str = "claude-sonnet-4-20250514"
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
-    """Longest wait for a complete answer, and for the next token of a stream."""
+    """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
     extractive_answers: bool = True
     """Answer by quoting the best sentences when no model is configured."""

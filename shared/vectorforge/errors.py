@@ -11,6 +11,7 @@
     ├── DeadlineExceededError           no time left for the next step
     ├── EmbeddingError                  text could not be turned into vectors
     │   ├── EmbeddingAuthenticationError
+    │   ├── EmbeddingInputError         one text cannot be embedded: empty, too long, refused
     │   ├── EmbeddingRateLimitError
     │   └── EmbeddingTimeoutError
     ├── LLMError                        an answer could not be generated
@@ -122,6 +123,17 @@ class EmbeddingAuthenticationError(EmbeddingError):
     """The embedding provider refused the credentials."""
 
     code = "embedding_authentication"
+
+
+class EmbeddingInputError(EmbeddingError):
+    """The text cannot be embedded."""
+
+    code = "embedding_input_refused"
+
+    def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+        """Position of the text among those given, from 0; None when the provider did not say which."""
 
 
 class EmbeddingRateLimitError(EmbeddingError):

@@ -12,7 +12,8 @@ from vectorforge.errors import DeadlineExceededError, VectorForgeError
 T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.2
-_LONGEST_WAIT_S = 5.0
+LONGEST_WAIT_S = 5.0
+"""Between two attempts, unless the other side asks for more."""
 
 
 async def with_retries(
@@ -61,7 +62,7 @@ async def with_retries(
                 attempts=retries + 1,
                 timeout=None,
                 wait_initial=_FIRST_WAIT_S,
-                wait_max=_LONGEST_WAIT_S,
+                wait_max=LONGEST_WAIT_S,
                 wait_jitter=_FIRST_WAIT_S,
             ):
                 with attempt:

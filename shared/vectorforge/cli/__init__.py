@@ -1,1 +1,18 @@
-"""The vectorforge command."""
+"""The vectorforge command.
+
+Nothing heavy is imported before a command runs, so that ``vectorforge --help`` answers at once.
+"""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code; see ``vectorforge --help`` for the codes."""
+    try:
+        from vectorforge.cli.app import run
+    except ModuleNotFoundError as exc:
+        sys.stderr.write(
+            f"error: {exc.name} is not installed. Install the command: 'vectorforge[cli,local,ingest]'.\n"
+        )
+        raise SystemExit(2) from None
+    raise SystemExit(run())

@@ -18,6 +18,10 @@ RV = TypeVar("RV")
 _CANCEL_GRACE_S = 0.5
 """What a cancelled statement may take to end on the server before its connection is given up."""
 
+_VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
+_UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
+"""SQLSTATE of values that text, jsonb or a number cannot hold; None where the driver refuses them itself."""
+
 
 class Session(psycopg.AsyncConnection[Any]):
     """A connection whose every wait is bounded.
@@ -78,7 +82,7 @@ def translated_errors() -> Iterator[None]:
         raise DatabaseUnavailableError("Every database connection is in use.") from exc
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as exc:
         raise DatabaseUnavailableError from exc
-    except (psycopg.DataError, UnicodeEncodeError) as exc:
-        raise InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.") from exc
-    except psycopg.Error as exc:
+    except (psycopg.Error, UnicodeEncodeError) as exc:
+        if getattr(exc, "sqlstate", None) in _UNSTORABLE and isinstance(exc, _VALUE_ERRORS):
+            raise InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.") from exc
         raise DatabaseError from exc

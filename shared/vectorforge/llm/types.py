@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Message: TypeAlias = Mapping[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``"""
@@ -67,7 +67,8 @@ class LLMResponse:
     total_tokens: int
     latency_ms: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """finish_reason (stop | length | content_filter | other), attempts, dropped_parameters."""
+    """finish_reason (``FinishReason``), attempts, dropped_parameters (names that the model refused and the
+    request went without), usage_estimated (the vendor gave no token counts)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +87,33 @@ class StreamEnd:
 
 
 LLMStreamEvent: TypeAlias = TextDelta | StreamEnd
+
+
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "other"]
+"""Why an answer ended; every vendor's own words are mapped to these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """One attempt as a provider gets it: checked, with every default filled in."""
+
+    messages: Sequence[Message]
+    config: LLMRequestConfig
+    sources: Sequence[GroundingSource]
+    timeout_s: float
+    """Time of this attempt (in a stream: until the first text). The base class ends the attempt then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a provider says about a finished answer."""
+
+    model: str
+    finish_reason: FinishReason
+    content: str = ""
+    """The whole answer; empty at the end of a stream, whose texts went before."""
+    prompt_tokens: int | None = None
+    """None: the vendor did not say, and the number is estimated."""
+    completion_tokens: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Goes into ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""

@@ -31,8 +31,8 @@ class QueryConfig:
 
     top_k: int = 10
     """Passages to retrieve, 1 to ``QuerySettings.max_top_k``."""
-    min_score: float = 0.0
-    """Passages below are dropped (inclusive). 0.0 drops negative cosine scores."""
+    min_score: float | None = 0.0
+    """Passages scoring less are dropped (equal stays): 0.0 drops negative cosine scores; None drops none."""
     filters: Mapping[str, Any] | None = None
     llm_provider: str | None = None
     llm_model: str | None = None
@@ -164,6 +164,8 @@ class UsageEvent:
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    estimated: bool = False
+    """True: counted by us, because the answer was cut off before the vendor said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,28 @@
+# Everything goes through uv and uv.lock. Arguments for the command: make run ARGS="--port 9000"
+UV ?= $(shell command -v uv || echo .uv/bin/uv)
+ARGS ?=
+RUN := $(UV) run --frozen --all-extras
+
+.DEFAULT_GOAL := help
+.PHONY: help run test fmt
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+run: $(UV) ## Start everything and serve the page and the API on http://localhost:8000
+	@$(RUN) --no-dev vectorforge up $(ARGS)
+
+test: $(UV) ## Lint, types, import contracts, and every test
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+	$(RUN) pytest
+
+fmt: $(UV) ## Fix what can be fixed, and format
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+.uv/bin/uv:
+	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }
+	@.uv/bin/pip install --quiet --disable-pip-version-check uv

@@ -1,0 +1,96 @@
+"""Put a few documents into the default collection and ask about them, with the standard library only.
+
+Start the server with `uv run vectorforge up`, then run `uv run python examples/rag_ingest_example.py`.
+``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants.
+"""
+
+import json
+import os
+import time
+import urllib.request
+from typing import Any
+
+BASE_URL = os.environ.get("VECTORFORGE_URL", "http://localhost:8000")
+COLLECTION = "default"
+TIMEOUT_S = 120
+
+DOCUMENTS = [
+    {
+        "source": "examples/pgvector.md",
+        "title": "Vectors in PostgreSQL",
+        "media_type": "text/markdown",
+        "text": "# Vectors in PostgreSQL\n\npgvector adds a vector type to PostgreSQL. An HNSW index answers "
+        "nearest-neighbour searches in milliseconds, at the price of a small loss of recall.",
+        "metadata": {"category": "technology", "author": "John Doe", "year": "2024"},
+    },
+    {
+        "source": "examples/overfitting.md",
+        "title": "Overfitting",
+        "media_type": "text/markdown",
+        "text": "# Overfitting\n\nA model overfits when it learns the noise of its training data. Holding "
+        "back a validation set shows it; regularisation and more data help against it.",
+        "metadata": {"category": "science", "difficulty": "beginner", "topic": "ml"},
+    },
+    {
+        "source": "examples/bread.md",
+        "title": "Sourdough",
+        "media_type": "text/markdown",
+        "text": "# Sourdough\n\nA sourdough starter is fed once a day with equal weights of flour and water. "
+        "Bread from it rises for eight hours at room temperature.",
+        "metadata": {"category": "cooking", "difficulty": "beginner"},
+    },
+]
+
+
+def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Send a request and return the JSON of the response."""
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("VECTORFORGE_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{BASE_URL}{path}", data, headers, method=method)  # noqa: S310 - the reader's own server
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - the reader's own server
+        return json.load(response)
+
+
+def find_or_create_collection(name: str) -> str:
+    """The id of the collection of this name."""
+    for collection in call("GET", "/v1/collections")["collections"]:
+        if collection["name"] == name:
+            return str(collection["id"])
+    return str(call("POST", "/v1/collections", {"name": name})["id"])
+
+
+def ingest(collection_id: str, documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add documents and wait until they can be asked about; returns the finished job."""
+    job: dict[str, Any] = call("POST", f"/v1/collections/{collection_id}/documents", {"documents": documents})
+    while job["status"] in ("queued", "running"):
+        time.sleep(0.2)
+        job = call("GET", f"/v1/jobs/{job['id']}")
+    return job
+
+
+def rag_query(query: str, **options: Any) -> dict[str, Any]:
+    """Ask the default collection."""
+    answer: dict[str, Any] = call("POST", "/v1/rag/query", {"query": query, **options})
+    return answer
+
+
+def main() -> None:
+    """Ingest, then ask with and without a filter."""
+    job = ingest(find_or_create_collection(COLLECTION), DOCUMENTS)
+    print(f"Ingestion {job['status']}: {job['documents_done']} of {job['documents_total']} documents")
+    for document in job["documents"]:
+        print(f"  {document['source']}: {document['status']}")
+
+    answer = rag_query("How long does sourdough bread rise?", k=3)
+    print(f"\n{answer['response']}")
+
+    answer = rag_query("What should a beginner know?", filters={"difficulty": "beginner", "topic": "ml"})
+    print(f"\n{answer['response']}")
+    for entry in answer["context"]:
+        print(f"  {entry['label']} {entry['source']} (score {entry['score']:.3f})")
+
+
+if __name__ == "__main__":
+    main()

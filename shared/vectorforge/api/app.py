@@ -1,0 +1,86 @@
+"""``create_app``: the one ASGI app that uvicorn, Lambda's runtime and the tests serve."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+
+from fastapi import FastAPI
+
+from vectorforge import __version__
+from vectorforge.api.auth import Authenticator
+from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
+from vectorforge.api.openapi import describe
+from vectorforge.api.problems import install_problem_handlers
+from vectorforge.api.routes import collections, documents, health, jobs, providers, queries, rag, root, search
+from vectorforge.api.stream import PING_INTERVAL_S
+from vectorforge.bootstrap import Application
+
+_DOORS = (root, health, providers, collections, documents, jobs, search, rag, queries)
+
+_DESCRIPTION = (
+    "Ask your own documents: answers with citations, whole or as server-sent events. "
+    "Every error is an RFC 9457 problem document."
+)
+
+
+def create_app(
+    application: Application, *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
+) -> FastAPI:
+    """The HTTP door of an application.
+
+    The app's lifespan opens the application and runs its ingestion worker. Where there is no lifespan
+    (Lambda) the first request opens it, and ingestion has a function of its own.
+
+    Args:
+        application: What answers; its settings decide about authentication, hosts and limits.
+        ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
+        open_on_demand: Whether each request makes sure that the application is open.
+
+    Raises:
+        ConfigurationError: The API keys in the settings are not usable.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with application:
+            application.ingestion_worker.start()
+            try:
+                yield
+            finally:
+                await application.ingestion_worker.stop()
+
+    server = application.config.server
+    app = create_routes(lifespan)
+    app.state.application = application
+    app.state.ping_interval_s = ping_interval_s
+    # The last one added is the outermost.
+    if open_on_demand:
+        app.add_middleware(OpenOnDemand, open_application=application.open)
+    app.add_middleware(
+        Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
+    )
+    app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes)
+    app.add_middleware(
+        LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
+    )
+    app.add_middleware(RequestContext)
+    return app
+
+
+def create_routes(
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
+    """The routes without anything behind them; enough for the OpenAPI document."""
+    app = FastAPI(
+        title="VectorForge",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # both load scripts from other servers
+        redoc_url=None,
+    )
+    for door in _DOORS:
+        app.include_router(door.router)
+    install_problem_handlers(app)
+    app.openapi = partial(describe, app)  # type: ignore[method-assign] # FastAPI's documented way to extend it
+    return app

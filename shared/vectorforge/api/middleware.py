@@ -1,0 +1,198 @@
+"""What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` costs 2 ms of CPU a stream.
+
+From the outside in: ``RequestContext`` (request id, headers, last resort for errors), ``LocalGuard`` (host
+names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vectorforge.api.auth import Authenticator
+from vectorforge.api.problems import error_response, http_problem
+from vectorforge.errors import AuthenticationError, VectorForgeError
+
+JSON_BODY_BYTES = 16 * 1024 * 1024
+"""Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
+
+_SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
+
+
+class RequestContext:
+    """Gives the request its id, the response its security headers, and every last error an answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["query_id"] = uuid4()
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _SANE_REQUEST_ID.fullmatch(given) else str(state["query_id"])
+        state["request_id"] = request_id
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return  # nobody is there to answer
+        except Exception as exc:
+            if started:
+                raise  # the server cuts the connection, so nobody takes half an answer for a whole one
+            await error_response(state, exc)(scope, receive, send_with_headers)
+
+
+class LocalGuard:
+    """Refuses unknown host names (DNS rebinding) and, in local mode, what other sites' pages send."""
+
+    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], refuse_cross_site: bool) -> None:
+        self.app = app
+        self._hosts = {host.lower() for host in allowed_hosts}
+        self._refuse_cross_site = refuse_cross_site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = scope["state"]["request_id"]
+        host = _host_name(headers.get("host", ""))
+        if self._hosts and "*" not in self._hosts and host not in self._hosts:
+            detail = "This server does not answer to this host name."
+            response = http_problem(421, detail, request_id=request_id, code="wrong_host")
+        elif self._refuse_cross_site and _is_cross_site(scope["method"], headers, host):
+            detail = "Requests from other sites' pages are refused."
+            response = http_problem(403, detail, request_id=request_id, code="cross_site")
+        else:
+            await self.app(scope, receive, send)
+            return
+        await response(scope, receive, send)
+
+
+def _host_name(host: str) -> str:
+    """Without the port, in lower case; IPv6 addresses without brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_cross_site(method: str, headers: Mapping[str, str], host: str) -> bool:
+    """Whether a page of another site sent this (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site)."""
+    site = headers.get("sec-fetch-site")
+    if site == "cross-site":
+        opened_as_page = (
+            method == "GET"
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
+        )
+        return not opened_as_page
+    if site is None and (origin := headers.get("origin")) is not None:
+        return _host_name(origin.partition("://")[2]) != host
+    return False
+
+
+class BodyLimit:
+    """Counts the body while it comes in and stops reading at the limit (status 413)."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self.app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        takes_documents = scope["path"].endswith("/documents")
+        limit = self._max_bytes if takes_documents else min(self._max_bytes, JSON_BODY_BYTES)
+        detail = f"The body is larger than {limit} bytes."
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            response = http_problem(
+                413, detail, request_id=scope["state"]["request_id"], headers={"Connection": "close"}
+            )
+            await response(scope, receive, send)
+            return
+        received = 0
+
+        async def counting_receive() -> Message:
+            nonlocal received
+            message = await receive()
+            if message["type"] == "http.request":
+                received += len(message.get("body", b""))
+                if received > limit:
+                    # FastAPI hands an HTTPException raised while it reads the body to our handler.
+                    raise HTTPException(413, detail, headers={"Connection": "close"})
+            return message
+
+        await self.app(scope, counting_receive, send)
+
+
+class Authentication:
+    """Finds the tenant before a byte of the body is read; what is not public needs one."""
+
+    def __init__(self, app: ASGIApp, *, authenticator: Authenticator, public_paths: Collection[str]) -> None:
+        self.app = app
+        self._authenticator = authenticator
+        self._public_paths = frozenset(public_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            try:
+                scope["state"]["tenant_id"] = self._authenticator.authenticate(Headers(scope=scope))
+            except AuthenticationError as exc:
+                if scope["path"] not in self._public_paths:
+                    await error_response(scope["state"], exc)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+class OpenOnDemand:
+    """Opens the application when the first request comes; stands in for the lifespan on Lambda.
+
+    Args:
+        app: The next app.
+        open_application: Does nothing when it is open.
+    """
+
+    def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
+        self.app = app
+        self._open_application = open_application
+        self._opening = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; 503 while the database cannot be reached."""
+        if scope["type"] == "http":
+            try:
+                async with self._opening:
+                    await self._open_application()
+            except VectorForgeError as exc:
+                if scope["path"] != "/health":  # which says the same in more detail
+                    await error_response(scope["state"], exc)(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)

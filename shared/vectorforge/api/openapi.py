@@ -1,0 +1,61 @@
+"""The OpenAPI document; ``python -m vectorforge.api.openapi > docs/openapi.json`` writes it anew."""
+
+import json
+import sys
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
+from vectorforge.api.schemas.documents import DocumentsRequest
+from vectorforge.api.schemas.events import EVENT_DATA
+
+_FIRST_ERROR_STATUS = 400
+_PROBLEM = "#/components/schemas/Problem"
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document of the app's routes: FastAPI's, with problem documents and event data. Made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+        )
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                _name_problem_media_type(operation["responses"])
+        document["components"]["schemas"].update(_more_schemas())
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _name_problem_media_type(responses: dict[str, Any]) -> None:
+    for status, response in responses.items():
+        content = response.get("content", {}).get("application/json")
+        if int(status) >= _FIRST_ERROR_STATUS and content and content["schema"].get("$ref") == _PROBLEM:
+            response["content"] = {PROBLEM_MEDIA_TYPE: content}
+
+
+def _more_schemas() -> dict[str, Any]:
+    """Of what routes describe by name only: events, and a body that comes in two media types."""
+    events: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (model, "serialization") for model in EVENT_DATA.values()
+    ]
+    _, definitions = models_json_schema(
+        [*events, (DocumentsRequest, "validation")], ref_template="#/components/schemas/{model}"
+    )
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas
+
+
+if __name__ == "__main__":
+    from vectorforge.api.app import create_routes
+
+    json.dump(create_routes().openapi(), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")

@@ -1,0 +1,238 @@
+"""Every error as RFC 9457 ``application/problem+json``; one table says which status each error has.
+
+Texts come from our own errors only. An exception that is not ours becomes a 500 without detail, because its
+text may hold keys, URLs or rows.
+"""
+
+import logging
+import math
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from vectorforge.api.schemas.problem import FieldProblem, Problem
+from vectorforge.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ConflictError,
+    DatabaseUnavailableError,
+    DeadlineExceededError,
+    EmbeddingError,
+    EmbeddingInputError,
+    EmbeddingRateLimitError,
+    EmbeddingTimeoutError,
+    ExtractionError,
+    InvalidInputError,
+    LLMError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+    NotFoundError,
+    RetrievalError,
+    VectorForgeError,
+)
+
+logger = logging.getLogger(__name__)
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+STATUS_OF: Mapping[type[VectorForgeError], int] = {
+    AuthenticationError: 401,
+    NotFoundError: 404,
+    ConflictError: 409,
+    InvalidInputError: 422,
+    EmbeddingInputError: 422,
+    ExtractionError: 422,
+    EmbeddingRateLimitError: 429,
+    LLMRateLimitError: 429,
+    EmbeddingError: 502,
+    LLMError: 502,
+    ConfigurationError: 503,
+    RetrievalError: 503,
+    DatabaseUnavailableError: 503,
+    DeadlineExceededError: 504,
+    EmbeddingTimeoutError: 504,
+    LLMTimeoutError: 504,
+    VectorForgeError: 500,
+}
+"""The most specific class of an error decides."""
+
+_HTTP_CODES: Mapping[int, str] = {
+    400: "malformed_request",
+    403: "forbidden",
+    404: "route_not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    421: "wrong_host",
+}
+_INTERNAL_DETAIL = "Something went wrong on the server; its log has the details under this request id."
+_DEFAULT_RETRY_AFTER_S = 2.0
+_MAX_FIELD_PROBLEMS = 20
+_MAX_FIELD_CHARS = 100
+_LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
+
+
+def status_of(error: VectorForgeError) -> int:
+    """The HTTP status of an error, by its most specific class in ``STATUS_OF``."""
+    return next(STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF)
+
+
+def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Problem:
+    """Describe an exception to a caller.
+
+    Args:
+        error: Any exception; only ours lend their text.
+        request_id: Names the request in our logs.
+        prefix: Put before the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
+    """
+    if not isinstance(error, VectorForgeError):
+        error = VectorForgeError(_INTERNAL_DETAIL)
+    status = status_of(error)
+    detail = _INTERNAL_DETAIL if status == 500 else error.message
+    return Problem(
+        type=f"urn:vectorforge:problem:{error.code}",
+        title=(type(error).__doc__ or "").strip().splitlines()[0],
+        status=status,
+        detail=f"{prefix}{detail}" if status >= 500 else detail,
+        code=error.code,
+        request_id=request_id,
+        errors=_own_field_problem(error),
+    )
+
+
+def retry_after_s(error: Exception) -> int | None:
+    """Whole seconds for ``Retry-After``; None when trying again is no use."""
+    if not isinstance(error, VectorForgeError):
+        return None
+    if status_of(error) not in (429, 503) or isinstance(error, ConfigurationError):
+        return None
+    return max(1, math.ceil(error.retry_after_s or _DEFAULT_RETRY_AFTER_S))
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The problem as a response."""
+    content = problem.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
+
+
+def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResponse:
+    """The response to a request that raised ``error``."""
+    problem = problem_of(
+        error, request_id=scope_state.get("request_id", ""), prefix=scope_state.get("problem_prefix", "")
+    )
+    if problem.status == 500:
+        log_unexpected(error, problem.request_id)
+    headers: dict[str, str] = {}
+    if (seconds := retry_after_s(error)) is not None:
+        headers["Retry-After"] = str(seconds)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem_response(problem, headers)
+
+
+def http_problem(
+    status: int,
+    detail: str,
+    *,
+    request_id: str,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A problem of the protocol itself: no such route, body too large and the like."""
+    code = code or _HTTP_CODES.get(status, "http_error")
+    title = code.replace("_", " ").capitalize()
+    problem = Problem(
+        type=f"urn:vectorforge:problem:{code}",
+        title=title,
+        status=status,
+        detail=detail,
+        code=code,
+        request_id=request_id,
+    )
+    return problem_response(problem, headers)
+
+
+def log_unexpected(error: BaseException, request_id: str) -> None:
+    """Log type and place of an exception and of its causes, without their texts, which may hold secrets."""
+    lines: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(lines) < 200:
+        lines.append(f"{type(current).__module__}.{type(current).__qualname__}")
+        lines.extend(
+            f"  {f.filename}:{f.lineno} {f.name}" for f in traceback.extract_tb(current.__traceback__)
+        )
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    logger.error("Request %s failed: %s", request_id, "\n".join(lines))
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of the routes with a problem document."""
+
+    async def own(request: Request, exc: Exception) -> JSONResponse:
+        return error_response(request.scope["state"], exc)
+
+    async def http(request: Request, exc: Exception) -> JSONResponse:
+        assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
+        return http_problem(
+            exc.status_code, exc.detail, request_id=request.scope["state"]["request_id"], headers=exc.headers
+        )
+
+    async def validation(request: Request, exc: Exception) -> JSONResponse:
+        assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
+        request_id, found = request.scope["state"]["request_id"], exc.errors()
+        if found[0]["type"] == "json_invalid":
+            detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
+            return http_problem(400, detail, request_id=request_id)
+        if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
+            detail = "Send the body as JSON, with Content-Type: application/json."
+            return http_problem(415, detail, request_id=request_id)
+        return problem_response(_validation_problem(found, request_id))
+
+    app.add_exception_handler(VectorForgeError, own)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, validation)
+
+
+def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
+    if isinstance(error, InvalidInputError) and error.field:
+        return [FieldProblem(field=_printable(error.field), message=error.message)]
+    return None
+
+
+def _validation_problem(errors: Sequence[Mapping[str, Any]], request_id: str) -> Problem:
+    fields = [_field_problem(error) for error in errors[:_MAX_FIELD_PROBLEMS]]
+    named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
+    more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
+    return Problem(
+        type="urn:vectorforge:problem:invalid_input",
+        title="A value given by the caller is not usable.",
+        status=422,
+        detail=f"{named}{more}",
+        code="invalid_input",
+        request_id=request_id,
+        errors=fields,
+    )
+
+
+def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
+    """Field, message and limit of one pydantic error; never the value, which may be a secret or huge."""
+    location = [str(part) for part in error["loc"]]
+    if len(location) > 1 and location[0] in ("body", "query", "path", "header"):
+        location = location[1:]
+    context = error.get("ctx") or {}
+    limits = [context[key] for key in _LIMIT_KEYS if key in context]
+    return FieldProblem(
+        field=_printable(".".join(location)),
+        message=_printable(str(error["msg"]).removeprefix("Value error, "), 300),
+        limit=limits[0] if limits and isinstance(limits[0], int | float) else None,
+    )
+
+
+def _printable(text: str, length: int = _MAX_FIELD_CHARS) -> str:
+    """Names of unknown fields are the caller's: bounded, and safe to encode."""
+    return text[:length].encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,138 @@
+"""What both query doors do with a request: check it, start it, and answer it whole or as a stream."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request, Response
+
+from vectorforge.api.dependencies import check_at_most, check_provider
+from vectorforge.api.disconnect import cancelled_on_disconnect
+from vectorforge.api.sse import EventEncoder
+from vectorforge.api.stream import OpenedQuery, QueryEventResponse
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.deadline import Deadline
+from vectorforge.errors import NotFoundError
+from vectorforge.llm.types import ProviderCapability
+from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.types import Collection
+from vectorforge.vectorstore.filters import parse
+
+LAMBDA_MARGIN_S = 2.0
+"""Time kept back on Lambda to send the error event and the log before the sandbox is stopped."""
+
+
+async def find_asked_collection(
+    application: Application, tenant: TenantServices, asked: str | None
+) -> Collection:
+    """The collection a request names, else the tenant's default one.
+
+    Raises:
+        NotFoundError: There is none; for the default one the text says how to fill it.
+    """
+    if asked is not None:
+        return await tenant.find_collection(asked)
+    name = application.config.query.default_collection
+    collection = await tenant.collections.find_by_name(name)
+    if collection is None:
+        raise NotFoundError(
+            f"The default collection {name!r} does not exist yet. Create it with POST /v1/collections and "
+            "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`."
+        )
+    return collection
+
+
+def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
+    """Hold a request to the settings before anything is paid for.
+
+    Args:
+        application: Has the settings and the providers.
+        config: What the request asks for.
+        names: Field of ``QueryConfig`` -> the door's name for it.
+
+    Raises:
+        InvalidInputError: A value is over its limit, or a provider is unknown.
+        FilterError: The filters cannot be understood.
+    """
+    settings = application.config.query
+    check_at_most(names.get("top_k", "top_k"), config.top_k, settings.max_top_k)
+    check_at_most("max_tokens", config.max_tokens, settings.max_answer_tokens)
+    if config.filters is not None:
+        parse(config.filters)
+    llm_field = names.get("llm_provider", "llm_provider")
+    check_provider(llm_field, config.llm_provider, application.llm_registry.list_providers())
+    check_provider(
+        "embedding_provider", config.embedding_provider, application.embedding_registry.list_providers()
+    )
+
+
+def deadline_of(request: Request, application: Application) -> Deadline:
+    """The setting's time, on Lambda cut to what the invocation has left."""
+    seconds = application.config.query.query_timeout_s
+    context: Any = request.scope.get("aws.context")  # set by Mangum
+    if context is not None:
+        seconds = min(seconds, context.get_remaining_time_in_millis() / 1000 - LAMBDA_MARGIN_S)
+    return Deadline.after(seconds)
+
+
+def is_extractive(application: Application, result: QueryResult) -> bool:
+    """Whether the answer quotes the documents and was written by no model."""
+    if result.llm_response is None:
+        return False
+    provider = application.llm_registry.get(result.llm_response.provider)
+    return ProviderCapability.EXTRACTIVE in provider.info().capabilities
+
+
+async def answer_whole(
+    request: Request,
+    application: Application,
+    tenant: TenantServices,
+    query: str,
+    collection: Collection,
+    config: QueryConfig,
+) -> QueryResult:
+    """The complete answer; the model is stopped when the client goes away.
+
+    Raises:
+        ClientDisconnect: It has gone.
+        VectorForgeError: The query failed.
+    """
+    async with cancelled_on_disconnect(request.receive):
+        return await tenant.query_service.query(
+            query,
+            collection.id,
+            config,
+            request_id=request.scope["state"]["query_id"],
+            deadline=deadline_of(request, application),
+        )
+
+
+async def answer_as_stream(
+    request: Request,
+    application: Application,
+    tenant: TenantServices,
+    query: str,
+    collection: Collection,
+    config: QueryConfig,
+    *,
+    with_sources: bool = True,
+) -> Response:
+    """The answer as server-sent events; returns when the search is done.
+
+    Raises:
+        VectorForgeError: The query failed before its answer began.
+    """
+    state = request.scope["state"]
+    events = tenant.query_service.query_events(
+        query,
+        collection.id,
+        config,
+        request_id=state["query_id"],
+        deadline=deadline_of(request, application),
+    )
+    encoder = EventEncoder(
+        request_id=state["request_id"],
+        problem_prefix=state.get("problem_prefix", ""),
+        with_sources=with_sources,
+    )
+    ping_interval_s: float = request.app.state.ping_interval_s
+    return QueryEventResponse(await OpenedQuery.open(events), encoder, ping_interval_s=ping_interval_s)

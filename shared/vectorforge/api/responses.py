@@ -1,0 +1,55 @@
+"""The OpenAPI descriptions of responses that many routes share."""
+
+from typing import Any
+
+from vectorforge.api.schemas.events import EVENT_DATA
+from vectorforge.api.schemas.problem import Problem
+
+_DESCRIPTIONS = {
+    401: "No credential, or not a valid one.",
+    404: "There is nothing with this id.",
+    409: "The request contradicts what is stored.",
+    413: "The body, or one of its files, is too large.",
+    415: "The body is of another type than the route takes.",
+    422: "A value is not usable; `errors` names fields and limits.",
+    429: "A provider is limiting requests; see Retry-After.",
+    500: "An unexpected failure.",
+    502: "An embedding or language model failed.",
+    503: "The database is not available; see Retry-After.",
+    504: "The time ran out.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problem documents of these statuses; 401, 422, 500 and 503 are always among them."""
+    every = sorted({401, 422, 500, 503, *statuses})
+    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
+
+
+ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
+"""Of routes that embed and generate."""
+
+
+def event_stream_content() -> dict[str, Any]:
+    """The media type of a streamed answer: one schema for each event, by its name.
+
+    ``itemSchema`` is OpenAPI 3.2's way to describe sequential media types; FastAPI writes it likewise.
+    """
+    events = [_event_schema(name, data.__name__) for name, data in EVENT_DATA.items()]
+    return {"text/event-stream": {"itemSchema": {"oneOf": events}}}
+
+
+def _event_schema(event: str, data: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["event", "data", "id"],
+        "properties": {
+            "event": {"const": event},
+            "id": {"type": "string", "description": "1, 2, 3 and so on."},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": f"#/components/schemas/{data}"},
+            },
+        },
+    }

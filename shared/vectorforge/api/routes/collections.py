@@ -1,0 +1,48 @@
+"""``/v1/collections``."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant, check_provider
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas.collections import CollectionBody, CollectionList, CollectionRequest
+from vectorforge.errors import NotFoundError
+
+router = APIRouter(prefix="/v1/collections", tags=["collections"])
+
+
+@router.get("", responses=problems())
+async def list_collections(tenant: Tenant) -> CollectionList:
+    """All collections, by name."""
+    found = await tenant.collections.list()
+    return CollectionList(collections=[CollectionBody.of(collection) for collection in found])
+
+
+@router.post("", status_code=201, responses=problems(409, 413, 415, 429, 502, 504))
+async def create_collection(
+    body: CollectionRequest, response: Response, application: ApplicationDep, tenant: Tenant
+) -> CollectionBody:
+    """Make a collection."""
+    check_provider(
+        "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
+    )
+    collection = await tenant.create_collection(**body.model_dump())
+    response.headers["Location"] = f"/v1/collections/{collection.id}"
+    return CollectionBody.of(collection)
+
+
+@router.get("/{collection_id}", responses=problems(404))
+async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
+    """One collection."""
+    collection = await tenant.collections.find_by_id(collection_id)
+    if collection is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+    return CollectionBody.of(collection)
+
+
+@router.delete("/{collection_id}", status_code=204, responses=problems(404))
+async def delete_collection(collection_id: UUID, tenant: Tenant) -> None:
+    """Delete a collection with its documents."""
+    if not await tenant.collections.delete(collection_id):
+        raise NotFoundError(f"Collection {collection_id} not found")

@@ -1,0 +1,110 @@
+"""Documents of a collection, single documents and chunks."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from vectorforge.api.dependencies import ApplicationDep, Limit, Offset, Tenant
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas.documents import (
+    ChunkBody,
+    ChunkList,
+    ChunkWithDocument,
+    DocumentBody,
+    DocumentList,
+    DocumentText,
+)
+from vectorforge.api.schemas.jobs import JobWithDocuments
+from vectorforge.api.uploads import REQUEST_BODY, read_job_items
+from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.document_repo import Document
+from vectorforge.errors import NotFoundError
+
+router = APIRouter(prefix="/v1", tags=["documents"])
+
+
+async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
+    document = await tenant.documents.find_by_id(document_id)
+    if document is None:
+        raise NotFoundError(f"Document {document_id} not found")
+    return document
+
+
+async def _require_collection(tenant: TenantServices, collection_id: UUID) -> None:
+    if await tenant.collections.find_by_id(collection_id) is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+
+
+@router.get("/collections/{collection_id}/documents", responses=problems(404))
+async def list_documents(
+    collection_id: UUID, tenant: Tenant, limit: Limit = 50, offset: Offset = 0
+) -> DocumentList:
+    """A page of the collection's documents."""
+    await _require_collection(tenant, collection_id)
+    found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset)
+    return DocumentList(
+        documents=[DocumentBody.of(document) for document in found], total=total, limit=limit, offset=offset
+    )
+
+
+@router.post(
+    "/collections/{collection_id}/documents",
+    status_code=202,
+    responses=problems(404, 413, 415),
+    openapi_extra={"requestBody": REQUEST_BODY},
+)
+async def add_documents(
+    request: Request, collection_id: UUID, response: Response, application: ApplicationDep, tenant: Tenant
+) -> JobWithDocuments:
+    """Take in documents, as files or as JSON. The work is done afterwards; the job tells how far it is."""
+    await _require_collection(tenant, collection_id)
+    new_items = await read_job_items(request, application.config.ingestion)
+    job = await tenant.jobs.create(collection_id, new_items)
+    application.ingestion_worker.wake()
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return JobWithDocuments.with_items(job, await tenant.jobs.items(job.id))
+
+
+@router.get("/documents/{document_id}", responses=problems(404))
+async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
+    """One document, without its text."""
+    return DocumentBody.of(await _find_document(tenant, document_id))
+
+
+@router.delete("/documents/{document_id}", status_code=204, responses=problems(404))
+async def delete_document(document_id: UUID, tenant: Tenant) -> None:
+    """Delete a document with its chunks."""
+    if not await tenant.vector_store.delete_document(document_id):
+        raise NotFoundError(f"Document {document_id} not found")
+
+
+@router.get("/documents/{document_id}/text", responses=problems(404))
+async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
+    """The document's extracted text."""
+    document = await _find_document(tenant, document_id)
+    text = await tenant.documents.text(document_id)
+    if text is None:
+        raise NotFoundError(f"Document {document_id} not found")
+    return DocumentText(
+        id=document.id,
+        source=document.source,
+        title=document.title,
+        media_type=document.media_type,
+        text=text,
+    )
+
+
+@router.get("/documents/{document_id}/chunks", responses=problems(404))
+async def list_chunks(document_id: UUID, tenant: Tenant) -> ChunkList:
+    """The document's passages, in order."""
+    await _find_document(tenant, document_id)
+    return ChunkList(chunks=[ChunkBody.of(chunk) for chunk in await tenant.documents.chunks(document_id)])
+
+
+@router.get("/chunks/{chunk_id}", responses=problems(404))
+async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
+    """One passage and the document it is from."""
+    chunk = await tenant.documents.chunk(chunk_id)
+    if chunk is None:
+        raise NotFoundError(f"Chunk {chunk_id} not found")
+    return ChunkWithDocument.of_document(chunk, await _find_document(tenant, chunk.document_id))

@@ -1,0 +1,85 @@
+"""``/v1/rag/query`` and ``/v1/collections/{id}/query``: questions and cited answers."""
+
+import time
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.querying import (
+    answer_as_stream,
+    answer_whole,
+    check_config,
+    find_asked_collection,
+    is_extractive,
+)
+from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
+from vectorforge.api.schemas.rag import (
+    CollectionQueryRequest,
+    CollectionQueryResponse,
+    RAGQueryRequest,
+    RAGQueryResponse,
+)
+
+router = APIRouter(prefix="/v1", tags=["query"])
+
+RAG_QUERY_ERROR_PREFIX = "RAG query error: "
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer: JSON, or with `stream: true` server-sent events.",
+        "content": event_stream_content(),
+    },
+    **ANSWER_PROBLEMS,
+}
+
+
+def _prefix_problems(request: Request) -> None:
+    request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
+
+
+@router.post(
+    "/rag/query",
+    response_model=RAGQueryResponse,
+    responses=_RESPONSES,
+    dependencies=[Depends(_prefix_problems)],
+)
+async def rag_query(
+    request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
+) -> Response | RAGQueryResponse:
+    """Answer a question from the default collection (or the one named), with citations."""
+    config = body.config()
+    check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
+    collection = await find_asked_collection(application, tenant, body.collection)
+    if body.stream:
+        return await answer_as_stream(
+            request, application, tenant, body.query, collection, config, with_sources=body.wants_context
+        )
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    return RAGQueryResponse.of(
+        result,
+        created=int(time.time()),
+        extractive=is_extractive(application, result),
+        with_context=body.wants_context,
+    )
+
+
+@router.post(
+    "/collections/{collection_id}/query", response_model=CollectionQueryResponse, responses=_RESPONSES
+)
+async def collection_query(
+    request: Request,
+    collection_id: UUID,
+    body: CollectionQueryRequest,
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> Response | CollectionQueryResponse:
+    """Answer a question from this collection, with sources and citations."""
+    config = body.config()
+    check_config(application, config, {})
+    collection = await find_asked_collection(application, tenant, str(collection_id))
+    if body.stream:
+        return await answer_as_stream(request, application, tenant, body.query, collection, config)
+    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    return CollectionQueryResponse.of(result, extractive=is_extractive(application, result))

@@ -1,0 +1,1 @@
+"""Bodies of requests and responses, a module for each door."""

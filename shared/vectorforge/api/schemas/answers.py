@@ -1,0 +1,177 @@
+"""Parts of answers that both query doors share."""
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
+from vectorforge.types import RetrievedChunk
+
+
+class ChatMessage(BaseModel):
+    """An earlier message of the conversation."""
+
+    model_config = {"extra": "forbid"}
+
+    role: Literal["user", "assistant", "system"]
+    content: str = Field(max_length=100_000)
+
+
+class SourceBody(BaseModel):
+    """A passage the model was given."""
+
+    number: int = Field(description="The N of its label, from 1.")
+    document_source: str
+    source_url: str | None = Field(description="The source, when it is a web address.")
+    title: str | None
+    heading: str | None
+    chunk_id: UUID
+    document_id: UUID
+    chunk_index: int
+    score: float
+    snippet: str
+    truncated: bool
+    start_offset: int
+    end_offset: int
+    text: str
+
+    @classmethod
+    def of(cls, number: int, source: SourceCitation) -> Self:
+        """The body for the source with this number."""
+        return cls(
+            number=number,
+            document_source=source.document_source,
+            source_url=source.source_url,
+            title=source.title,
+            heading=source.heading,
+            chunk_id=source.chunk_id,
+            document_id=source.document_id,
+            chunk_index=source.chunk_index,
+            score=source.score,
+            snippet=source.snippet,
+            truncated=source.truncated,
+            start_offset=source.start_offset,
+            end_offset=source.end_offset,
+            text=source.text,
+        )
+
+
+class CitationBody(BaseModel):
+    """A label in the answer that names a source."""
+
+    source_number: int
+    start: int = Field(description="Offset of the label in the answer, in characters.")
+    end: int
+    chunk_id: UUID
+    document_id: UUID
+
+    @classmethod
+    def of(cls, citation: Citation) -> Self:
+        """The body for the citation."""
+        return cls(
+            source_number=citation.source_number,
+            start=citation.start,
+            end=citation.end,
+            chunk_id=citation.chunk_id,
+            document_id=citation.document_id,
+        )
+
+
+class Usage(BaseModel):
+    """Tokens, as the vendor counted them; zeros when no model was asked."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self:
+        """The body for the result."""
+        response = result.llm_response
+        if response is None:
+            return cls()
+        return cls(
+            prompt_tokens=response.prompt_tokens,
+            completion_tokens=response.completion_tokens,
+            total_tokens=response.total_tokens,
+        )
+
+
+class Latency(BaseModel):
+    """Milliseconds; the total is at least the sum of the others."""
+
+    retrieval_ms: float
+    context_ms: float
+    generation_ms: float
+    total_ms: float
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self:
+        """The body for the result."""
+        return cls(
+            retrieval_ms=result.retrieval_latency_ms,
+            context_ms=result.context_latency_ms,
+            generation_ms=result.generation_latency_ms,
+            total_ms=result.total_latency_ms,
+        )
+
+
+class RetrievalStats(BaseModel):
+    """How well the search went; scores are null when nothing was found."""
+
+    chunks_retrieved: int
+    retrieval_time_ms: float = Field(description="Rounded to 2 decimals.")
+    generation_time_ms: float = Field(description="Rounded to 2 decimals.")
+    top_score: float | None = Field(description="Rounded to 4 decimals.")
+    avg_score: float | None
+    min_score: float | None
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self:
+        """The body for the result."""
+        scores = [chunk.score for chunk in result.retrieved_chunks]
+        return cls(
+            chunks_retrieved=len(scores),
+            retrieval_time_ms=round(result.retrieval_latency_ms, 2),
+            generation_time_ms=round(result.generation_latency_ms, 2),
+            top_score=round(max(scores), 4) if scores else None,
+            avg_score=round(sum(scores) / len(scores), 4) if scores else None,
+            min_score=round(min(scores), 4) if scores else None,
+        )
+
+
+class ContextEntry(BaseModel):
+    """A passage that was found."""
+
+    text: str
+    score: float
+    chunk_id: UUID
+    document_id: UUID
+    source: str
+    title: str | None
+    heading: str | None
+    index: int
+    start_offset: int
+    end_offset: int
+    metadata: dict[str, Any]
+    label: str | None = Field(description="Its label in the prompt; null when it was not given to the model.")
+
+    @classmethod
+    def of(cls, found: RetrievedChunk, label: str | None) -> Self:
+        """The body for the passage."""
+        chunk = found.chunk
+        return cls(
+            text=chunk.text,
+            score=found.score,
+            chunk_id=chunk.id,
+            document_id=chunk.document_id,
+            source=found.document_source,
+            title=found.document_title,
+            heading=chunk.heading,
+            index=chunk.index,
+            start_offset=chunk.start_offset,
+            end_offset=chunk.end_offset,
+            metadata=dict(chunk.metadata),
+            label=label,
+        )

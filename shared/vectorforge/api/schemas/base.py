@@ -1,0 +1,86 @@
+"""What the bodies of all doors have in common: unknown fields are refused, text can be stored."""
+
+import json
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+MAX_NAME_CHARS = 200
+MAX_FILTERS_BYTES = 16 * 1024
+MAX_METADATA_BYTES = 64 * 1024
+MAX_JSON_DEPTH = 16
+MAX_QUERY_CHARS = 100_000
+"""Of a question as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
+
+MAX_PAGE = 200
+"""Rows of one page at most."""
+
+MAX_OFFSET = 1_000_000
+
+
+class RequestBody(BaseModel):
+    """A body a caller sends."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        return storable(value)
+
+
+def storable(value: Any, depth: int = 0) -> Any:
+    """The JSON value with U+FFFD where a NUL or a lone surrogate was: neither can be stored or sent.
+
+    Raises:
+        ValueError: A number is not finite, or the value is nested more than 16 levels deep.
+    """
+    if isinstance(value, str):
+        return _storable_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("numbers must be finite")
+    if depth > MAX_JSON_DEPTH:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    if isinstance(value, dict):
+        return {storable(key, depth + 1): storable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [storable(item, depth + 1) for item in value]
+    return value
+
+
+def _storable_text(text: str) -> str:
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # "surrogatepass" and back joins pairs that were escaped one by one; what stays alone is replaced.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _at_most(limit: int, what: str) -> Any:
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if len(json.dumps(value)) > limit:
+            raise ValueError(f"{what} may take {limit} bytes of JSON at most")
+        return value
+
+    return AfterValidator(check)
+
+
+Filters = Annotated[
+    dict[str, Any],
+    _at_most(MAX_FILTERS_BYTES, "filters"),
+    Field(
+        description="Conditions on the documents' metadata, all of which must hold: a plain value means "
+        "equality, an object may use $eq $ne $gt $gte $lt $lte $in $nin $exists $contains $and $or $not.",
+        examples=[{"category": "technology"}, {"year": {"$gte": 2024}}],
+    ),
+]
+Metadata = Annotated[dict[str, Any], _at_most(MAX_METADATA_BYTES, "metadata")]
+ProviderName = Annotated[str, Field(min_length=1, max_length=100)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+CollectionReference = Annotated[
+    str, Field(min_length=1, max_length=MAX_NAME_CHARS, description="Name or id of the collection.")
+]

@@ -1,0 +1,78 @@
+"""Data of each server-sent event of a query.
+
+Order: ``meta``, ``sources``, then ``token`` and ``citation`` mixed, ``usage``, and last exactly one of
+``done`` or ``error``. A stream that ends without either was cut off.
+"""
+
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.problem import Problem
+
+
+class MetaData(BaseModel):
+    """Event ``meta``: what is going to answer."""
+
+    request_id: UUID = Field(description="Also the id of the query's log record.")
+    collection_id: UUID
+    provider: str | None
+    model: str | None
+    extractive: bool
+    query_truncated: bool
+
+
+class SourcesData(BaseModel):
+    """Event ``sources``: the passages the model is given."""
+
+    sources: list[SourceBody]
+    retrieval_ms: float
+
+
+class TokenData(BaseModel):
+    """Event ``token``: a piece of the answer; the pieces joined are the answer."""
+
+    text: str
+
+
+class CitationData(CitationBody):
+    """Event ``citation``: a label in the text so far names a source."""
+
+
+class UsageData(BaseModel):
+    """Event ``usage``: tokens, as the vendor counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class DoneData(BaseModel):
+    """Event ``done``: the query worked."""
+
+    finish_reason: str
+    outcome: str
+    answer: str
+    invalid_citations: int
+    latency: Latency
+    retrieval_stats: RetrievalStats
+
+
+class ErrorData(Problem):
+    """Event ``error``: the query failed; a problem document with two members more."""
+
+    stage: str = Field(description="preprocess | retrieve | context | generate")
+    partial_answer: str = Field(description="What had been sent as tokens.")
+
+
+EVENT_DATA: dict[str, type[BaseModel]] = {
+    "meta": MetaData,
+    "sources": SourcesData,
+    "token": TokenData,
+    "citation": CitationData,
+    "usage": UsageData,
+    "done": DoneData,
+    "error": ErrorData,
+}
+"""Name of each event -> model of its data."""

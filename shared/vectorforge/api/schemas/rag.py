@@ -1,0 +1,185 @@
+"""Bodies of ``/v1/rag/query`` and ``/v1/collections/{id}/query``."""
+
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from vectorforge.api.schemas.answers import (
+    ChatMessage,
+    CitationBody,
+    ContextEntry,
+    Latency,
+    RetrievalStats,
+    SourceBody,
+    Usage,
+)
+from vectorforge.api.schemas.base import (
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProviderName,
+    RequestBody,
+)
+from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig, QueryResult
+
+MAX_MESSAGES = 100
+MAX_SYSTEM_PROMPT_CHARS = 50_000
+
+
+def _with_placeholder(template: str) -> str:
+    if "{context}" not in template:
+        raise ValueError("must contain {context}")
+    return template
+
+
+SystemPrompt = Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS), AfterValidator(_with_placeholder)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
+
+
+class RAGQueryRequest(RequestBody):
+    """A question to the default collection."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS, description="Query text")
+    k: int = Field(default=5, ge=1, le=20, description="Top-k results")
+    filters: Filters | None = None
+    messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
+    temperature: Temperature | None = 0.7
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = 0.9
+    max_tokens: Annotated[int, Field(ge=1)] | None = 2048
+    include_context: bool | None = Field(default=True, description="Whether the passages found are returned.")
+    stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    collection: CollectionReference | None = None
+    provider: ProviderName | None = None
+    model: ModelName | None = None
+
+    def config(self) -> QueryConfig:
+        """How the question is to be answered."""
+        return RAG_QUERY.config(
+            top_k=self.k,
+            filters=self.filters,
+            llm_provider=self.provider,
+            llm_model=self.model,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens if self.max_tokens is not None else RAG_QUERY.defaults["max_tokens"],
+            stream=self.stream,
+            history=history(self.messages),
+        )
+
+    @property
+    def wants_context(self) -> bool:
+        """Null means the default."""
+        return self.include_context is not False
+
+
+class RAGQueryResponse(BaseModel):
+    """The answer and the passages it rests on."""
+
+    id: str
+    object: Literal["rag.query.completion"] = "rag.query.completion"
+    created: int = Field(description="Unix time in seconds.")
+    query: str
+    context: list[ContextEntry] | None = Field(description="Best first; null when include_context was false.")
+    response: str
+    usage: Usage
+    retrieval_stats: RetrievalStats
+    citations: list[CitationBody]
+    provider: str | None
+    model: str | None
+    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    finish_reason: str
+    outcome: str
+
+    @classmethod
+    def of(cls, result: QueryResult, *, created: int, extractive: bool, with_context: bool) -> Self:
+        """The body for the result."""
+        labels = {id_: f"[Context {n}]" for n, id_ in enumerate(result.used_chunk_ids, start=1)}
+        context = [ContextEntry.of(chunk, labels.get(chunk.chunk.id)) for chunk in result.retrieved_chunks]
+        response = result.llm_response
+        return cls(
+            id=f"ragq_{result.request_id}",
+            created=created,
+            query=result.query,
+            context=context if with_context else None,
+            response=result.answer,
+            usage=Usage.of(result),
+            retrieval_stats=RetrievalStats.of(result),
+            citations=[CitationBody.of(citation) for citation in result.citations],
+            provider=response.provider if response else None,
+            model=response.model if response else None,
+            extractive=extractive,
+            finish_reason=result.finish_reason,
+            outcome=result.outcome,
+        )
+
+
+class CollectionQueryRequest(RequestBody):
+    """A question to one collection."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS)
+    top_k: int = Field(default=10, ge=1, description="Passages to retrieve; the server's max_top_k at most.")
+    min_score: float | None = Field(default=0.0, description="Passages below are dropped; null drops none.")
+    filters: Filters | None = None
+    llm_provider: ProviderName | None = None
+    llm_model: ModelName | None = None
+    embedding_provider: ProviderName | None = None
+    temperature: Temperature | None = 0.7
+    max_tokens: int = Field(default=1024, ge=1)
+    include_sources: bool = True
+    stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
+    system_prompt: SystemPrompt | None = Field(
+        default=None, description="Template of the system message; must contain {context}."
+    )
+
+    def config(self) -> QueryConfig:
+        """How the question is to be answered."""
+        explicit: dict[str, Any] = self.model_dump(exclude={"query", "messages"})
+        return VECTORFORGE.config(**explicit, history=history(self.messages))
+
+
+class CollectionQueryResponse(BaseModel):
+    """The answer and its sources."""
+
+    id: UUID
+    query: str
+    answer: str
+    sources: list[SourceBody] = Field(description="In the order of the labels; empty when not wanted.")
+    citations: list[CitationBody]
+    provider: str | None
+    model: str | None
+    extractive: bool
+    usage: Usage
+    latency: Latency
+    finish_reason: str
+    outcome: str
+    invalid_citations: int = Field(description="Labels in the answer that name no source.")
+
+    @classmethod
+    def of(cls, result: QueryResult, *, extractive: bool) -> Self:
+        """The body for the result."""
+        response = result.llm_response
+        return cls(
+            id=result.request_id,
+            query=result.query,
+            answer=result.answer,
+            sources=[SourceBody.of(n, source) for n, source in enumerate(result.sources, start=1)],
+            citations=[CitationBody.of(citation) for citation in result.citations],
+            provider=response.provider if response else None,
+            model=response.model if response else None,
+            extractive=extractive,
+            usage=Usage.of(result),
+            latency=Latency.of(result),
+            finish_reason=result.finish_reason,
+            outcome=result.outcome,
+            invalid_citations=result.invalid_citations,
+        )
+
+
+def history(messages: list[ChatMessage] | None) -> tuple[HistoryMessage, ...]:
+    """The conversation so far, in the pipeline's words."""
+    return tuple(HistoryMessage(message.role, message.content) for message in messages or ())

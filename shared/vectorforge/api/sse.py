@@ -1,0 +1,114 @@
+"""Query events as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
+
+import json
+
+from fastapi.sse import format_sse_event
+from pydantic import BaseModel
+
+from vectorforge.api.problems import problem_of
+from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.events import DoneData, ErrorData, MetaData, SourcesData, UsageData
+from vectorforge.errors import VectorForgeError
+from vectorforge.pipeline.types import (
+    CitationEvent,
+    DoneEvent,
+    ErrorEvent,
+    MetaEvent,
+    QueryEvent,
+    SourcesEvent,
+    TokenEvent,
+    UsageEvent,
+)
+
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
+
+
+class EventEncoder:
+    """Numbers and encodes the events of one stream.
+
+    Args:
+        request_id: For the problem document of an error.
+        problem_prefix: Put before the detail of a 5xx.
+        with_sources: False sends ``sources`` with an empty list.
+    """
+
+    def __init__(self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True) -> None:
+        self.request_id = request_id
+        self._problem_prefix = problem_prefix
+        self._with_sources = with_sources
+        self._last_id = 0
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """The event as it goes over the wire, blank line included."""
+        self._last_id += 1
+        if isinstance(event, TokenEvent):  # the common one, without a model's detour
+            name, data = "token", json.dumps({"text": event.text}, ensure_ascii=False)
+        else:
+            name, body = self._name_and_body(event)
+            data = body.model_dump_json()
+        return format_sse_event(event=name, data_str=data.translate(_LINE_ENDS), id=str(self._last_id))
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        """The last event of a stream that an unforeseen exception ended; its text stays here."""
+        own = error if isinstance(error, VectorForgeError) else VectorForgeError()
+        return self.encode(ErrorEvent(own, "generate", partial_answer))
+
+    def _name_and_body(self, event: QueryEvent) -> tuple[str, BaseModel]:
+        match event:
+            case MetaEvent():
+                return "meta", _meta(event)
+            case SourcesEvent():
+                return "sources", self._sources(event)
+            case CitationEvent():
+                return "citation", CitationBody.of(event.citation)
+            case UsageEvent():
+                return "usage", _usage(event)
+            case DoneEvent():
+                return "done", _done(event)
+            case ErrorEvent():
+                return "error", self._error(event)
+            case TokenEvent():
+                raise AssertionError("encode() deals with tokens")
+
+    def _sources(self, event: SourcesEvent) -> SourcesData:
+        numbered = enumerate(event.sources, start=1) if self._with_sources else ()
+        return SourcesData(
+            sources=[SourceBody.of(number, source) for number, source in numbered],
+            retrieval_ms=event.retrieval_latency_ms,
+        )
+
+    def _error(self, event: ErrorEvent) -> ErrorData:
+        problem = problem_of(event.error, request_id=self.request_id, prefix=self._problem_prefix)
+        return ErrorData(**problem.model_dump(), stage=event.stage, partial_answer=event.partial_answer)
+
+
+def _meta(event: MetaEvent) -> MetaData:
+    return MetaData(
+        request_id=event.request_id,
+        collection_id=event.collection_id,
+        provider=event.provider,
+        model=event.model,
+        extractive=event.extractive,
+        query_truncated=event.query_truncated,
+    )
+
+
+def _usage(event: UsageEvent) -> UsageData:
+    return UsageData(
+        prompt_tokens=event.prompt_tokens,
+        completion_tokens=event.completion_tokens,
+        total_tokens=event.total_tokens,
+    )
+
+
+def _done(event: DoneEvent) -> DoneData:
+    result = event.result
+    return DoneData(
+        finish_reason=result.finish_reason,
+        outcome=result.outcome,
+        answer=result.answer,
+        invalid_citations=result.invalid_citations,
+        latency=Latency.of(result),
+        retrieval_stats=RetrievalStats.of(result),
+    )

@@ -1,0 +1,258 @@
+"""The composition root: the only module that decides which adapters are used.
+
+``Application`` holds what a process shares (pool, providers, metrics); ``Application.for_tenant``
+gives the services of one tenant. Nothing connects before ``open()``.
+"""
+
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.job_repo import JobRepository
+from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
+from vectorforge.health import HealthChecker
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.retriever.dense import DenseRetriever
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+
+class Application:
+    """Everything a process shares. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        config: VectorForgeConfig,
+        *,
+        database: Database,
+        embedding_registry: EmbeddingProviderRegistry,
+        llm_registry: LLMProviderRegistry,
+        metrics: InMemoryMetrics | None = None,
+        health_checker: HealthChecker | None = None,
+    ) -> None:
+        self.config = config
+        self.database = database
+        self.embedding_registry = embedding_registry
+        self.llm_registry = llm_registry
+        self.metrics = metrics or InMemoryMetrics()
+        self.health_checker = health_checker or HealthChecker()
+
+    @classmethod
+    def build(cls, config: VectorForgeConfig) -> "Application":
+        """Choose the adapters that the settings ask for.
+
+        Raises:
+            ConfigurationError: No database URL is set, or no embedding provider can be used.
+        """
+        url = config.database.database_url
+        if url is None:
+            raise ConfigurationError(
+                "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
+            )
+        metrics, health_checker = InMemoryMetrics(), HealthChecker()
+        embedding_registry = EmbeddingProviderRegistry()
+        embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
+        llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
+        llm_registry.auto_discover(
+            config,
+            fallback=ExtractiveProvider(
+                embed=embedding_registry.get_default().embed_documents,
+                metrics=metrics,
+                health_checker=health_checker,
+            ),
+        )
+        return cls(
+            config,
+            database=Database(
+                url.get_secret_value(),
+                pool_size=config.database.database_pool_size,
+                timeout_s=config.database.database_timeout_s,
+            ),
+            embedding_registry=embedding_registry,
+            llm_registry=llm_registry,
+            metrics=metrics,
+            health_checker=health_checker,
+        )
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            DatabaseUnavailableError: The database does not answer.
+            UnsafeRoleError: The role bypasses row-level security.
+            MigrationError: The schema is not the one this version needs.
+        """
+        await self.database.open()
+
+    async def close(self) -> None:
+        """Close connections; safe to call twice."""
+        await self.llm_registry.aclose()
+        await self.embedding_registry.aclose()
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def for_tenant(self, tenant_id: str) -> "TenantServices":
+        """The services of one tenant; cheap, made for each request."""
+        return TenantServices(self, tenant_id)
+
+    @cached_property
+    def ingestion_worker(self) -> IngestionWorker:
+        """Runs ingestion jobs of all tenants in this process, once started."""
+        return IngestionWorker(self.database, lambda tenant_id: self.for_tenant(tenant_id).ingestion)
+
+
+class TenantServices:
+    """What one tenant can do; each part is bound to the tenant and reaches no other's rows."""
+
+    def __init__(self, application: Application, tenant_id: str) -> None:
+        self._application = application
+        self.tenant_id = tenant_id
+
+    @cached_property
+    def _db(self) -> TenantDatabase:
+        return self._application.database.for_tenant(self.tenant_id)
+
+    @cached_property
+    def collections(self) -> CollectionRepository:
+        """Collections of the tenant."""
+        return CollectionRepository(self._db)
+
+    @cached_property
+    def documents(self) -> DocumentRepository:
+        """Documents of the tenant."""
+        return DocumentRepository(self._db)
+
+    @cached_property
+    def jobs(self) -> JobRepository:
+        """Ingestion jobs of the tenant."""
+        return JobRepository(self._db)
+
+    @cached_property
+    def query_logs(self) -> QueryLogRepository:
+        """The tenant's query log."""
+        return QueryLogRepository(self._db)
+
+    @cached_property
+    def vector_store(self) -> PgVectorStore:
+        """Chunks and vectors of the tenant."""
+        return PgVectorStore(self._db)
+
+    @cached_property
+    def _preprocessor(self) -> QueryPreprocessor:
+        return QueryPreprocessor(self._application.config.query.max_query_length)
+
+    @cached_property
+    def retriever(self) -> DenseRetriever:
+        """Finds passages of the tenant."""
+        return DenseRetriever(
+            self._application.embedding_registry,
+            self.vector_store,
+            self.collections,
+            preprocess=self._preprocessor.preprocess,
+            metrics=self._application.metrics,
+            max_top_k=self._application.config.query.max_top_k,
+        )
+
+    @cached_property
+    def query_service(self) -> QueryService:
+        """Answers questions of the tenant."""
+        return QueryService(
+            self.retriever,
+            ContextBuilder(),
+            self._application.llm_registry,
+            self.query_logs,
+            preprocessor=self._preprocessor,
+            metrics=self._application.metrics,
+            timeout_s=self._application.config.query.query_timeout_s,
+        )
+
+    @cached_property
+    def ingestion(self) -> IngestionPipeline:
+        """Turns documents into chunks of the tenant."""
+        return IngestionPipeline(
+            self.vector_store,
+            self.documents,
+            self._application.embedding_registry,
+            self._application.config.ingestion,
+        )
+
+    async def find_collection(self, name_or_id: str) -> Collection:
+        """A collection by its id or its name; an id wins.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        try:
+            found = await self.collections.find_by_id(UUID(name_or_id))
+        except ValueError:
+            found = None
+        found = found or await self.collections.find_by_name(name_or_id)
+        if found is None:
+            raise NotFoundError(f"Collection {name_or_id} not found")
+        return found
+
+    async def create_collection(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        embedding_provider: str | None = None,
+        embedding_model: str | None = None,
+        dimension: int | None = None,
+        distance_metric: DistanceMetric = DistanceMetric.COSINE,
+        query_prefix: str = "",
+        document_prefix: str = "",
+    ) -> Collection:
+        """Make a collection; what is not given comes from the embedding provider.
+
+        Raises:
+            InvalidInputError: A value is not usable, or the provider is unknown.
+            ConflictError: The name is taken.
+            DimensionMismatchError: The model's vectors have another length than the one asked for.
+            EmbeddingError: The model's dimension had to be tried out, and that failed.
+        """
+        registry = self._application.embedding_registry
+        if embedding_provider is not None and embedding_provider not in registry.list_providers():
+            raise InvalidInputError(
+                f"embedding_provider must be one of: {', '.join(registry.list_providers())}.",
+                field="embedding_provider",
+            )
+        provider = registry.get(embedding_provider)
+        model = embedding_model or provider.default_model
+        actual = provider.dimension(model)
+        if actual is None:
+            actual = len(await provider.embed_query("dimension", model=model))
+        if dimension is not None and dimension != actual:
+            raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
+        return await self.collections.create(
+            name,
+            description=description,
+            embedding_provider=provider.provider_name(),
+            embedding_model=model,
+            dimension=actual,
+            distance_metric=distance_metric,
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+        )

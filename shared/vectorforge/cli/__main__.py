@@ -1,0 +1,5 @@
+"""``python -m vectorforge.cli``."""
+
+from vectorforge.cli import main
+
+main()

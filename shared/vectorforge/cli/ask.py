@@ -1,0 +1,125 @@
+"""``vectorforge ask``."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
+from vectorforge.cli.question import read_question
+from vectorforge.cli.terminal import Terminal, command
+from vectorforge.errors import VectorForgeError
+
+if TYPE_CHECKING:  # the pipeline is loaded when a question is asked
+    from vectorforge.pipeline.types import MetaEvent, QueryEvent, QueryResult
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question; [bold]-[/bold] reads it from stdin.")],
+    collection: CollectionOption = None,
+    top_k: TopKOption = 10,
+    provider: Annotated[
+        str | None,
+        typer.Option(help="Who answers: openai, anthropic, extractive ...", show_default="first with a key"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+    ] = None,
+    stream: Annotated[bool, typer.Option(help="Print the answer while it is being written.")] = True,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Answer a question from your documents, with the sources it rests on.
+
+    Without an API key the answer is quoted from the documents, and says so.
+
+    [bold]Examples[/bold]
+
+        vectorforge ask "What happens to a query when the database is down?"
+
+        vectorforge ask "Who approves refunds?" -c handbook --provider anthropic
+
+        echo "What is RLS?" | vectorforge ask - --json | jq -r .answer
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+        from vectorforge.pipeline.types import MetaEvent, QueryConfig, QueryResult
+
+        text = read_question(question)
+        config = QueryConfig(top_k=top_k, llm_provider=provider, llm_model=model, stream=stream)
+
+        async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
+            target = await session.collection(collection)
+            events = session.services.query_service.query_events(text, target.id, config)
+            return await print_answer(terminal, events, stream=stream and not json_output)
+
+        meta, result = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            from vectorforge.api.schemas.rag import CollectionQueryResponse
+
+            terminal.json(CollectionQueryResponse.of(result, extractive=meta.extractive))
+        if result.outcome == "empty":
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+async def print_answer(
+    terminal: Terminal, events: "AsyncGenerator[QueryEvent, None]", *, stream: bool
+) -> "tuple[MetaEvent, QueryResult]":
+    """Print the answer as its events arrive, then its sources; nothing when JSON was asked for.
+
+    Returns:
+        What answered, and the whole answer.
+
+    Raises:
+        VectorForgeError: What the query failed with.
+    """
+    from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
+
+    meta: MetaEvent | None = None
+    streamed = False
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, MetaEvent):
+                meta = event
+                _introduce(terminal, event)
+            elif isinstance(event, TokenEvent) and stream:
+                terminal.write(event.text)
+                streamed = True
+            elif isinstance(event, ErrorEvent):
+                if streamed:
+                    terminal.line()
+                raise event.error
+            elif isinstance(event, DoneEvent) and meta is not None:
+                if not terminal.json_output:
+                    terminal.line("" if streamed else event.result.answer)
+                    _print_sources(terminal, event.result)
+                return meta, event.result
+    raise VectorForgeError("The answer ended without a result.")
+
+
+def _introduce(terminal: Terminal, meta: "MetaEvent") -> None:
+    if meta.query_truncated:
+        terminal.warn("The question was too long and has been cut.")
+    if meta.extractive:
+        terminal.note("No model is configured: the answer is quoted from the documents.")
+    elif meta.provider:
+        terminal.note(f"{meta.provider} · {meta.model}")
+
+
+def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
+    cited = {citation.source_number for citation in result.citations}
+    shown = [(n, source) for n, source in enumerate(result.sources, start=1) if n in cited or not cited]
+    if shown:
+        terminal.line()
+        terminal.line("Sources", style="bold")
+    for number, source in shown:
+        heading = source.heading or source.title
+        where = f"{source.document_source} › {heading}" if heading else source.document_source
+        terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
+    if result.invalid_citations:
+        terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
+    if result.finish_reason == "length":
+        terminal.warn("The answer was cut at its longest allowed length.")

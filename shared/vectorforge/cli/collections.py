@@ -1,0 +1,144 @@
+"""``vectorforge collections``."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.confirmation import confirm
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
+from vectorforge.cli.terminal import command
+from vectorforge.types import Collection, DistanceMetric
+
+if TYPE_CHECKING:  # loaded when there is one to print
+    from vectorforge.api.schemas.collections import CollectionBody
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show and delete collections."
+)
+
+
+def _as_body(collection: Collection) -> "CollectionBody":
+    from vectorforge.api.schemas.collections import CollectionBody
+
+    return CollectionBody.of(collection)
+
+
+@app.command("list")
+def list_collections(
+    json_output: JsonOption = False, data_dir: DataDirOption = None, debug: DebugOption = False
+) -> None:
+    """List the collections, by name."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        async def work(session: Session) -> list[Collection]:
+            return list(await session.services.collections.list())
+
+        found = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json({"collections": [_as_body(collection) for collection in found]})
+        elif found:
+            rows = [
+                (
+                    c.name,
+                    c.document_count,
+                    c.chunk_count,
+                    f"{c.embedding_provider}/{c.embedding_model}",
+                    c.dimension,
+                    c.id,
+                )
+                for c in found
+            ]
+            terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
+        else:
+            terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Unique name.")],
+    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    embedding_provider: Annotated[
+        str | None, typer.Option(help="Who embeds: local, openai, http.", show_default="the configured one")
+    ] = None,
+    embedding_model: Annotated[
+        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+    ] = None,
+    metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Make an empty collection; its embedding model is fixed from then on.
+
+    [bold]Example[/bold]
+
+        vectorforge collections create handbook --embedding-provider openai
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        async def work(session: Session) -> Collection:
+            return await session.services.create_collection(
+                name,
+                description=description,
+                embedding_provider=embedding_provider,
+                embedding_model=embedding_model,
+                distance_metric=metric,
+            )
+
+        made = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json(_as_body(made))
+        else:
+            model = f"{made.embedding_provider}/{made.embedding_model}"
+            terminal.line(f"Made {made.name}: {model}, {made.dimension} dimensions.")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show one collection."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        async def work(session: Session) -> Collection:
+            wanted = await session.collection(name)
+            # Only the list counts documents and chunks.
+            return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
+
+        found = _as_body(run_in_session(terminal, data_dir, work))
+        if terminal.json_output:
+            terminal.json(found)
+        else:
+            terminal.table(["Setting", "Value"], list(found.model_dump(mode="json").items()))
+
+
+@app.command()
+def delete(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Delete a collection with all its documents. This cannot be undone."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
+
+        async def work(session: Session) -> Collection:
+            wanted = await session.collection(name)
+            await session.services.collections.delete(wanted.id)
+            return wanted
+
+        gone = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json({"id": gone.id, "name": gone.name, "deleted": True})
+        else:
+            terminal.line(f"Deleted {gone.name}.")

@@ -1,0 +1,245 @@
+"""Ingesting files, with progress for whoever watches."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from vectorforge.cli.session import Session
+from vectorforge.cli.terminal import Terminal, printable
+from vectorforge.errors import (
+    DatabaseUnavailableError,
+    EmbeddingAuthenticationError,
+    ExtractionError,
+    VectorForgeError,
+)
+from vectorforge.ingestion.pipeline import failed
+from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
+from vectorforge.types import Collection
+
+_PARALLEL_DOCUMENTS = 4
+"""Enough to hide the latency of an embedding service behind the work of the others."""
+_MAX_REPORTED_FAILURES = 1_000
+_MAX_FAILED_IN_A_ROW = 8
+_HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
+
+
+@dataclass(slots=True)
+class IngestSummary:
+    """What became of all documents of one run."""
+
+    collection: Collection
+    counts: Counter[DocumentStatus] = field(default_factory=Counter)
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    chunks_removed: int = 0
+    failures: list[DocumentResult] = field(default_factory=list)
+    """The first thousand; ``counts`` has them all."""
+
+    stopped_by: IngestionError | None = None
+    """Why the rest was not tried."""
+
+    @property
+    def failed(self) -> int:
+        """How many documents failed."""
+        return self.counts[DocumentStatus.FAILED]
+
+    def add(self, result: DocumentResult) -> None:
+        """Count one document."""
+        self.counts[result.status] += 1
+        self.chunks_added += result.chunks_added
+        self.chunks_kept += result.chunks_kept
+        self.chunks_removed += result.chunks_removed
+        if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
+            self.failures.append(result)
+
+    def row(self) -> tuple[str | int, ...]:
+        """Collection, documents, stored, unchanged, failed, chunks added, kept and removed."""
+        return (
+            self.collection.name,
+            self.counts.total(),
+            self.counts[DocumentStatus.SUCCEEDED],
+            self.counts[DocumentStatus.UNCHANGED],
+            self.failed,
+            self.chunks_added,
+            self.chunks_kept,
+            self.chunks_removed,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs, with the failures."""
+        names = (
+            "documents",
+            "succeeded",
+            "unchanged",
+            "failed",
+            "chunks_added",
+            "chunks_kept",
+            "chunks_removed",
+        )
+        return {
+            "collection": self.collection.name,
+            "collection_id": self.collection.id,
+            **dict(zip(names, self.row()[1:], strict=True)),
+            "stopped_by": self.stopped_by,
+            "failures": [{"source": f.source, "error": f.error} for f in self.failures],
+        }
+
+
+class _Display:
+    """Bars on stderr: files read, passages embedded, documents done. Silent off a terminal."""
+
+    def __init__(self, terminal: Terminal, files: int) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[detail]}"),
+            console=terminal.err,
+            transient=True,
+            disable=terminal.json_output or not terminal.err.is_terminal,
+        )
+        self._read = self._progress.add_task("Read", total=files, detail="")
+        self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
+        self._done = self._progress.add_task("Done", total=0, detail="documents")
+        self._passages = 0
+        self._documents = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def read(self, source: str, documents: int) -> None:
+        self._documents += documents
+        self._progress.update(self._read, advance=1, detail=escape(printable(source)[-50:]))
+        self._progress.update(self._done, total=self._documents)
+
+    def done(self) -> None:
+        self._progress.advance(self._done)
+
+    def embedding(self) -> Callable[[int, int], None]:
+        """Follows the embedding of one document."""
+        before, announced = 0, 0
+
+        def follow(embedded: int, total: int) -> None:
+            nonlocal before, announced
+            self._passages += total - announced
+            self._progress.update(self._embedded, advance=embedded - before, total=self._passages)
+            before, announced = embedded, total
+
+        return follow
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state that the workers of one run share."""
+
+    session: Session
+    collection: Collection
+    metadata: Mapping[str, Any]
+    summary: IngestSummary
+    display: _Display
+    queue: asyncio.Queue[DocumentPart | None] = field(
+        default_factory=lambda: asyncio.Queue(_PARALLEL_DOCUMENTS)
+    )
+    failed_in_a_row: int = 0
+
+    async def read(self, files: Sequence[tuple[str, Path]]) -> None:
+        """Put the documents of every file into the queue, and at its end a None for each worker."""
+        for source, file in files:
+            if self.summary.stopped_by:
+                break
+            try:
+                content = _read(file, self.session.config.ingestion.max_document_bytes)
+                parts = await self.session.services.ingestion.split(content, source, None)
+            except VectorForgeError as exc:
+                self.summary.add(failed(source, exc))
+                parts = []
+            self.display.read(source, len(parts))
+            for part in parts:
+                await self.queue.put(part)
+        for _ in range(_PARALLEL_DOCUMENTS):
+            await self.queue.put(None)
+
+    async def work(self) -> None:
+        """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
+        while (part := await self.queue.get()) is not None:
+            if self.summary.stopped_by:
+                continue
+            result = await self.session.services.ingestion.ingest_part(
+                self.collection, part, metadata=self.metadata, on_progress=self.display.embedding()
+            )
+            self.summary.add(result)
+            self.display.done()
+            self._stop_if_useless(result.error)
+
+    def _stop_if_useless(self, error: IngestionError | None) -> None:
+        if error is None or not error.retryable:
+            self.failed_in_a_row = 0
+        else:
+            self.failed_in_a_row += 1
+        if error and (error.code in _HOPELESS or self.failed_in_a_row >= _MAX_FAILED_IN_A_ROW):
+            self.summary.stopped_by = self.summary.stopped_by or error
+
+
+async def ingest_files(
+    terminal: Terminal,
+    session: Session,
+    collection: Collection,
+    files: Sequence[tuple[str, Path]],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+) -> IngestSummary:
+    """Ingest (source, file) pairs, several documents at a time. One that fails does not stop the others.
+
+    When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
+    a service, the rest is not tried: see ``IngestSummary.stopped_by``. What was stored stays.
+    """
+    summary = IngestSummary(collection)
+    with _Display(terminal, len(files)) as display:
+        run = _Run(session, collection, metadata or {}, summary, display)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.read(files))
+            for _ in range(_PARALLEL_DOCUMENTS):
+                group.create_task(run.work())
+    return summary
+
+
+def _read(file: Path, max_bytes: int) -> bytes:
+    try:
+        if file.stat().st_size > max_bytes:
+            raise ExtractionError(f"The file is larger than {max_bytes:,} bytes.", reason="too_large")
+        return file.read_bytes()
+    except OSError as exc:
+        raise ExtractionError(f"The file cannot be read ({type(exc).__name__}).") from exc
+
+
+def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
+    """Print what was ingested, and why what failed did."""
+    if terminal.json_output:
+        terminal.json(summary.as_json())
+        return
+    columns = ["Collection", "Documents", "Stored", "Unchanged", "Failed", "Chunks added", "Kept", "Removed"]
+    terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
+    for result in summary.failures:
+        terminal.error(f"{result.source}: {result.error.message if result.error else 'failed'}")
+    unreported = summary.failed - len(summary.failures)
+    if unreported:
+        terminal.error(f"... and {unreported} more.")

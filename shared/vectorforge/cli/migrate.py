@@ -1,0 +1,101 @@
+"""``vectorforge migrate``."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.terminal import command
+from vectorforge.errors import ConfigurationError, InvalidInputError
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from pydantic import SecretStr
+
+    from vectorforge.config import DatabaseSettings
+
+
+def migrate(
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VECTORFORGE_MIGRATOR_DATABASE_URL",
+            help="postgresql:// URL of a role that may make roles, the schema and the vector extension. "
+            "Better in the variable: other users of the machine can read a command line.",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 when migrations are pending.")
+    ] = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Bring the database schema up to date; safe to repeat, and to run twice at once.
+
+    The login roles (vectorforge_app, _log_writer, _eraser) are made without
+    a password; those named in VECTORFORGE_DATABASE_URL and
+    VECTORFORGE_LOG_WRITER_DATABASE_URL get the one they have there.
+
+    [bold]Examples[/bold]
+
+        vectorforge migrate --check && echo current
+
+        VECTORFORGE_MIGRATOR_DATABASE_URL=postgresql://admin@db/vectorforge vectorforge migrate
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.config import VectorForgeConfig
+        from vectorforge.db import migrate as migrations
+        from vectorforge.local.laptop import local_setup
+
+        config = VectorForgeConfig.from_environment()
+        with local_setup(config, data_dir=data_dir) as setup:
+            url = database_url or setup.migrator_url
+            if url is None:
+                raise ConfigurationError(
+                    "Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema."
+                )
+            if check:
+                waiting = asyncio.run(migrations.pending(url))
+                names = [migration.name for migration in waiting]
+            else:
+                passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
+                applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
+                names = [migration.name for migration in applied]
+        if terminal.json_output:
+            terminal.json({"pending" if check else "applied": names})
+        elif names:
+            for name in names:
+                terminal.line(f"{'pending' if check else 'applied'}  {name}")
+        else:
+            terminal.line("The schema is up to date.")
+        if check and names:
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def login_passwords(settings: "DatabaseSettings", roles: tuple[str, ...]) -> "dict[str, SecretStr]":
+    """The passwords that our own login roles have in the configured URLs; other roles are not ours to change.
+
+    Raises:
+        InvalidInputError: A setting is no URL.
+    """
+    from pydantic import SecretStr
+
+    urls = {
+        "VECTORFORGE_DATABASE_URL": settings.database_url,
+        "VECTORFORGE_LOG_WRITER_DATABASE_URL": settings.log_writer_database_url,
+    }
+    passwords = {}
+    for variable, url in urls.items():
+        if url is None:
+            continue
+        try:
+            parts = urlsplit(url.get_secret_value())
+        except ValueError as exc:
+            raise InvalidInputError(f"{variable} is not a URL.", field=variable) from exc
+        if parts.username in roles and parts.password:
+            passwords[parts.username] = SecretStr(unquote(parts.password))
+    return passwords

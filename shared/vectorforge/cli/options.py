@@ -1,0 +1,34 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+JsonOption: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel="Everywhere")
+]
+DebugOption: TypeAlias = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Everywhere")
+]
+DataDirOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        envvar="VECTORFORGE_DATA_DIR",
+        help="Where the embedded database lives. Unused when VECTORFORGE_DATABASE_URL is set. "
+        "Default: vectorforge in your data folder.",
+        rich_help_panel="Everywhere",
+        show_default=False,
+    ),
+]
+CollectionOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", "-c", help="Name or id of the collection.", show_default="default", metavar="NAME"
+    ),
+]
+TopKOption: TypeAlias = Annotated[
+    int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
+]
+YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]

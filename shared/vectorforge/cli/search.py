@@ -1,0 +1,87 @@
+"""``vectorforge search``."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
+from vectorforge.cli.question import parse_filter, read_question
+from vectorforge.cli.terminal import Terminal, command
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from vectorforge.api.schemas.search import SearchResponse
+
+_SNIPPET_CHARS = 200
+
+
+def search(
+    question: Annotated[str, typer.Argument(help="What to look for; [bold]-[/bold] reads it from stdin.")],
+    collection: CollectionOption = None,
+    top_k: TopKOption = 10,
+    min_score: Annotated[
+        float | None,
+        typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            help='Metadata filter as JSON, e.g. [cyan]\'{"lang": "en"}\'[/cyan].',
+            show_default=False,
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Find the passages nearest to a question, best first. Asks no model.
+
+    [bold]Examples[/bold]
+
+        vectorforge search "how are tenants kept apart"
+
+        vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        import time
+
+        from vectorforge.api.schemas.search import SearchResponse, SearchResult
+        from vectorforge.cli.session import Session, run_in_session
+
+        text, filters = read_question(question), parse_filter(where)
+
+        async def work(session: Session) -> SearchResponse:
+            target = await session.collection(collection)
+            started = time.perf_counter()
+            found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
+            return SearchResponse(
+                query=text,
+                collection_id=target.id,
+                results=[SearchResult.of(hit) for hit in found],
+                latency_ms=round((time.perf_counter() - started) * 1000, 2),
+            )
+
+        response = run_in_session(terminal, data_dir, work)
+        _print(terminal, response)
+        if not response.results:
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _print(terminal: Terminal, response: "SearchResponse") -> None:
+    if terminal.json_output:
+        terminal.json(response)
+    elif response.results:
+        rows = [
+            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title, _snippet(hit.text))
+            for n, hit in enumerate(response.results, start=1)
+        ]
+        terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
+        terminal.note(f"{len(rows)} passages in {response.latency_ms:.0f} ms")
+    else:
+        terminal.note("Nothing found.")
+
+
+def _snippet(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SNIPPET_CHARS else flat[: _SNIPPET_CHARS - 1] + "…"

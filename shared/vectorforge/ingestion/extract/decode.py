@@ -1,0 +1,126 @@
+"""Bytes to text that PostgreSQL and JSON can hold, and offsets that stay true while it is cleaned."""
+
+import codecs
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vectorforge.errors import ExtractionError
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CHARACTER_SETS = re.compile(
+    r"utf_?(8|16|32)(_[lb]e)?|(iso_?)?8859_\d+|latin_?1|(windows_?|cp)\d+|koi8_[rtu]|shift_?jis\w*|"
+    r"euc_?\w+|gbk?|gb2312|gb18030|big5(hkscs)?|mac_?\w+|ascii|us_ascii|tis_620"
+)
+_SAMPLE_BYTES = 4096
+_MOST_CONTROL_SHARE = 0.1
+
+
+def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]:
+    """Decode a text file.
+
+    A byte order mark decides; then the declared character set, if the bytes fit it; then UTF-16 without
+    a mark, if every second byte is NUL; then UTF-8; else UTF-8 with some broken bytes or
+    Windows-1252, whichever fits better.
+
+    Args:
+        content: The whole file.
+        declared: Character set named by the sender or by the document.
+
+    Returns:
+        The cleaned text and one warning for each kind of guess or replacement, with its count.
+
+    Raises:
+        ExtractionError: ``undecodable`` when this is no text in any of them.
+    """
+    text, warnings = _decode(content, declared)
+    _check_is_text(text)
+    text, replaced = clean(text)
+    if replaced:
+        warnings.append(f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates).")
+    return text, warnings
+
+
+def clean(text: str) -> tuple[str, int]:
+    """Replace NUL and lone surrogates, one for one so that offsets stay; also says how many there were."""
+    return _UNSTORABLE.subn(REPLACEMENT, text)
+
+
+def clean_json(value: Any) -> tuple[Any, int]:
+    """``clean`` for every text and key inside a JSON value."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        pairs = [(clean(str(key)), clean_json(item)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in pairs}, sum(a + b for (_, a), (_, b) in pairs)
+    if isinstance(value, (list, tuple)):
+        items = [clean_json(item) for item in value]
+        return [item for item, _ in items], sum(count for _, count in items)
+    return value, 0
+
+
+def _decode(content: bytes, declared: str | None) -> tuple[str, list[str]]:
+    for mark, encoding in _BOMS:
+        if content.startswith(mark):
+            return _replacing(content[len(mark) :], encoding)
+    for encoding in filter(None, (_known(declared), _utf16_without_mark(content), "utf-8")):
+        try:
+            return content.decode(encoding), []
+        except UnicodeDecodeError:
+            continue
+    return _best_guess(content)
+
+
+def _known(declared: str | None) -> str | None:
+    """The name of a character set; not of Python's other codecs (idna, unicode_escape, ...)."""
+    name = (declared or "").strip().strip("\"'").lower().replace("-", "_").replace(" ", "")
+    if not _CHARACTER_SETS.fullmatch(name):
+        return None
+    try:
+        known = codecs.lookup(name).name
+    except LookupError:
+        return None
+    return "cp1252" if known == "iso8859-1" else known  # as browsers do: https://encoding.spec.whatwg.org/
+
+
+def _utf16_without_mark(content: bytes) -> str | None:
+    """European text in UTF-16 has a NUL in nearly every second byte, always on the same side."""
+    sample = content[:_SAMPLE_BYTES]
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if len(content) % 2 or max(even, odd) * 4 < len(sample) or min(even, odd) * 10 > max(even, odd):
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
+
+
+def _best_guess(content: bytes) -> tuple[str, list[str]]:
+    text, warnings = _replacing(content, "utf-8")
+    broken = text.count(REPLACEMENT)
+    intact = len(re.findall("[^\x00-\x7f]", text)) - broken
+    if intact > broken:
+        return text, warnings
+    text, warnings = _replacing(content, "cp1252")
+    return text, ["The text is not UTF-8; read as Windows-1252.", *warnings]
+
+
+def _replacing(content: bytes, encoding: str) -> tuple[str, list[str]]:
+    text = content.decode(encoding, errors="replace")
+    replaced = text.count(REPLACEMENT)
+    if not replaced:
+        return text, []
+    return text, [f"Replaced {replaced} broken characters while decoding {encoding}."]
+
+
+def _check_is_text(text: str) -> None:
+    """A photo named .txt decodes as Windows-1252 all the same; control characters give it away."""
+    sample = text[:_SAMPLE_BYTES]
+    controls = len(re.findall("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]", sample))
+    if controls + sample.count(REPLACEMENT) > _MOST_CONTROL_SHARE * max(len(sample), 20):
+        raise ExtractionError("The document is not text in any known encoding.", reason="undecodable")

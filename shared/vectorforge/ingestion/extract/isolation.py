@@ -1,0 +1,92 @@
+"""Reads the formats whose files can kill their reader in a child process with hard limits."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.types import Cancellation, ExtractionLimits, ReadText
+
+_MEMORY_BYTES = 2 * 1024**3  # address space, not resident memory
+_POLL_S = 0.1
+_PASSED_ON = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "SYSTEMROOT",
+)  # what an interpreter needs to start; no secrets
+
+
+def read_isolated(
+    reader: Literal["pdf", "docx", "html"],
+    content: bytes,
+    arguments: Mapping[str, Any],
+    *,
+    limits: ExtractionLimits,
+    cancellation: Cancellation | None = None,
+) -> ReadText:
+    """Run a reader of ``child`` on a file, at most ``limits.timeout_s`` seconds and in 2 GiB.
+
+    Blocks the calling thread; a cancellation is noticed within 0.1 s and ends the child.
+
+    Raises:
+        ExtractionError: What the reader raised; ``too_large`` when it ran out of time or memory;
+            ``unreadable`` when the file crashed it.
+    """
+    job = {
+        "reader": reader,
+        "arguments": arguments,
+        "memory_bytes": _MEMORY_BYTES,
+        "cpu_s": int(limits.timeout_s) + 1,
+    }
+    with tempfile.TemporaryFile() as file:  # communicate() with a timeout does not go on writing to a pipe
+        file.write(content)
+        file.seek(0)
+        process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-P", "-m", "vectorforge.ingestion.extract.child", json.dumps(job)],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            },
+        )
+        with process:
+            try:
+                output = _wait(process, time.monotonic() + limits.timeout_s, cancellation)
+            except BaseException:
+                process.kill()
+                raise
+    return _result(output, limits)
+
+
+def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: Cancellation | None) -> bytes:
+    while True:
+        try:
+            return process.communicate(timeout=_POLL_S)[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > end:
+                raise ExtractionError("Reading the document takes too long.", reason="too_large") from None
+            if cancellation is not None and cancellation.cancelled:
+                raise ExtractionError("Reading the document was cancelled.") from None
+
+
+def _result(output: bytes, limits: ExtractionLimits) -> ReadText:
+    try:
+        result: Any = json.loads(output)
+    except ValueError as exc:
+        raise ExtractionError(
+            f"The document crashed its reader or needed more than {_MEMORY_BYTES >> 30} GiB or "
+            f"{limits.timeout_s:g} s."
+        ) from exc
+    if "error" in result:
+        reason, message = result["error"]
+        raise ExtractionError(message, reason=reason)
+    read: ReadText = result
+    return read

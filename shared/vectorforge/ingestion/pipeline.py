@@ -1,0 +1,260 @@
+"""Bytes to stored chunks: extract, chunk, embed what is new, switch in one step."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vectorforge.config import IngestionSettings
+from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, VectorForgeError
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.drafts import draft_chunks, draft_document
+from vectorforge.ingestion.extract import extract, media, split
+from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.types import (
+    Cancellation,
+    DocumentPart,
+    DocumentResult,
+    DocumentStatus,
+    ExtractedDocument,
+    ExtractionLimits,
+    IngestionError,
+    IngestionStage,
+)
+from vectorforge.types import ChunkDraft, Collection, StoredDocument, Vector
+from vectorforge.vectorstore.base import VectorStore
+
+logger = logging.getLogger(__name__)
+
+OnStage = Callable[[IngestionStage], Awaitable[None]]
+"""Awaited when a document enters a stage."""
+OnProgress = Callable[[int, int], None]
+"""Called with (chunks embedded so far, chunks to embed)."""
+
+_MAX_TITLE_CHARS = 500
+"""Longer titles are cut."""
+_WRITE_ATTEMPTS = 3
+"""A store refuses a write when another writer replaced the document meanwhile; each try embeds less."""
+
+
+class IngestionPipeline:
+    """Stores documents of one tenant.
+
+    Args:
+        vector_store: Where chunks go.
+        document_repo: Tells what is stored already; of the same tenant.
+        embedding_registry: Has the providers that collections name.
+        settings: Sizes and limits.
+
+    Raises:
+        InvalidInputError: The overlap of the settings is not below their chunk size.
+    """
+
+    def __init__(
+        self,
+        vector_store: VectorStore,
+        document_repo: DocumentRepository,
+        embedding_registry: EmbeddingProviderRegistry,
+        settings: IngestionSettings,
+    ) -> None:
+        self._store = vector_store
+        self._documents = document_repo
+        self._embeddings = embedding_registry
+        self._limits = ExtractionLimits.from_settings(settings)
+        self._chunking = ChunkingConfig.from_settings(settings)
+
+    async def ingest_bytes(
+        self,
+        collection: Collection,
+        content: bytes,
+        source: str,
+        media_type: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[DocumentResult]:
+        """Read a file and store what is in it; see ``split`` and ``ingest_part``.
+
+        Args:
+            collection: Where to.
+            content: The file.
+            source: Its path, URL or key; a document with the same source is replaced.
+            media_type: What the sender says it is; see ``extract.media.detect``.
+            title: Goes before the title found in the file, but not before a JSONL record's.
+            metadata: Added to every document of the file; a JSONL record's own win.
+            on_stage: Told about each document's stages.
+            on_progress: Told about each document's embedding.
+
+        Returns:
+            One result for each document of the file, in order: several for JSONL, else one. Failures are
+            results, too; nothing but cancellation is raised.
+        """
+        try:
+            parts = await self.split(content, source, media_type)
+        except VectorForgeError as exc:
+            return [failed(source, exc)]
+        return [
+            await self.ingest_part(
+                collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress
+            )
+            for part in parts
+        ]
+
+    async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
+        """Cut a file into its documents (JSONL: the lines; else one), off the event loop.
+
+        Raises:
+            ExtractionError: The file as a whole cannot be read.
+            InvalidInputError: ``source`` is empty or too long.
+        """
+        return await asyncio.to_thread(
+            split, content, source=source, media_type=media_type, limits=self._limits
+        )
+
+    async def ingest_part(
+        self,
+        collection: Collection,
+        part: DocumentPart,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> DocumentResult:
+        """Read and store one document; a failure is a result, so that its siblings go on."""
+        warnings: tuple[str, ...] = ()
+        try:
+            await _tell(on_stage, IngestionStage.EXTRACT)
+            document = await self._extract(part, title, metadata or {})
+            warnings = document.warnings
+            stored = await self.ingest_document(
+                collection, document, on_stage=on_stage, on_progress=on_progress
+            )
+        except VectorForgeError as exc:
+            return replace(failed(part.source, exc), warnings=warnings)
+        except Exception:  # a bug met by one document must not take its siblings along
+            logger.exception("Ingestion of a document failed unexpectedly")
+            return replace(failed(part.source, VectorForgeError()), warnings=warnings)
+        return DocumentResult(
+            source=document.source,
+            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
+            document_id=stored.document_id,
+            chunks_added=stored.chunks_added,
+            chunks_kept=stored.chunks_kept,
+            chunks_removed=stored.chunks_removed,
+            warnings=warnings,
+        )
+
+    async def ingest_document(
+        self,
+        collection: Collection,
+        document: ExtractedDocument,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> StoredDocument:
+        """Store a document that was read already, or replace the one with the same source.
+
+        Readers see it as it was or as it becomes. When nothing changed, nothing is embedded or written;
+        otherwise only chunks that were not in the document before are embedded.
+
+        Raises:
+            ExtractionError: ``empty`` or ``too_large``.
+            EmbeddingError: The provider failed; nothing was written.
+            ConfigurationError: The collection's provider is not available here.
+            ConflictError: Others kept replacing the same document, or a vector has a wrong dimension.
+            NotFoundError: The collection is gone.
+            DatabaseError: The database failed; nothing was written.
+        """
+        if len(document.text) > self._limits.max_chars:
+            limit = self._limits.max_chars
+            raise ExtractionError(f"The text is longer than {limit:,} characters.", reason="too_large")
+        draft = await asyncio.to_thread(draft_document, document, collection, self._chunking)
+        current = await self._documents.current_hashes(collection.id, document.source)
+        if current is not None and current.content_hash == draft.content_hash:
+            return _unchanged(current)
+        await _tell(on_stage, IngestionStage.CHUNK)
+        chunks = await asyncio.to_thread(draft_chunks, document, collection, self._chunking)
+        vectors: dict[bytes, Vector] = {}
+        for attempt in range(1, _WRITE_ATTEMPTS + 1):
+            stored = current.chunk_hashes if current else frozenset()
+            new = [c for c in chunks if c.content_hash not in stored and c.content_hash not in vectors]
+            if new:
+                await _tell(on_stage, IngestionStage.EMBED)
+                vectors.update(await self._embed(collection, new, on_progress))
+            await _tell(on_stage, IngestionStage.STORE)
+            ready = [replace(chunk, vector=vectors.get(chunk.content_hash)) for chunk in chunks]
+            try:
+                return await self._store.replace_document(collection.id, draft, ready)
+            except DimensionMismatchError:
+                raise
+            except ConflictError:
+                if attempt == _WRITE_ATTEMPTS:
+                    raise
+            current = await self._documents.current_hashes(collection.id, document.source)
+        raise AssertionError("the last attempt returns or raises")  # pragma: no cover
+
+    async def _extract(
+        self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]
+    ) -> ExtractedDocument:
+        cancellation = Cancellation()
+        try:
+            [document] = await asyncio.to_thread(
+                extract,
+                part.content,
+                source=part.source,
+                media_type=part.media_type,
+                limits=self._limits,
+                cancellation=cancellation,
+            )
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise
+        titles = (document.title, title) if part.media_type == media.RECORD else (title, document.title)
+        chosen, in_title = clean(titles[0] or titles[1] or "")
+        cleaned, in_metadata = clean_json({**metadata, **document.metadata})
+        replaced = in_title + in_metadata
+        warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
+        warnings = (*document.warnings, warning) if replaced else document.warnings
+        return replace(
+            document, title=chosen.strip()[:_MAX_TITLE_CHARS] or None, metadata=cleaned, warnings=warnings
+        )
+
+    async def _embed(
+        self, collection: Collection, chunks: Sequence[ChunkDraft], on_progress: OnProgress | None
+    ) -> dict[bytes, Vector]:
+        provider = self._embeddings.get(collection.embedding_provider)
+        texts = [collection.document_prefix + chunk.text for chunk in chunks]
+        progress = on_progress or (lambda _done, _total: None)
+        vectors = await provider.embed_documents(
+            texts, model=collection.embedding_model, on_progress=lambda done: progress(done, len(texts))
+        )
+        return dict(zip((chunk.content_hash for chunk in chunks), vectors, strict=True))
+
+
+def failed(source: str, exc: VectorForgeError) -> DocumentResult:
+    """The result of a document that an error stopped."""
+    code = f"document_{exc.reason}" if isinstance(exc, ExtractionError) else exc.code
+    error = IngestionError(code, exc.message, retryable=exc.retryable)
+    return DocumentResult(source, DocumentStatus.FAILED, error=error)
+
+
+def _unchanged(current: CurrentDocument) -> StoredDocument:
+    return StoredDocument(
+        document_id=current.document_id,
+        version=current.version,
+        chunks_added=0,
+        chunks_kept=len(current.chunk_hashes),
+        chunks_removed=0,
+        unchanged=True,
+    )
+
+
+async def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
+    if on_stage is not None:
+        await on_stage(stage)

@@ -1,0 +1,129 @@
+"""Words of ingestion: what is read, what it is cut into, and what became of each document."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypedDict
+from uuid import UUID
+
+from vectorforge.config import IngestionSettings
+
+MAX_SOURCE_CHARS = 2_000
+"""Longest ``source`` of a document."""
+
+
+class IngestionStage(StrEnum):
+    """What is being done to a document, in this order."""
+
+    EXTRACT = "extract"
+    CHUNK = "chunk"
+    EMBED = "embed"
+    STORE = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionLimits:
+    """What a single document may cost."""
+
+    max_bytes: int = 25 * 1024 * 1024
+    max_chars: int = 10_000_000
+    """Characters of the extracted text."""
+    timeout_s: float = 120.0
+    """Seconds for the formats that are read in a child process (PDF, DOCX)."""
+
+    @classmethod
+    def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
+        """The limits an operator set."""
+        return cls(
+            max_bytes=settings.max_document_bytes,
+            max_chars=settings.max_document_chars,
+            timeout_s=settings.extraction_timeout_s,
+        )
+
+
+class Cancellation:
+    """Tells work on another thread that nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def cancel(self) -> None:
+        """Ask the work to end; it may be called more than once, from any thread."""
+        self._event.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the work should end."""
+        return self._event.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart:
+    """Bytes that make exactly one document: a file, or one line of a JSONL file."""
+
+    content: bytes
+    source: str
+    media_type: str | None
+
+
+class ReadText(TypedDict):
+    """What the reader of a format found; JSON, because some run in a child process."""
+
+    text: str
+    title: str | None
+    page_starts: list[int]
+    """Offset of each page's first character, ascending; empty when there are no pages."""
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedDocument:
+    """The text of a document, free of NUL characters and lone surrogates."""
+
+    source: str
+    text: str
+    """What is stored; every offset of its chunks counts characters of this text."""
+    media_type: str
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What was replaced or guessed while reading, in sentences."""
+    page_starts: tuple[int, ...] = ()
+    """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionError:
+    """Why a document failed; both parts are safe to show."""
+
+    code: str
+    """``VectorForgeError.code``; for a document that cannot be read ``document_`` and the reason, such as
+    ``document_encrypted``."""
+    message: str
+    retryable: bool = False
+    """The same document may succeed later, unchanged."""
+
+
+class DocumentStatus(StrEnum):
+    """What became of a document."""
+
+    SUCCEEDED = "succeeded"
+    UNCHANGED = "unchanged"
+    """It was stored already; nothing was embedded or written."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentResult:
+    """What became of one document of a request; its siblings have their own."""
+
+    source: str
+    status: DocumentStatus
+    document_id: UUID | None = None
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    """Unchanged: same id, same embedding."""
+    chunks_removed: int = 0
+    error: IngestionError | None = None
+    warnings: tuple[str, ...] = ()

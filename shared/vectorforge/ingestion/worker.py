@@ -1,0 +1,120 @@
+"""Runs ingestion jobs inside this process, and takes up those that a killed process left behind."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.errors import VectorForgeError
+from vectorforge.ingestion.job_run import JobRun
+from vectorforge.ingestion.pipeline import IngestionPipeline
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_S = 30.0
+
+
+class IngestionWorker:
+    """Claims jobs of all tenants and carries them out.
+
+    Args:
+        database: Where jobs wait; opened before ``start``.
+        make_pipeline: Gives the pipeline of a tenant, by its id.
+        concurrent_jobs: Jobs carried out at the same time, at least 1.
+        lease_s: A job of a killed process is taken up after at most this many seconds.
+        poll_s: Seconds between looks for jobs that nobody announced with ``wake``.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        make_pipeline: Callable[[str], IngestionPipeline],
+        *,
+        concurrent_jobs: int = 1,
+        lease_s: float = 30.0,
+        poll_s: float = 5.0,
+    ) -> None:
+        self._database = database
+        self._make_pipeline = make_pipeline
+        self._concurrent_jobs = concurrent_jobs
+        self._lease_s = lease_s
+        self._poll_s = poll_s
+        self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to claim jobs, in the running event loop. Does nothing when it has begun already."""
+        if self._tasks:
+            return
+        self._stopping.clear()
+        self._tasks = [asyncio.create_task(self._loop()) for _ in range(self._concurrent_jobs)]
+
+    def wake(self) -> None:
+        """Say that there is a new job, so that it does not wait for the next look."""
+        self._woken.set()
+
+    async def stop(self, *, grace_s: float = 5.0) -> None:
+        """Finish the documents being worked on, give unfinished jobs back to the queue, and end.
+
+        Args:
+            grace_s: Seconds a document may take to its end; then it is given back, too.
+        """
+        self._stopping.set()
+        self._woken.set()
+        if self._tasks:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=grace_s)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def run_until_idle(self) -> None:
+        """Carry out the waiting jobs one after the other and return when none is left.
+
+        Raises:
+            VectorForgeError: The database failed; what was not finished can be claimed again later.
+        """
+        while await self._run_next():
+            pass
+
+    async def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                if await self._run_next():
+                    failures = 0
+                    continue
+                failures, pause_s = 0, self._poll_s
+            except VectorForgeError as exc:
+                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
+                failures += 1
+                logger.warning("Ingestion waits %.0f s: %s", pause_s, exc.message)
+            except Exception:
+                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
+                failures += 1
+                logger.exception("Ingestion waits %.0f s after an unexpected error", pause_s)
+            await self._wait(pause_s)
+
+    async def _run_next(self) -> bool:
+        claimed = await JobDispatcher(self._database).claim(self._lease_s)
+        if claimed is None:
+            return False
+        tenant_id, job_id = claimed
+        run = JobRun(
+            self._database.for_tenant(tenant_id),
+            job_id,
+            self._make_pipeline(tenant_id),
+            lease_s=self._lease_s,
+        )
+        await run.run(self._stopping)
+        return True
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return

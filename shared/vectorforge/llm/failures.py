@@ -1,0 +1,131 @@
+"""Our errors for what a vendor did; a vendor's own text never gets into them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import ModuleType
+
+from vectorforge.errors import (
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMStreamError,
+    LLMTimeoutError,
+)
+
+_RETRYABLE_STATUSES = frozenset({408, 409})
+"""Besides 429 and 5xx: request timeout and lock conflict, as both vendors' SDKs treat them."""
+
+
+def error_for_status(
+    provider: str, status: int, headers: Mapping[str, str] | None = None, *, now: datetime | None = None
+) -> LLMError:
+    """The error for an HTTP status of 400 or more.
+
+    Args:
+        provider: Name shown in the text.
+        status: What the vendor answered; 529 (Anthropic: overloaded) counts as 5xx.
+        headers: Of the answer, names in lower case or case-insensitive; ``retry-after`` and
+            ``retry-after-ms`` are read from it.
+        now: Timezone-aware; what a Retry-After date is compared to. Default: the clock.
+    """
+    retry_after_s = parse_retry_after(headers or {}, now=now)
+    if status in (401, 403):
+        return LLMAuthenticationError(f"Invalid credentials for {provider}")
+    if status == 429:
+        error: LLMError = LLMRateLimitError(
+            f"Provider {provider} is limiting requests", retry_after_s=retry_after_s
+        )
+    elif status == 408:
+        error = timed_out(provider)
+    elif status in _RETRYABLE_STATUSES or status >= 500:
+        error = LLMError(f"Provider {provider} failed with status {status}")
+        error.retryable = True
+    else:
+        error = LLMRequestError(f"Provider {provider} refused the request with status {status}")
+    error.retry_after_s = retry_after_s
+    return error
+
+
+def error_for_sdk_exception(sdk: ModuleType, provider: str, exc: Exception) -> LLMError:
+    """The error for whatever a call of a vendor's SDK raised.
+
+    Args:
+        sdk: ``openai`` or ``anthropic``, whose exceptions have the same names.
+        provider: Name shown in the text.
+        exc: Also what ``response_body`` raises, and what reading an answer of another shape raises.
+    """
+    if isinstance(exc, sdk.APITimeoutError):
+        return timed_out(provider)
+    if isinstance(exc, sdk.APIConnectionError):
+        return unreachable(provider)
+    if isinstance(exc, sdk.APIStatusError):
+        return error_for_status(provider, exc.status_code, exc.response.headers)
+    if isinstance(exc, ConnectionError):
+        return broken_stream(provider)
+    return unusable_answer(provider)
+
+
+def without_secret(exc: Exception, secret: str) -> Exception:
+    """The exception itself, or, when its text holds the secret, one with the same text less the secret.
+
+    Vendors quote the key they refuse; a traceback in a log would show it.
+    """
+    text = f"{type(exc).__name__}: {exc}"
+    if secret and (secret in text or secret in repr(exc)):
+        return RuntimeError(text.replace(secret, "**********"))
+    return exc
+
+
+def timed_out(provider: str) -> LLMTimeoutError:
+    """No answer, or no next token, in time."""
+    return LLMTimeoutError(f"Provider {provider} timed out")
+
+
+def unreachable(provider: str) -> LLMError:
+    """No connection, or one that broke before the answer was there."""
+    error = LLMError(f"Provider {provider} could not be reached")
+    error.retryable = True
+    return error
+
+
+def broken_stream(provider: str) -> LLMStreamError:
+    """A stream without its last event. Retryable until somebody has seen a token of it."""
+    error = LLMStreamError(f"The answer of provider {provider} broke off before its end")
+    error.retryable = True
+    return error
+
+
+def unusable_answer(provider: str) -> LLMError:
+    """An answer that does not have the vendor's documented shape."""
+    return LLMError(f"Provider {provider} sent an answer that cannot be read")
+
+
+def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds to wait, 0 or more; None when the vendor named none that can be read.
+
+    Source: RFC 9110 section 10.2.3 (seconds or a date); ``retry-after-ms`` is OpenAI's finer one.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _number(text)
+    if seconds is not None or text is None:
+        return seconds
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None

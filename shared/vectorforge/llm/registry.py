@@ -1,0 +1,160 @@
+"""The LLM providers of one application, by name; found by which credentials are set."""
+
+import importlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from vectorforge.config import LLMSettings, VectorForgeConfig
+from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
+from vectorforge.health import HealthChecker
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.types import ProviderCapability, ProviderInfo
+from vectorforge.telemetry import MetricsCollector
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """How to find and build one provider."""
+
+    name: str
+    credentials: Callable[[LLMSettings], SecretStr | None]
+    """Its key in the settings; None or empty means it is not configured."""
+    factory: str
+    """``module:Class``, imported when there is a key; the class has ``from_settings``."""
+
+
+PROVIDER_SPECS = (
+    ProviderSpec("openai", lambda s: s.openai_api_key, "vectorforge.llm.providers.openai:OpenAIProvider"),
+    ProviderSpec(
+        "anthropic", lambda s: s.anthropic_api_key, "vectorforge.llm.providers.anthropic:AnthropicProvider"
+    ),
+)
+"""In the order of preference when the configured default is not there."""
+
+
+class LLMProviderRegistry:
+    """Providers by name, one of them the default. May be empty: ingestion and search need none."""
+
+    def __init__(
+        self,
+        *,
+        metrics: MetricsCollector | None = None,
+        health_checker: HealthChecker | None = None,
+        specs: tuple[ProviderSpec, ...] = PROVIDER_SPECS,
+    ) -> None:
+        """An empty registry.
+
+        Args:
+            metrics: Given to every provider that is discovered.
+            health_checker: The same.
+            specs: What ``auto_discover`` looks for, in this order.
+        """
+        self._metrics = metrics
+        self._health_checker = health_checker
+        self._specs = specs
+        self._providers: dict[str, BaseLLMProvider] = {}
+        self._default_provider: str | None = None
+
+    def register(self, provider: BaseLLMProvider) -> None:
+        """Add a provider; a second one of the same name replaces the first."""
+        self._providers[provider.name] = provider
+        logger.info("Registered LLM provider: %s", provider.name)
+
+    def get(self, name: str) -> BaseLLMProvider:
+        """The provider of this name.
+
+        Raises:
+            InvalidInputError: There is none; names the field ``llm_provider`` and what is there.
+        """
+        try:
+            return self._providers[name]
+        except KeyError:
+            available = ", ".join(self._providers) or "none"
+            raise InvalidInputError(
+                f"llm_provider {name[:100]!r} is not available. Available: {available}.", field="llm_provider"
+            ) from None
+
+    def get_default(self) -> BaseLLMProvider:
+        """The default provider; without one set, the first registered.
+
+        Raises:
+            LLMError: The registry is empty.
+        """
+        if not self._providers:
+            raise LLMError("No LLM providers configured")
+        return self._providers[self._default_provider or next(iter(self._providers))]
+
+    def set_default(self, name: str) -> None:
+        """Make a registered provider the default.
+
+        Raises:
+            ConfigurationError: It is not registered.
+        """
+        if name not in self._providers:
+            available = ", ".join(self._providers) or "none"
+            raise ConfigurationError(
+                f"Default LLM provider {name!r} is not registered. Registered: {available}."
+            )
+        self._default_provider = name
+
+    def list_providers(self) -> list[str]:
+        """Names, in the order of registration."""
+        return list(self._providers)
+
+    def infos(self) -> list[ProviderInfo]:
+        """Every provider described, in the order of registration."""
+        default = self.get_default().name if self._providers else None
+        return [p.info(is_default=name == default) for name, p in self._providers.items()]
+
+    def auto_discover(self, config: VectorForgeConfig, *, fallback: BaseLLMProvider | None = None) -> None:
+        """Register every provider that has credentials, then choose the default.
+
+        Args:
+            config: Settings; ``llm.default_provider`` is the default when it is registered, else the first.
+            fallback: Registered after all others when ``llm.extractive_answers`` is set: what answers
+                when no model is configured.
+        """
+        for spec in self._specs:
+            credentials = spec.credentials(config.llm)
+            if credentials is None or not credentials.get_secret_value():
+                logger.info("Skipped LLM provider: %s (no credentials)", spec.name)
+                continue
+            self.register(self._build(spec, config.llm, credentials))
+        if fallback is not None and config.llm.extractive_answers:
+            self.register(fallback)
+        self._choose_default(config.llm.default_provider)
+
+    async def aclose(self) -> None:
+        """Close every provider's connections."""
+        for provider in self._providers.values():
+            await provider.aclose()
+
+    def _build(self, spec: ProviderSpec, settings: LLMSettings, credentials: SecretStr) -> BaseLLMProvider:
+        module_name, class_name = spec.factory.split(":")
+        provider_class = getattr(importlib.import_module(module_name), class_name)
+        provider: BaseLLMProvider = provider_class.from_settings(
+            settings, credentials, metrics=self._metrics, health_checker=self._health_checker
+        )
+        return provider
+
+    def _choose_default(self, default_name: str) -> None:
+        writers = [
+            name
+            for name, provider in self._providers.items()
+            if ProviderCapability.EXTRACTIVE not in provider.capabilities
+        ]
+        if default_name in self._providers:
+            self._default_provider = default_name
+        elif writers:
+            logger.warning("Default LLM provider '%s' not available", default_name)
+            self._default_provider = writers[0]
+        elif self._providers:
+            self._default_provider = next(iter(self._providers))
+            logger.info("No LLM credentials: answers are extractive, quoted from the sources")
+        else:
+            logger.warning("No LLM providers configured — generation disabled")

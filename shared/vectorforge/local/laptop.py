@@ -1,0 +1,114 @@
+"""What the command line needs to run on one machine: a data folder, a database, documents to start with."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+
+if TYPE_CHECKING:  # only a laptop has them
+    from psycopg import Connection
+
+    from vectorforge.local.postgres import EmbeddedPostgres
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_START_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSetup:
+    """Settings with a database in them."""
+
+    config: VectorForgeConfig
+    migrator_url: str | None
+    """Connection string of the role that owns the schema; None when only an app role is known."""
+    embedded: bool
+    """Whether the database is the embedded PostgreSQL."""
+
+
+def default_data_dir() -> Path:
+    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "vectorforge"
+    if sys.platform == "win32":
+        return home / "AppData" / "Local" / "vectorforge"
+    return home / ".local" / "share" / "vectorforge"
+
+
+@contextmanager
+def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> Iterator[LocalSetup]:
+    """Settings for the configured database or, when there is none, for the embedded one, which is started.
+
+    The embedded server is shared: another process that uses the same folder keeps it running after this one.
+
+    Args:
+        config: As read from the environment.
+        data_dir: Folder of the embedded server; default ``config.data_dir``, then ``default_data_dir()``.
+
+    Raises:
+        ConfigurationError: The data folder cannot be written.
+        DatabaseUnavailableError: The embedded server does not start.
+    """
+    database = config.database
+    if database.database_url is not None:
+        migrator = database.migrator_database_url
+        yield LocalSetup(config, migrator.get_secret_value() if migrator else None, embedded=False)
+        return
+
+    from vectorforge.local.postgres import EmbeddedPostgres
+
+    folder = data_dir or config.data_dir or default_data_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"The data folder {folder} cannot be made; choose another with --data-dir."
+        ) from exc
+    server = EmbeddedPostgres(folder / "postgres")
+    lease = _start(server)
+    try:
+        urls = {
+            "database_url": SecretStr(server.app_url),
+            "migrator_database_url": SecretStr(server.migrator_url),
+            "log_writer_database_url": SecretStr(server.log_writer_url),
+        }
+        settings = config.model_copy(
+            update={"database": database.model_copy(update=urls), "data_dir": folder}
+        )
+        yield LocalSetup(settings, server.migrator_url, embedded=True)
+    finally:
+        lease.close()
+        server.stop()
+
+
+def _start(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
+    """Start the server and stay connected: nobody stops it while somebody is."""
+    from psycopg import Connection, OperationalError
+
+    for _ in range(_START_ATTEMPTS):
+        server.start()
+        try:
+            return Connection.connect(server.migrator_url, autocommit=True)
+        except OperationalError:
+            continue  # a command that has just ended stopped it between the two lines above
+    raise DatabaseUnavailableError(f"The embedded PostgreSQL keeps stopping; see {server.log_path}.")
+
+
+def sample_documents() -> list[tuple[str, Path]]:
+    """The project's own README and docs, as (source, file), sorted; empty when they are not at hand.
+
+    Looked for beside the package in a checkout, then inside the installed package.
+    """
+    for root in (_PACKAGE.parents[1], _PACKAGE / "sample"):
+        readme = root / "README.md"
+        if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
+            files = [readme, *sorted((root / "docs").glob("**/*.md"))]
+            return [(file.relative_to(root).as_posix(), file) for file in files]
+    return []

@@ -1,0 +1,189 @@
+"""Step 3 of a query: passages become the context of the prompt, within a token budget."""
+
+import logging
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, render_template
+from vectorforge.pipeline.types import SourceCitation
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import RetrievedChunk
+
+logger = logging.getLogger(__name__)
+
+_SNIPPET_CHARS = 200
+_SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s)|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFormat:
+    """How a passage is written into the prompt."""
+
+    label: str = "[Source {number}]"
+    """How it is named; what a citation in the answer repeats."""
+    after_text: str = ""
+
+    def label_of(self, number: int) -> str:
+        """Label of the passage with this number, from 1."""
+        return self.label.replace("{number}", str(number))
+
+    def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
+        """The passage under its label."""
+        relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
+        return f"{self.label_of(number)}{relevance}\n{chunk.chunk.text}{self.after_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextConfig:
+    """How a context is made."""
+
+    system_prompt_template: str = DEFAULT_SYSTEM_PROMPT
+    max_context_tokens: int | None = 4096
+    """Tokens of the context at most; None or 0 for no limit."""
+    include_sources: bool = True
+    chunk_separator: str = "\n---\n"
+    include_scores: bool = False
+    format: ContextFormat = field(default_factory=ContextFormat)
+    model: str = "gpt-4"
+    """Whose tokens are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPayload:
+    """A prompt, and what went into it."""
+
+    system_prompt: str
+    user_message: str
+    assembled_context: str
+    sources: list[SourceCitation]
+    """In the order of the labels; empty when sources were not wanted."""
+    context_token_count: int
+    used: list[RetrievedChunk] = field(default_factory=list)
+    """The passages in the context, best first; a prefix of those given, the only one possibly cut."""
+    chunks_truncated: int = 0
+    """Passages left out for the budget."""
+
+    @property
+    def token_count(self) -> int:
+        """Another name of ``context_token_count``."""
+        return self.context_token_count
+
+    @property
+    def chunks_used(self) -> int:
+        """Number of passages in the context."""
+        return len(self.used)
+
+
+class ContextBuilder:
+    """Assembles passages into a prompt, best first, and drops the worst when there are too many."""
+
+    def __init__(
+        self, default_system_prompt: str = DEFAULT_SYSTEM_PROMPT, max_context_tokens: int = 4096
+    ) -> None:
+        self._default_system_prompt = default_system_prompt
+        self._max_context_tokens = max_context_tokens
+
+    def build(
+        self, query: str, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None
+    ) -> ContextPayload:
+        """Make the prompt.
+
+        Args:
+            query: Becomes the user's message, unchanged.
+            chunks: Best first.
+            config: None takes the builder's defaults.
+
+        Returns:
+            A payload whose context holds at most ``max_context_tokens`` tokens, as ``estimate_tokens``
+            counts them, and at least (the start of) the best passage.
+
+        Raises:
+            InvalidInputError: The template has no ``{context}``.
+        """
+        config = config or ContextConfig(
+            system_prompt_template=self._default_system_prompt, max_context_tokens=self._max_context_tokens
+        )
+        used, context, token_count = self._fit(chunks, config)
+        return ContextPayload(
+            system_prompt=self._build_system_prompt(config.system_prompt_template, context),
+            user_message=query,
+            assembled_context=context,
+            sources=self._format_sources(used) if config.include_sources else [],
+            context_token_count=token_count,
+            used=used,
+            chunks_truncated=len(chunks) - len(used),
+        )
+
+    async def abuild(
+        self, query: str, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None
+    ) -> ContextPayload:
+        """``build``, for callers that await it."""
+        return self.build(query, chunks, config)
+
+    def _fit(
+        self, chunks: Sequence[RetrievedChunk], config: ContextConfig
+    ) -> tuple[list[RetrievedChunk], str, int]:
+        def count(kept: Sequence[RetrievedChunk]) -> int:
+            return estimate_tokens(self._format_chunks(kept, config), config.model)
+
+        used, budget = list(chunks), config.max_context_tokens
+        original_count = token_count = count(used)
+        if budget and token_count > budget:
+            # The count grows with the number of passages, so the longest fitting prefix can be bisected.
+            fitting = bisect_right(range(1, len(used) + 1), budget, key=lambda n: count(used[:n]))
+            used = used[:fitting] or [self._cut(used[0], budget, config)]
+            token_count = count(used)
+            logger.warning(
+                f"Context truncated from {original_count} to {token_count} tokens"
+            )  # exact text: A-048
+        return used, self._format_chunks(used, config), token_count
+
+    def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
+        """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""
+
+        def shortened(length: int) -> RetrievedChunk:
+            part = replace(
+                chunk.chunk, text=chunk.chunk.text[:length], end_offset=chunk.chunk.start_offset + length
+            )
+            return replace(chunk, chunk=part)
+
+        def count(length: int) -> int:
+            return estimate_tokens(self._format_chunks([shortened(length)], config), config.model)
+
+        length = bisect_right(range(1, len(chunk.chunk.text) + 1), budget, key=count)
+        sentence_ends = [m.end() for m in _SENTENCE_END.finditer(chunk.chunk.text, 0, length)]
+        return shortened(sentence_ends[-1] if sentence_ends else length)
+
+    def _format_chunks(self, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None) -> str:
+        config = config or ContextConfig()
+        return config.chunk_separator.join(
+            config.format.write(number, chunk, include_score=config.include_scores)
+            for number, chunk in enumerate(chunks, start=1)
+        )
+
+    def _build_system_prompt(self, template: str, context: str) -> str:
+        return render_template(template, context)
+
+    def _format_sources(self, chunks: Sequence[RetrievedChunk]) -> list[SourceCitation]:
+        return [cite(chunk) for chunk in chunks]
+
+
+def cite(chunk: RetrievedChunk) -> SourceCitation:
+    """The citation of a passage."""
+    text = chunk.chunk.text
+    return SourceCitation(
+        document_source=chunk.document_source,
+        chunk_index=chunk.chunk.index,
+        score=chunk.score,
+        snippet=text[:_SNIPPET_CHARS] + "...",
+        truncated=len(text) > _SNIPPET_CHARS,
+        chunk_id=chunk.chunk.id,
+        document_id=chunk.chunk.document_id,
+        title=chunk.document_title,
+        heading=chunk.chunk.heading,
+        start_offset=chunk.chunk.start_offset,
+        end_offset=chunk.chunk.end_offset,
+        text=text,
+    )

@@ -1,0 +1,267 @@
+"""``QueryService``: preprocess, retrieve, build the context, generate, check citations, log.
+
+``query()``, ``query_stream()`` and every HTTP door are views of one stream of events,
+``query_events()``, so that they cannot differ.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+from uuid import UUID, uuid4
+
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DeadlineExceededError, VectorForgeError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.context import ContextBuilder, ContextPayload
+from vectorforge.pipeline.generation import generate_answer
+from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import (
+    DoneEvent,
+    ErrorEvent,
+    QueryConfig,
+    QueryEvent,
+    QueryResult,
+    SourcesEvent,
+    TokenEvent,
+)
+from vectorforge.retriever.base import BaseRetriever
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+
+logger = logging.getLogger(__name__)
+
+
+class QueryLogSink(Protocol):
+    """Takes the record of a query: the table itself (``QueryLogRepository``), or a queue before it."""
+
+    async def create(self, query_log: QueryLog) -> None:
+        """Keep the record; a second one with the same id changes nothing."""
+        ...
+
+
+class QueryService:
+    """Answers questions of one tenant.
+
+    Args:
+        retriever: Bound to the tenant.
+        context_builder: Makes the prompt.
+        llm_registry: Where the answering model is found by name.
+        query_log_repo: Where records go, bound to the tenant; awaited before the last event, because
+            nothing runs after a response on Lambda.
+        preprocessor: Cleans the question.
+        metrics: Where ``pipeline.*`` and ``context.*`` go.
+        timeout_s: Longest time for one question.
+        log_timeout_s: Longest time the last event waits for the log.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        context_builder: ContextBuilder,
+        llm_registry: LLMProviderRegistry,
+        query_log_repo: QueryLogSink,
+        *,
+        preprocessor: QueryPreprocessor | None = None,
+        metrics: MetricsCollector | None = None,
+        timeout_s: float = 120.0,
+        log_timeout_s: float = 2.0,
+    ) -> None:
+        self._retriever = retriever
+        self._context_builder = context_builder
+        self._llm_registry = llm_registry
+        self._query_log_repo = query_log_repo
+        self._preprocessor = preprocessor or QueryPreprocessor()
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._timeout_s = timeout_s
+        self._log_timeout_s = log_timeout_s
+
+    async def query(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None = None,
+        *,
+        request_id: UUID | None = None,
+        deadline: Deadline | None = None,
+    ) -> QueryResult:
+        """The complete answer.
+
+        Args:
+            query: The question, in any language the collection's embedding model knows.
+            collection_id: Where to look.
+            config: None takes ``QueryConfig()``.
+            request_id: Becomes the log record's id; None makes one.
+            deadline: None allows ``timeout_s``.
+
+        Raises:
+            InvalidInputError: The question or a setting is not usable.
+            NotFoundError: There is no such collection.
+            EmbeddingError: The question could not be embedded.
+            LLMError: The answer could not be generated.
+            DatabaseError: The search failed.
+        """
+        run = self._start(query, collection_id, config, request_id, deadline, buffered=True)
+        async with aclosing(self._run(run)) as events:
+            async for event in events:
+                if isinstance(event, DoneEvent):
+                    return event.result
+                if isinstance(event, ErrorEvent):
+                    raise event.error
+        raise VectorForgeError("The query ended without a result.")
+
+    async def query_stream(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None = None,
+        *,
+        collector: Callable[[QueryResult], None] | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """The answer's text, piece by piece.
+
+        Args:
+            query: The question.
+            collection_id: Where to look.
+            config: None takes ``QueryConfig()``.
+            collector: Called with the complete result after the last piece.
+
+        Raises:
+            VectorForgeError: As ``query``; also after some pieces, when the answer breaks off.
+        """
+        async with aclosing(self.query_events(query, collection_id, config)) as events:
+            async for event in events:
+                if isinstance(event, TokenEvent):
+                    yield event.text
+                elif isinstance(event, DoneEvent) and collector is not None:
+                    collector(event.result)
+                elif isinstance(event, ErrorEvent):
+                    raise event.error
+
+    async def query_events(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None = None,
+        *,
+        request_id: UUID | None = None,
+        deadline: Deadline | None = None,
+    ) -> AsyncGenerator[QueryEvent, None]:
+        """The query as typed events, in the order that ``pipeline.types`` describes.
+
+        Never raises: a failure is the last event. Closing the iterator early stops the model and logs
+        the query as aborted.
+        """
+        run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
+        async with aclosing(self._run(run)) as events:
+            async for event in events:
+                yield event
+
+    def _start(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None,
+        request_id: UUID | None,
+        deadline: Deadline | None,
+        *,
+        buffered: bool,
+    ) -> QueryRun:
+        return QueryRun(
+            query=query,
+            collection_id=collection_id,
+            config=config or QueryConfig(),
+            request_id=request_id or uuid4(),
+            deadline=deadline or Deadline.after(self._timeout_s),
+            buffered=buffered,
+        )
+
+    async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
+        """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
+        try:
+            with measure(self.metrics, "pipeline.query") as measurement:
+                try:
+                    async with aclosing(self._steps(run)) as events:
+                        async for event in events:
+                            yield event
+                finally:
+                    measurement.error_tags["stage"] = run.stage  # the step that was running
+            last: QueryEvent = DoneEvent(run.result())
+        except VectorForgeError as exc:
+            last = run.fail(exc)
+        except Exception as exc:
+            logger.exception("Query failed in stage %s", run.stage)
+            error = VectorForgeError("The question could not be answered because of an internal error.")
+            error.__cause__ = exc
+            last = run.fail(error)
+        except BaseException:
+            # The client went away (GeneratorExit) or the server is stopping (CancelledError).
+            run.outcome = "aborted"
+            await asyncio.shield(self._log_query(run))
+            raise
+        await self._log_query(run)
+        yield last
+
+    async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
+        preset = find_preset(run.config.preset)
+        clean = self._preprocessor.clean(run.query)
+        run.search_text, run.query_truncated = clean.text, clean.truncated
+        run.choose_provider(self._llm_registry)
+        yield run.meta()
+
+        run.stage = "retrieve"
+        await self._retrieve(run)
+        run.stage = "context"
+        payload = self._build_context(run)
+        yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+
+        run.stage = "generate"
+        async with aclosing(generate_answer(run, preset, payload)) as events:
+            async for event in events:
+                yield event
+
+    async def _retrieve(self, run: QueryRun) -> None:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout_at(run.loop_deadline()):
+                run.retrieved = await self._retriever.retrieve(
+                    run.search_text,
+                    run.collection_id,
+                    run.config.top_k,
+                    run.config.filters,
+                    run.config.min_score,
+                    run.config.embedding_provider,
+                    deadline=run.deadline,
+                )
+        except TimeoutError as exc:
+            raise DeadlineExceededError from exc
+        run.retrieval_ms = _ms_since(started)
+
+    def _build_context(self, run: QueryRun) -> ContextPayload:
+        started = time.perf_counter()
+        payload = run.payload = self._context_builder.build(
+            run.search_text, run.retrieved, run.context_config()
+        )
+        run.context_ms = _ms_since(started)
+        self.metrics.observe("context.build.duration_ms", run.context_ms)
+        self.metrics.observe("context.tokens_used", payload.token_count)
+        self.metrics.observe("context.chunks_included", payload.chunks_used)
+        self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
+        return payload
+
+    async def _log_query(self, run: QueryRun) -> None:
+        """Hand the record over; a failure is a warning, never the query's."""
+        try:
+            async with asyncio.timeout(self._log_timeout_s):
+                with measure(self.metrics, "query_log.write"):
+                    await self._query_log_repo.create(run.log_record())
+        except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
+            logger.warning(f"Failed to log query: {e}")
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

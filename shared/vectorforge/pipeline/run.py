@@ -1,0 +1,159 @@
+"""The state of one query while it runs, and what is made of it: first event, result, log record."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.deadline import Deadline
+from vectorforge.errors import VectorForgeError
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.types import LLMResponse, ProviderCapability
+from vectorforge.pipeline.context import ContextConfig, ContextPayload
+from vectorforge.pipeline.presets import Preset, find_preset
+from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, Outcome, QueryConfig, QueryResult
+from vectorforge.types import RetrievedChunk
+
+
+@dataclass(slots=True)
+class QueryRun:
+    """One query, filled in step by step."""
+
+    query: str
+    collection_id: UUID
+    config: QueryConfig
+    request_id: UUID
+    deadline: Deadline
+    buffered: bool
+    """True: the model is asked for the whole answer at once."""
+    stage: str = "preprocess"
+    search_text: str = ""
+    query_truncated: bool = False
+    provider: BaseLLMProvider | None = None
+    retrieved: list[RetrievedChunk] = field(default_factory=list)
+    payload: ContextPayload | None = None
+    answer: str = ""
+    response: LLMResponse | None = None
+    citations: list[Citation] = field(default_factory=list)
+    invalid_citations: int = 0
+    finish_reason: str = "stop"
+    outcome: Outcome = "answered"
+    error: VectorForgeError | None = None
+    retrieval_ms: float = 0.0
+    context_ms: float = 0.0
+    generation_ms: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def preset(self) -> Preset:
+        """The door's preset."""
+        return find_preset(self.config.preset)
+
+    @property
+    def model(self) -> str | None:
+        """Name of the answering model; None when none will be asked."""
+        if self.provider is None:
+            return None
+        return self.config.llm_model or self.provider.default_model
+
+    def loop_deadline(self) -> float | None:
+        """The deadline on the event loop's clock; None for none."""
+        remaining = self.deadline.remaining_s()
+        return None if remaining == float("inf") else asyncio.get_running_loop().time() + remaining
+
+    def choose_provider(self, registry: LLMProviderRegistry) -> None:
+        """Find who answers.
+
+        Raises:
+            InvalidInputError: The request names a provider that is not there.
+        """
+        if self.config.llm_provider:
+            self.provider = registry.get(self.config.llm_provider)
+        elif registry.list_providers():
+            self.provider = registry.get_default()
+
+    def meta(self) -> MetaEvent:
+        """The first event."""
+        extractive = (
+            self.provider is not None and ProviderCapability.EXTRACTIVE in self.provider.info().capabilities
+        )
+        return MetaEvent(
+            request_id=self.request_id,
+            collection_id=self.collection_id,
+            provider=self.provider.provider_name() if self.provider else None,
+            model=self.model,
+            extractive=extractive,
+            query_truncated=self.query_truncated,
+        )
+
+    def context_config(self) -> ContextConfig:
+        """The preset's context under the request's own template."""
+        factor = self.preset.context_tokens_per_answer_token
+        return ContextConfig(
+            system_prompt_template=self.config.system_prompt or self.preset.system_prompt,
+            max_context_tokens=self.config.max_tokens * factor if factor else None,
+            include_sources=self.config.include_sources,
+            chunk_separator=self.preset.chunk_separator,
+            format=self.preset.context_format,
+        )
+
+    def fail(self, error: VectorForgeError) -> ErrorEvent:
+        """The last event of a query that failed."""
+        self.outcome, self.error, self.finish_reason = "error", error, "error"
+        return ErrorEvent(error=error, stage=self.stage, partial_answer=self.answer)
+
+    @property
+    def used(self) -> list[RetrievedChunk]:
+        """The passages in the prompt."""
+        return self.payload.used if self.payload else []
+
+    def result(self) -> QueryResult:
+        """The result of a query that worked."""
+        return QueryResult(
+            query=self.query,
+            answer=self.answer,
+            retrieved_chunks=self.retrieved,
+            sources=self.payload.sources if self.payload else [],
+            retrieval_latency_ms=self.retrieval_ms,
+            generation_latency_ms=self.generation_ms,
+            total_latency_ms=self._total_ms(),
+            llm_response=self.response,
+            request_id=self.request_id,
+            collection_id=self.collection_id,
+            citations=self.citations,
+            invalid_citations=self.invalid_citations,
+            outcome=self.outcome,
+            finish_reason=self.finish_reason,
+            used_chunk_ids=[c.chunk.id for c in self.used],
+            query_truncated=self.query_truncated,
+            context_latency_ms=self.context_ms,
+        )
+
+    def log_record(self) -> QueryLog:
+        """The record of a query, however it ended."""
+        response = self.response
+        return QueryLog(
+            id=self.request_id,
+            collection_id=self.collection_id,
+            query_text=self.search_text or self.query,
+            retrieved_chunk_ids=[c.chunk.id for c in self.retrieved],
+            generated_response=self.answer,
+            latency_ms=self._total_ms(),
+            outcome=self.outcome,
+            used_chunk_ids=[c.chunk.id for c in self.used],
+            provider=self.provider.provider_name() if self.provider else None,
+            model=response.model if response else self.model,
+            prompt_tokens=response.prompt_tokens if response else 0,
+            completion_tokens=response.completion_tokens if response else 0,
+            retrieval_ms=self.retrieval_ms,
+            generation_ms=self.generation_ms,
+            error_code=self.error.code if self.error else None,
+            error_stage=self.stage if self.error else None,
+        )
+
+    def _total_ms(self) -> float:
+        # Never less than its parts, although each is read off the clock at its own moment.
+        elapsed = (time.perf_counter() - self.started) * 1000
+        return max(elapsed, self.retrieval_ms + self.context_ms + self.generation_ms)

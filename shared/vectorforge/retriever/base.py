@@ -1,0 +1,56 @@
+"""Step 2 of a query: the interface of everything that finds passages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from vectorforge.deadline import Deadline
+from vectorforge.types import RetrievedChunk
+
+
+class BaseRetriever(ABC):
+    """Finds the passages that may answer a question. Never calls a language model."""
+
+    @abstractmethod
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> list[RetrievedChunk]:
+        """The passages nearest to a question, best first.
+
+        Args:
+            query: The question; blanks around it do not matter.
+            collection_id: Where to look.
+            top_k: Passages at most, 1 or more.
+            filters: Metadata filter, see ``vectorstore.filters``; None for none.
+            min_score: Passages scoring less are left out (equal stays); None keeps all.
+            embedding_provider: Embeds the question in place of the collection's provider.
+            deadline: When an answer is no longer wanted.
+
+        Returns:
+            0 to ``top_k`` passages, score descending; the score follows the collection's metric.
+
+        Raises:
+            InvalidInputError: The question is empty, or ``top_k`` is out of range.
+            FilterError: The filter cannot be understood.
+            NotFoundError: There is no such collection.
+            EmbeddingError: The question could not be embedded.
+            DimensionMismatchError: The vector does not fit the collection.
+            DatabaseError: The search failed.
+        """
+
+    async def retrieve_with_scores(self, query: str, collection_id: UUID, top_k: int) -> list[RetrievedChunk]:
+        """``retrieve`` without filters and with passages of any score."""
+        return await self.retrieve(query, collection_id, top_k, min_score=None)
+
+    async def search(self, query: str, collection_id: UUID, top_k: int = 10) -> list[RetrievedChunk]:
+        """Another name of ``retrieve``."""
+        return await self.retrieve(query, collection_id, top_k)

@@ -1,0 +1,125 @@
+"""Step 2 of a query: nearest vectors."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+from uuid import UUID
+
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError
+from vectorforge.retriever.base import BaseRetriever
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
+from vectorforge.vectorstore.base import VectorStore
+
+logger = logging.getLogger(__name__)
+
+_TAGS = {"retriever_type": "dense"}
+
+
+class CollectionFinder(Protocol):
+    """What the retriever asks of ``CollectionRepository``."""
+
+    async def find_by_id(self, collection_id: UUID) -> Collection | None:
+        """The collection, or None."""
+        ...
+
+
+class DenseRetriever(BaseRetriever):
+    """Embeds the question with the collection's model and takes the nearest passages.
+
+    Args:
+        embedding_registry: Where the collection's provider is found by name.
+        vector_store: Bound to one tenant.
+        collection_repo: Bound to the same tenant.
+        preprocess: Cleans the question; ``QueryPreprocessor().preprocess``. It sits a room higher, so it
+            is handed in.
+        metrics: Where ``retriever.*`` goes.
+        max_top_k: Largest ``top_k`` accepted.
+    """
+
+    def __init__(
+        self,
+        embedding_registry: EmbeddingProviderRegistry,
+        vector_store: VectorStore,
+        collection_repo: CollectionFinder,
+        *,
+        preprocess: Callable[[str], str],
+        metrics: MetricsCollector | None = None,
+        max_top_k: int = 100,
+    ) -> None:
+        self._embedding_registry = embedding_registry
+        self._vector_store = vector_store
+        self._collection_repo = collection_repo
+        self._preprocess = preprocess
+        self._max_top_k = max_top_k
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> list[RetrievedChunk]:
+        """See ``BaseRetriever.retrieve``."""
+        with measure(self.metrics, "retriever.search", _TAGS):
+            if not 1 <= top_k <= self._max_top_k:
+                raise InvalidInputError(
+                    f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
+                )
+            query = self._preprocess(query)
+            collection = await self._collection_repo.find_by_id(collection_id)
+            if collection is None:
+                raise NotFoundError(f"Collection {collection_id} not found")
+            metric = self._resolve_metric(collection)
+            found = await self._vector_store.search(
+                query_vector=await self._embed_query(query, collection, embedding_provider, deadline),
+                top_k=top_k,
+                filters=filters,
+                metric=metric,
+                collection_id=collection_id,
+            )
+            results = [r for r in found if min_score is None or r.score >= min_score]
+        self.metrics.observe("retriever.results_returned", len(results), _TAGS)
+        if not results:
+            self.metrics.increment("retriever.empty_results", tags=_TAGS)
+        logger.info(
+            f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})"
+        )  # exact text: A-019
+        return results
+
+    async def _embed_query(
+        self,
+        query: str,
+        collection: Collection,
+        embedding_provider: str | None = None,
+        deadline: Deadline | None = None,
+    ) -> Vector:
+        config = collection.embedding_config
+        if (
+            embedding_provider is not None
+            and embedding_provider not in self._embedding_registry.list_providers()
+        ):
+            raise InvalidInputError(
+                f"embedding_provider must be one of: {', '.join(self._embedding_registry.list_providers())}.",
+                field="embedding_provider",
+            )
+        provider_name = embedding_provider or config["default_provider"]
+        provider = self._embedding_registry.get(provider_name)
+        # Another provider does not know the collection's model by name; it uses its own.
+        model = config["model"] if provider_name == config["default_provider"] else None
+        vector = await provider.embed_query(collection.query_prefix + query, model=model, deadline=deadline)
+        if len(vector) != collection.dimension:
+            raise DimensionMismatchError(
+                expected=collection.dimension, actual=len(vector), what="query's vector"
+            )
+        return vector
+
+    def _resolve_metric(self, collection: Collection) -> DistanceMetric:
+        return DistanceMetric(collection.embedding_config.get("metric", "cosine"))

@@ -1,0 +1,124 @@
+"""The Messages API, as Anthropic's SDK 2.12 types it, and with the sampling parameters of older versions."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
+
+_FINISH: Mapping[FinishWord, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "refusal": "refusal",
+    "tool": "tool_use",
+}
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_EXTRA = frozenset({"temperature", "top_p", "top_k"})
+"""No longer in the SDK's types; the API takes them for older models. ``refused`` says which it does not."""
+
+
+class FakeAnthropic(FakeVendor):
+    """``POST /v1/messages`` and ``GET /v1/models``."""
+
+    base_path = ""
+    generation_path = "/v1/messages"
+    ping = sse({"type": "ping"}, "ping")
+
+    def check(self, headers: Mapping[str, str], body: Any) -> None:
+        """Refuse a request without version header, and what the SDK's own types do not know."""
+        parameters, messages, names = _types()
+        if "anthropic-version" not in headers:
+            raise ValueError("anthropic-version: header is required")
+        if unknown := set(body) - names - _EXTRA:
+            raise ValueError(f"{sorted(unknown)}: Extra inputs are not permitted")
+        if None in body.values():
+            raise ValueError("null is not a value")
+        if not 0 <= body.get("temperature", 0) <= 1:
+            raise ValueError("temperature: range: 0..1")
+        parameters.validate_python({k: v for k, v in body.items() if k not in _EXTRA})
+        messages.validate_python(body["messages"])
+        if not body["messages"] or any(m["role"] == "system" for m in body["messages"]):
+            raise ValueError("messages: at least one message is required, of user or assistant")
+
+    def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
+        """A ``message``."""
+        content = [{"type": "text", "text": "".join(reply.texts), "citations": None}]
+        return self._message(
+            body, reply.usage, [] if reply.without_choices else content, _FINISH[reply.finish]
+        )
+
+    def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """Start of the message and of its text."""
+        usage = None if reply.usage is None else (reply.usage[0], 1)
+        yield sse({"type": "message_start", "message": self._message(body, usage, [], None)}, "message_start")
+        block = {"type": "text", "text": ""}
+        start = {"type": "content_block_start", "index": 0, "content_block": block}
+        yield sse(start, "content_block_start")
+        yield self.ping
+
+    def text_event(self, text: str, reply: Reply, body: Any) -> bytes:
+        """A delta."""
+        delta = {"type": "text_delta", "text": text}
+        return sse({"type": "content_block_delta", "index": 0, "delta": delta}, "content_block_delta")
+
+    def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """End of the text, stop reason with the final usage, end of the message."""
+        yield sse({"type": "content_block_stop", "index": 0}, "content_block_stop")
+        delta = {"stop_reason": _FINISH[reply.finish], "stop_sequence": None}
+        usage = {} if reply.usage is None else {"usage": {"output_tokens": reply.usage[1]}}
+        yield sse({"type": "message_delta", "delta": delta, **usage}, "message_delta")
+        yield sse({"type": "message_stop"}, "message_stop")
+
+    def error_event(self) -> bytes:
+        """Overloaded."""
+        return sse(self.error_body(529, "Overloaded"), "error")
+
+    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+        """``{"type": "error", "error": ...}``."""
+        error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
+        return {"type": "error", "error": error, "request_id": "req_1"}
+
+    def models_body(self) -> Mapping[str, Any]:
+        """Two models."""
+        names = ("claude-haiku-5-5", "claude-sonnet-5-5")
+        data = [
+            {"id": n, "type": "model", "display_name": n, "created_at": "2026-01-01T00:00:00Z"} for n in names
+        ]
+        return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[1]}
+
+    def _message(
+        self, body: Any, usage: tuple[int, int] | None, content: list[Any], stop_reason: str | None
+    ) -> dict[str, Any]:
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": f"{body['model']}-20260101",
+            "content": content,
+            "stop_reason": stop_reason,
+            "stop_sequence": None,
+            **({"usage": {"input_tokens": usage[0], "output_tokens": usage[1]}} if usage else {}),
+        }
+
+
+@cache
+def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
+    from anthropic.types import MessageParam
+    from anthropic.types.message_create_params import (
+        MessageCreateParamsNonStreaming,
+        MessageCreateParamsStreaming,
+    )
+
+    parameters: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsNonStreaming | MessageCreateParamsStreaming)
+    # Fields typed as Iterable are checked only when they are iterated, hence messages on their own.
+    messages: TypeAdapter[Any] = TypeAdapter(list[MessageParam])
+    names = MessageCreateParamsStreaming.__required_keys__ | MessageCreateParamsStreaming.__optional_keys__
+    return parameters, messages, frozenset(names)

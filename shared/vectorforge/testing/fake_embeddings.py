@@ -1,0 +1,164 @@
+"""Embeddings for tests: a server that speaks OpenAI's protocol, and a provider that needs no model."""
+
+import asyncio
+import base64
+import json
+import re
+import zlib
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiohttp import web
+
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.types import Vector
+
+_WORD = re.compile(r"\w+")
+
+
+def hashed_vector(text: str, dimension: int) -> list[float]:
+    """Counts of the text's words, each at a place and with a sign given by its CRC-32; L2 norm 1.
+
+    Texts that share words are similar. The same on every machine. Not zero for any text.
+    """
+    counts = [0.0] * dimension
+    for word in _WORD.findall(text.lower()) or [text]:
+        crc = zlib.crc32(word.encode())
+        counts[crc % dimension] += 1.0 if crc >> 31 else -1.0
+    if not any(counts):  # words may cancel each other out
+        counts[0] = 1.0
+    norm = sum(count * count for count in counts) ** 0.5
+    return [count / norm for count in counts]
+
+
+class HashingEmbeddingProvider(EmbeddingProvider):
+    """Embeds by ``hashed_vector``: instant, deterministic, lexical.
+
+    Args:
+        name: Name of the provider.
+        dimension: Length of the vectors.
+        **options: See ``EmbeddingProvider``.
+    """
+
+    def __init__(self, *, name: str = "hashing", dimension: int = 64, **options: Any) -> None:
+        self._name = name
+        super().__init__(**options)
+        self._dimension = dimension
+        self.batches: list[list[str]] = []
+        """Every batch that was embedded, in order."""
+
+    def provider_name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def default_model(self) -> str:
+        """The only model, "hashing-v1"."""
+        return "hashing-v1"
+
+    def dimension(self, model: str | None = None) -> int:
+        """As given."""
+        return self._dimension
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        self.batches.append(list(texts))
+        return [hashed_vector(text, self._dimension) for text in texts]
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the server does with one request instead of answering it."""
+
+    status: int = 200
+    body: str | Mapping[str, Any] | None = None
+    """Sent as it is; None: an error of the status, in OpenAI's shape."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    hangs_up: bool = False
+    """Close the connection without a word."""
+    change: Callable[[list[dict[str, Any]]], list[Any]] | None = None
+    """Answer, but with the items of ``data`` changed."""
+
+
+class FakeEmbeddingsServer:
+    """``POST /v1/embeddings`` as OpenAI documents it, with ``hashed_vector`` for a model, on a real socket.
+
+    https://platform.openai.com/docs/api-reference/embeddings/create
+
+    Args:
+        dimension: Length of the vectors, unless the request says ``dimensions``.
+        api_key: What the Authorization header must hold; None accepts any.
+        knows_base64: False answers with floats whatever was asked for, as some servers do.
+    """
+
+    def __init__(self, *, dimension: int = 8, api_key: str | None = None, knows_base64: bool = True) -> None:
+        self._dimension = dimension
+        self._api_key = api_key
+        self._knows_base64 = knows_base64
+        self._runner: web.AppRunner | None = None
+        self.base_url = ""
+        """With the version; set when the server is running."""
+        self.requests: list[dict[str, Any]] = []
+        """Bodies of all requests, in the order of arrival."""
+        self.replies: list[Reply] = []
+        """Used up from the front, one a request; then requests are answered."""
+        self.refused_text: str | None = None
+        """A request holding a text that contains this gets status 400."""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/v1/embeddings", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.base_url = f"http://{host}:{port}/v1"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.requests.append(body)
+        reply = self.replies.pop(0) if self.replies else Reply()
+        await asyncio.sleep(reply.delay_s)
+        if reply.hangs_up and request.transport is not None:
+            request.transport.abort()
+        if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
+            key = request.headers.get("Authorization", "")  # OpenAI quotes the key, partly masked
+            return _error(401, f"Incorrect API key provided: {key}")
+        if self.refused_text is not None and any(self.refused_text in text for text in body["input"]):
+            return _error(400, f"Invalid input: {body['input']}")
+        if reply.body is not None:
+            text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+            return _json(text, reply.status, reply.headers)
+        if reply.status != 200:
+            return _error(reply.status, "Something in our words", reply.headers)
+        items = self._items(body)
+        data = reply.change(items) if reply.change else items
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        return _json(json.dumps({"object": "list", "data": data, "model": body["model"], "usage": usage}))
+
+    def _items(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        dimension = body.get("dimensions", self._dimension)
+        as_base64 = self._knows_base64 and body.get("encoding_format") == "base64"
+        items = []
+        for index, text in enumerate(body["input"]):
+            vector = hashed_vector(text, dimension)
+            encoded = base64.b64encode(array("f", vector).tobytes()).decode() if as_base64 else vector
+            items.append({"object": "embedding", "index": index, "embedding": encoded})
+        return items
+
+
+def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(text=text, status=status, headers=headers, content_type="application/json")
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return _json(json.dumps({"error": error}), status, headers)

@@ -1,0 +1,123 @@
+"""The chat completions API, as OpenAI's SDK 3.54 types it."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
+
+_FINISH: Mapping[FinishWord, str] = {
+    "stop": "stop",
+    "length": "length",
+    "refusal": "stop",
+    "tool": "tool_calls",
+}
+
+
+class FakeOpenAI(FakeVendor):
+    """``POST /v1/chat/completions`` and ``GET /v1/models``.
+
+    A reply that is refused has its texts in ``refusal`` instead of ``content``, as OpenAI has it.
+    """
+
+    base_path = "/v1"
+    generation_path = "/v1/chat/completions"
+    ping = b": ping\n\n"
+
+    def check(self, headers: Mapping[str, str], body: Any) -> None:
+        """Refuse what the SDK's own types do not know, and nulls."""
+        parameters, messages, names = _types()
+        if unknown := set(body) - names:
+            raise ValueError(f"Unrecognized request arguments: {sorted(unknown)}")
+        if None in body.values():
+            raise ValueError("null is not a value")
+        parameters.validate_python(body)
+        messages.validate_python(body["messages"])
+
+    def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
+        """A ``chat.completion``."""
+        text, refused = "".join(reply.texts), reply.finish == "refusal"
+        message = {
+            "role": "assistant",
+            "content": None if refused else text,
+            "refusal": text if refused else None,
+        }
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[reply.finish]}
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1_764_000_000,
+            "model": _version(body),
+            "choices": [] if reply.without_choices else [choice],
+            **({"usage": _usage(reply.usage)} if reply.usage else {}),
+        }
+
+    def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """The role; with Azure's first chunk without choices when the reply is to have none."""
+        if reply.without_choices:
+            yield self._chunk(body, [])
+        yield self._chunk(body, [_delta({"role": "assistant", "content": ""})])
+
+    def text_event(self, text: str, reply: Reply, body: Any) -> bytes:
+        """A delta."""
+        return self._chunk(body, [_delta({"refusal" if reply.finish == "refusal" else "content": text})])
+
+    def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """The finish reason, the usage if it was asked for, and ``[DONE]``."""
+        yield self._chunk(body, [{**_delta({}), "finish_reason": _FINISH[reply.finish]}])
+        if reply.usage and body.get("stream_options", {}).get("include_usage"):
+            yield self._chunk(body, [], usage=_usage(reply.usage))
+        yield sse("[DONE]")
+
+    def error_event(self) -> bytes:
+        """A server error."""
+        return sse(self.error_body(500, "The server had an error while processing your request."))
+
+    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+        """``{"error": ...}``."""
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        code = "unsupported_parameter" if param else None
+        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+    def models_body(self) -> Mapping[str, Any]:
+        """Two models."""
+        names = ("gpt-4o", "gpt-6-luna")
+        data = [{"id": n, "object": "model", "created": 1, "owned_by": "openai"} for n in names]
+        return {"object": "list", "data": data}
+
+    def _chunk(self, body: Any, choices: list[Any], **more: Any) -> bytes:
+        head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_764_000_000}
+        return sse({**head, "model": _version(body), "choices": choices, **more})
+
+
+def _version(body: Any) -> str:
+    return f"{body['model']}-2026-01-01"
+
+
+def _delta(delta: Mapping[str, Any]) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def _usage(usage: tuple[int, int]) -> Mapping[str, int]:
+    return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+
+
+@cache
+def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
+    from openai.types.chat import ChatCompletionMessageParam
+    from openai.types.chat.completion_create_params import (
+        CompletionCreateParamsNonStreaming,
+        CompletionCreateParamsStreaming,
+    )
+
+    parameters: TypeAdapter[Any] = TypeAdapter(
+        CompletionCreateParamsNonStreaming | CompletionCreateParamsStreaming
+    )
+    # Fields typed as Iterable are checked only when they are iterated, hence messages on their own.
+    messages: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
+    names = (
+        CompletionCreateParamsStreaming.__required_keys__ | CompletionCreateParamsStreaming.__optional_keys__
+    )
+    return parameters, messages, frozenset(names)

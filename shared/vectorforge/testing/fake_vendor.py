@@ -1,0 +1,244 @@
+"""A vendor's HTTP API on a real socket, with scripted behaviour. Needs aiohttp (a development dependency)."""
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias
+
+from aiohttp import web
+
+FinishWord: TypeAlias = Literal["stop", "length", "refusal", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with status 200."""
+
+    texts: tuple[str, ...] = ("The answer", " is ", "42 [Source 1].")
+    """Its pieces; one event each in a stream."""
+    finish: FinishWord = "stop"
+    """Why it ends; each fake has its vendor's word for it."""
+    usage: tuple[int, int] | None = (11, 7)
+    """Prompt and completion tokens; None: the vendor does not say."""
+    ending: Literal["complete", "eof", "cut", "stall", "error"] = "complete"
+    """What happens after the last text: all is well; the body ends in good order, but without the vendor's
+    last event; the connection breaks within an event; nothing but pings, for ever; an error event."""
+    without_choices: bool = False
+    """Whether the list that should hold the answer is empty."""
+    pause_s: float = 0.0
+    """Before each text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer with an error status."""
+
+    status: int
+    retry_after: str | None = None
+    message: str = "scripted failure"
+
+
+Behaviour: TypeAlias = Reply | Failure
+
+
+@dataclass(slots=True)
+class RecordedRequest:
+    """What a client sent."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+    connection: int
+    """Number of its connection, from 0."""
+    client_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the client closed the connection before the answer was complete."""
+
+
+class FakeVendor(ABC):
+    """Serves scripted behaviours in order, then plain replies; refuses requests the real API would refuse.
+
+    Use as ``async with FakeOpenAI() as server``; ``server.base_url`` is what the SDK wants.
+    """
+
+    def __init__(
+        self, *, api_key: str = "sk-test-0123456789abcdef", refused: Mapping[str, str] | None = None
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            api_key: The only key that is accepted; a wrong one is quoted back, as vendors do.
+            refused: Parameters that the model does not take: name -> the vendor's text.
+        """
+        self.api_key = api_key
+        self.refused = dict(refused or {})
+        self.requests: list[RecordedRequest] = []
+        """Every generation request, the refused ones too, in order."""
+        self._script: deque[Behaviour] = deque()
+        self._connections: dict[object, int] = {}
+        self._runner: web.AppRunner | None = None
+        self._origin = ""
+
+    def script(self, *behaviours: Behaviour) -> None:
+        """What the next requests get, one each; plain replies after that."""
+        self._script.extend(behaviours)
+
+    @property
+    def base_url(self) -> str:
+        """Address to give to the SDK."""
+        return self._origin + self.base_path
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The JSON bodies of ``requests``."""
+        return [request.body for request in self.requests]
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_post(self.generation_path, self._generate)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self._origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    base_path: str
+    """Path of ``base_url``."""
+    generation_path: str
+    ping: bytes
+    """What keeps a stalled stream busy."""
+
+    @abstractmethod
+    def check(self, headers: Mapping[str, str], body: Any) -> None:
+        """Raise ``ValueError`` when the real API would refuse the request."""
+
+    @abstractmethod
+    def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
+        """Body of a whole answer."""
+
+    @abstractmethod
+    def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """Events before the first text."""
+
+    @abstractmethod
+    def text_event(self, text: str, reply: Reply, body: Any) -> bytes:
+        """Event of one text."""
+
+    @abstractmethod
+    def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
+        """Events after the last text; the last of them ends the stream."""
+
+    @abstractmethod
+    def error_event(self) -> bytes:
+        """An error inside a stream."""
+
+    @abstractmethod
+    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+        """Body of an error."""
+
+    @abstractmethod
+    def models_body(self) -> Mapping[str, Any]:
+        """Body of the list of models."""
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        return self._wrong_key(request) or web.json_response(self.models_body())
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        connection = self._connections.setdefault(request.transport, len(self._connections))
+        recorded = RecordedRequest(request.path, dict(request.headers), body, connection)
+        self.requests.append(recorded)
+        refusal = self._wrong_key(request) or self._refusal(request, body)
+        if refusal is not None:
+            return refusal
+        behaviour = self._script.popleft() if self._script else Reply()
+        try:
+            if isinstance(behaviour, Failure):
+                return self._failure(behaviour)
+            if body.get("stream"):
+                return await self._stream(request, behaviour, body)
+            return await self._whole(request, behaviour, body)
+        except (asyncio.CancelledError, ConnectionError):
+            recorded.client_closed.set()
+            raise
+
+    def _wrong_key(self, request: web.Request) -> web.Response | None:
+        sent = request.headers.get("Authorization", "")
+        if sent == f"Bearer {self.api_key}":
+            return None
+        message = f"Incorrect API key provided: {sent.removeprefix('Bearer ')}."
+        return web.json_response(self.error_body(401, message), status=401)
+
+    def _refusal(self, request: web.Request, body: Any) -> web.Response | None:
+        for name, message in self.refused.items():
+            if name in body:
+                return web.json_response(self.error_body(400, message, name), status=400)
+        try:
+            self.check(request.headers, body)
+        except ValueError as exc:
+            return web.json_response(self.error_body(400, f"Invalid request: {exc}"), status=400)
+        return None
+
+    def _failure(self, failure: Failure) -> web.Response:
+        headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
+        body = self.error_body(failure.status, failure.message)
+        return web.json_response(body, status=failure.status, headers=headers)
+
+    async def _whole(self, request: web.Request, reply: Reply, body: Any) -> web.StreamResponse:
+        await asyncio.sleep(reply.pause_s)
+        if reply.ending == "stall":
+            await asyncio.Event().wait()
+        if reply.ending != "cut":
+            return web.json_response(self.answer(reply, body))
+        data = json.dumps(self.answer(reply, body)).encode()
+        response = web.StreamResponse(headers={"content-type": "application/json"})
+        response.content_length = len(data)
+        await response.prepare(request)
+        await response.write(data[: len(data) // 2])
+        return await self._abort(request, response)
+
+    async def _stream(self, request: web.Request, reply: Reply, body: Any) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for event in self.before_texts(reply, body):
+            await response.write(event)
+        for text in reply.texts:
+            await asyncio.sleep(reply.pause_s)
+            await response.write(self.text_event(text, reply, body))
+        match reply.ending:
+            case "complete":
+                for event in self.after_texts(reply, body):
+                    await response.write(event)
+            case "error":
+                await response.write(self.error_event())
+            case "stall":
+                while True:
+                    await response.write(self.ping)
+                    await asyncio.sleep(0.02)
+            case "cut":
+                await response.write(self.text_event("never arrives whole", reply, body)[:30])
+                return await self._abort(request, response)
+            case "eof":
+                pass
+        await response.write_eof()
+        return response
+
+    async def _abort(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        await asyncio.sleep(0.02)  # what was written gets out first
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+
+
+def sse(data: Mapping[str, Any] | str, event: str | None = None) -> bytes:
+    """A server-sent event."""
+    text = data if isinstance(data, str) else json.dumps(data)
+    return (f"event: {event}\n" if event else "").encode() + f"data: {text}\n\n".encode()

@@ -1,0 +1,32 @@
+"""Passages for tests that need no database."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import Chunk, RetrievedChunk
+
+
+def make_passage(
+    text: str,
+    score: float = 0.5,
+    *,
+    index: int = 0,
+    start_offset: int = 10,
+    source: str = "guide.md",
+    document_id: UUID | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> RetrievedChunk:
+    """A passage with this text, found with this score (cosine)."""
+    chunk = Chunk(
+        id=uuid4(),
+        document_id=document_id or uuid4(),
+        index=index,
+        text=text,
+        start_offset=start_offset,
+        end_offset=start_offset + len(text),
+        token_count=estimate_tokens(text),
+        metadata=metadata or {},
+    )
+    return RetrievedChunk(chunk=chunk, score=score, distance=1 - score, document_source=source)

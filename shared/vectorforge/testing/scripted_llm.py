@@ -1,0 +1,82 @@
+"""A language model that says what a test tells it to, in the pieces the test chooses."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from vectorforge.errors import LLMError
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.types import Completion, GroundingSource, LLMRequestConfig, Message, ProviderCall
+from vectorforge.telemetry import MetricsCollector
+
+
+class ScriptedLLM(BaseLLMProvider):
+    """Streams ``pieces``; records every call.
+
+    Args:
+        pieces: The answer, in order.
+        error: Raised after the pieces, in place of a regular end.
+        gate: Waited for before each piece after the first.
+        name: The provider's name.
+        metrics: Where ``llm.*`` goes.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[str] = ("It is so. [Source 1]",),
+        *,
+        error: LLMError | None = None,
+        gate: asyncio.Semaphore | None = None,
+        name: str = "scripted",
+        metrics: MetricsCollector | None = None,
+    ) -> None:
+        self._name = name
+        super().__init__(default_model="scripted-1", metrics=metrics, retries=0)
+        self._pieces = pieces
+        self._error = error
+        self._gate = gate
+        self.calls: list[tuple[list[Message], LLMRequestConfig]] = []
+        """Messages and settings of each call, oldest first."""
+        self.sources: list[GroundingSource] = []
+        """Sources of the last call."""
+        self.closed_early = 0
+        """Streams that the caller closed before their end."""
+
+    def provider_name(self) -> str:
+        """The name given."""
+        return self._name
+
+    async def _list_models(self) -> list[str]:
+        return [self.default_model]
+
+    async def _call_api(self, call: ProviderCall) -> Completion:
+        self._record(call)
+        if self._error is not None:
+            raise self._error
+        return self._completion(call, "".join(self._pieces))
+
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+        self._record(call)
+        try:
+            for number, piece in enumerate(self._pieces):
+                if number and self._gate is not None:
+                    await self._gate.acquire()
+                yield piece
+            if self._error is not None:
+                raise self._error
+            yield self._completion(call, "")
+        except (GeneratorExit, asyncio.CancelledError):
+            self.closed_early += 1
+            raise
+
+    def _record(self, call: ProviderCall) -> None:
+        self.calls.append((list(call.messages), call.config))
+        self.sources = list(call.sources)
+
+    def _completion(self, call: ProviderCall, content: str) -> Completion:
+        return Completion(
+            model=call.config.model,
+            finish_reason="stop",
+            content=content,
+            prompt_tokens=100,
+            completion_tokens=10,
+        )

@@ -1,0 +1,230 @@
+"""A server that speaks the HTTP API from memory and misbehaves on demand, for the web page's tests.
+
+What an answer does is a script of steps; see ``answer_script``.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from aiohttp import web
+
+from tests.browser.answer_script import Cut, Hold, Json, Raw, Refuse, Send, Step, answer
+
+PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page" / "index.html"
+
+
+@dataclass
+class StubApi:
+    """Holds what the server knows, what it shall do next and what it was asked."""
+
+    collections: list[Json] = field(default_factory=list)
+    documents: list[Json] = field(default_factory=list)
+    jobs: dict[str, Json] = field(default_factory=dict)
+    scripts: list[list[Step]] = field(default_factory=list)
+    """Answers to come, first in first out."""
+    queries: list[Json] = field(default_factory=list)
+    """Bodies of the questions asked."""
+    requests: list[str] = field(default_factory=list)
+    """Method and path of every request."""
+    ingestion_errors: dict[str, str] = field(default_factory=dict)
+    """File name to the error its ingestion ends with."""
+    ingestion_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """While cleared, jobs stay at the embedding stage."""
+    api_key: str | None = None
+    query_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the client closed an answer before its end."""
+    extractive: bool = False
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self.ingestion_gate.set()
+
+    def add_collection(self, name: str) -> Json:
+        """Make an empty collection."""
+        made = {"id": f"c{len(self.collections) + 1}", "name": name, "document_count": 0, "chunk_count": 0}
+        self.collections.append(made)
+        return made
+
+    def add_document(self, text: str, *, file: str, title: str | None = None, collection: str = "c1") -> Json:
+        """Store a document."""
+        made = {
+            "id": f"d{len(self.documents) + 1}-{uuid4().hex[:6]}",
+            "collection_id": collection,
+            "source": file,
+            "title": title,
+            "media_type": "text/markdown",
+            "chunk_count": 3,
+            "text": text,
+        }
+        self.documents.append(made)
+        return made
+
+    def application(self) -> web.Application:
+        """The routes of the API that the page uses, and the page itself."""
+        app = web.Application(middlewares=[self._guard], client_max_size=64 * 1024 * 1024)
+        app.add_routes(
+            [
+                web.get("/", _page),
+                web.get("/v1/providers", self._providers),
+                web.get("/v1/collections", self._list_collections),
+                web.post("/v1/collections", self._create_collection),
+                web.get("/v1/collections/{id}/documents", self._list_documents),
+                web.post("/v1/collections/{id}/documents", self._upload),
+                web.get("/v1/documents/{id}/text", self._document_text),
+                web.delete("/v1/documents/{id}", self._delete_document),
+                web.get("/v1/jobs", self._list_jobs),
+                web.get("/v1/jobs/{id}", self._job),
+                web.post("/v1/rag/query", self._query),
+            ]
+        )
+        return app
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        self.requests.append(f"{request.method} {request.path}")
+        sent = request.headers.get("Authorization")
+        if self.api_key and request.path != "/" and sent != f"Bearer {self.api_key}":
+            return problem(401, "A valid API key is required.")
+        return await handler(request)
+
+    async def _providers(self, _: web.Request) -> web.Response:
+        model = {"name": "fake", "default_model": "fake-1", "is_default": True, "extractive": self.extractive}
+        return web.json_response({"llm": [model], "embedding": [], "generation_enabled": True})
+
+    async def _list_collections(self, _: web.Request) -> web.Response:
+        for collection in self.collections:
+            held = [d for d in self.documents if d["collection_id"] == collection["id"]]
+            collection["document_count"] = len(held)
+        return web.json_response({"collections": self.collections})
+
+    async def _create_collection(self, request: web.Request) -> web.Response:
+        name = (await request.json())["name"]
+        if any(c["name"] == name for c in self.collections):
+            return problem(409, f"There is a collection named {name} already.")
+        return web.json_response(self.add_collection(name), status=201)
+
+    async def _list_documents(self, request: web.Request) -> web.Response:
+        held = [d for d in self.documents if d["collection_id"] == request.match_info["id"]]
+        offset, limit = int(request.query.get("offset", 0)), int(request.query.get("limit", 50))
+        page = [{k: v for k, v in d.items() if k != "text"} for d in held[offset : offset + limit]]
+        return web.json_response({"documents": page, "total": len(held), "limit": limit, "offset": offset})
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        items = []
+        async for part in await request.multipart():
+            text = (await part.read(decode=True)).decode("utf-8", "replace")  # type: ignore[union-attr]  # never nested
+            items.append({"source": part.filename, "status": "queued", "stage": None, "text": text})  # type: ignore[union-attr]  # as above
+        job = {"id": uuid4().hex, "collection_id": request.match_info["id"], "status": "queued"}
+        self.jobs[job["id"]] = job | {"stage": None, "error": None, "documents": items, "polls": 0}
+        return web.json_response(_public(self.jobs[job["id"]]), status=202)
+
+    async def _list_jobs(self, request: web.Request) -> web.Response:
+        wanted = request.query.get("collection_id")
+        jobs = [{**_public(j), "documents": []} for j in self.jobs.values() if j["collection_id"] == wanted]
+        return web.json_response({"jobs": jobs})
+
+    async def _job(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["id"])
+        if job is None:
+            return problem(404, "There is no job with this id.")
+        job["polls"] += 1
+        if job["polls"] >= 3 and self.ingestion_gate.is_set():
+            self._finish(job)
+        else:
+            stage = "extract" if job["polls"] == 1 else "embed"
+            job |= {"status": "running", "stage": stage}
+            for item in job["documents"]:
+                item |= {"status": "running", "stage": stage}
+        return web.json_response(_public(job))
+
+    def _finish(self, job: Json) -> None:
+        failed = 0
+        for item in job["documents"]:
+            if message := self.ingestion_errors.get(item["source"]):
+                failed += 1
+                item |= {"status": "failed", "error": {"code": "extraction_failed", "message": message}}
+            elif item["status"] != "succeeded":
+                item |= {"status": "succeeded", "stage": "done", "chunks_added": 3}
+                self.add_document(item["text"], file=item["source"], collection=job["collection_id"])
+        job["status"] = "failed" if failed == len(job["documents"]) else "partial" if failed else "succeeded"
+
+    async def _document_text(self, request: web.Request) -> web.Response:
+        for document in self.documents:
+            if document["id"] == request.match_info["id"]:
+                return web.json_response(document)
+        return problem(404, "There is no document with this id.")
+
+    async def _delete_document(self, request: web.Request) -> web.Response:
+        self.documents = [d for d in self.documents if d["id"] != request.match_info["id"]]
+        return web.Response(status=204)
+
+    async def _query(self, request: web.Request) -> web.StreamResponse:
+        self.queries.append(await request.json())
+        steps = self.scripts.pop(0) if self.scripts else answer("Nothing scripted.")
+        if isinstance(steps[0], Refuse):
+            return problem(steps[0].status, steps[0].detail)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        try:
+            for number, step in enumerate(steps):
+                await _perform(step, number, response, request)
+            await response.write_eof()
+        except asyncio.CancelledError:
+            self.query_closed.set()
+            raise
+        except ConnectionError:
+            self.query_closed.set()
+        return response
+
+
+async def _perform(step: Step, number: int, response: web.StreamResponse, request: web.Request) -> None:
+    if isinstance(step, Send):
+        data = json.dumps(step.data, ensure_ascii=False)
+        await response.write(f"id: {number}\nevent: {step.event}\ndata: {data}\n\n".encode())
+    elif isinstance(step, Raw):
+        await response.write(step.content)
+    elif isinstance(step, Hold):
+        await step.until.wait()
+    elif isinstance(step, Cut) and request.transport is not None:
+        request.transport.abort()
+
+
+def problem(status: int, detail: str) -> web.Response:
+    """An RFC 9457 problem document."""
+    body = {"title": "Refused", "status": status, "detail": detail, "code": "refused", "request_id": "req-1"}
+    return web.json_response(body, status=status, content_type="application/problem+json")
+
+
+def _public(job: Json) -> Json:
+    items = [{k: v for k, v in item.items() if k != "text"} for item in job["documents"]]
+    return {k: v for k, v in job.items() if k != "polls"} | {"documents": items}
+
+
+async def _page(_: web.Request) -> web.Response:
+    html = PAGE.read_text(encoding="utf-8")
+    return web.Response(
+        text=html, content_type="text/html", headers={"Content-Security-Policy": policy(html)}
+    )
+
+
+def policy(html: str) -> str:
+    """The strictest policy the page works under: its own script and style, its own origin, no HTML sinks."""
+
+    def digest(tag: str) -> str:
+        (block,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        return base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
+
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest('script')}'; style-src 'sha256-{digest('style')}'; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )

@@ -1,0 +1,276 @@
+"""The web page: documents, reading on every screen, keyboard, keys and hostile text."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import FilePayload, Page, expect
+
+from tests.browser.answer_script import answer, source
+from tests.browser.conftest import Visit
+from tests.browser.page_actions import ask
+from tests.browser.stub_api import PAGE, StubApi
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+def file(name: str, text: str = "some text") -> FilePayload:
+    return {"name": name, "mimeType": "text/markdown", "buffer": text.encode()}
+
+
+async def drop_file(page: Page, name: str) -> None:
+    transfer = await page.evaluate_handle(
+        "(name) => { const t = new DataTransfer(); t.items.add(new File(['dropped'], name)); return t; }",
+        name,
+    )
+    await page.dispatch_event("body", "dragenter", {"dataTransfer": transfer})
+    await expect(page.locator("#over")).to_contain_text("Add to")
+    await page.dispatch_event("body", "drop", {"dataTransfer": transfer})
+
+
+async def overflow(page: Page) -> int:
+    """Pixels by which the page is wider than the screen."""
+    return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+async def test_the_empty_page_teaches_what_to_do(visit: Visit, stub: StubApi) -> None:
+    page = await visit(stub.url)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
+    await expect(page.get_by_role("button", name="Drop documents here")).to_be_visible()
+    await expect(page.get_by_role("button", name="Send question")).to_be_disabled()
+
+
+async def test_example_questions_name_the_documents(visit: Visit, stub: StubApi) -> None:
+    stub.add_document("text", file="travel.md", title="Travel policy")
+    page = await visit(stub.url)
+    await page.get_by_role("button", name="What is “Travel policy” about?").click()
+    await expect(page.get_by_label("Your question")).to_have_value("What is “Travel policy” about?")
+    await expect(page.get_by_label("Your question")).to_be_focused()
+
+
+async def test_files_are_watched_until_each_is_done_or_failed(visit: Visit, stub: StubApi) -> None:
+    stub.ingestion_gate.clear()
+    stub.ingestion_errors["scan.pdf"] = "The document holds no text."
+    page = await visit(stub.url)
+    await page.set_input_files("#files", [file("a.md"), file("scan.pdf")])
+    rows = page.locator("#uploads li")
+    await expect(rows.nth(0)).to_contain_text("Embedding")
+    await expect(page.get_by_role("progressbar", name="a.md")).to_be_visible()
+    stub.ingestion_gate.set()
+    await expect(rows.nth(0)).to_contain_text("Added, 3 passages")
+    await expect(rows.nth(1)).to_contain_text("The document holds no text.")
+    await expect(page.locator("#document-list li")).to_have_count(1)
+    asked = stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}")
+    await page.wait_for_timeout(700)
+    assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == asked  # polling has ended
+
+
+async def test_a_job_still_running_is_found_again_after_a_reload(visit: Visit, stub: StubApi) -> None:
+    stub.ingestion_gate.clear()
+    page = await visit(stub.url)
+    await page.set_input_files("#files", [file("slow.md")])
+    await expect(page.locator("#uploads")).to_contain_text("Embedding")
+    await page.reload()
+    await page.get_by_role("button", name="Documents", exact=True).click()
+    await expect(page.locator("#uploads")).to_contain_text("slow.md")
+    stub.ingestion_gate.set()
+    await expect(page.locator("#uploads")).to_contain_text("Added, 3 passages")
+
+
+async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(visit: Visit, stub: StubApi) -> None:
+    stub.collections.clear()
+    page = await visit(stub.url)
+    await expect(page.get_by_label("Collection", exact=True)).to_be_disabled()
+    await drop_file(page, "dropped.md")
+    await expect(page.locator("#uploads")).to_contain_text("Added")
+    assert [c["name"] for c in stub.collections] == ["default"]
+    await expect(page.locator("#over")).to_be_hidden()
+
+
+async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(visit: Visit, stub: StubApi) -> None:
+    page = await visit(stub.url, failed_requests=True)
+    await page.get_by_role("button", name="New collection").click()
+    await page.get_by_label("Name").fill("handbook")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_contain_text("There is a collection named handbook already.")
+    await page.get_by_label("Name").fill("contracts")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+    await expect(page.get_by_label("Collection", exact=True)).to_have_value(stub.collections[1]["id"])
+
+
+async def test_deleting_a_document_asks_first(visit: Visit, stub: StubApi) -> None:
+    stub.add_document("text", file="old.md")
+    page = await visit(stub.url)
+    await page.get_by_role("button", name="Documents", exact=True).click()
+    await page.get_by_role("button", name="Delete old.md").click()
+    await expect(page.get_by_role("alertdialog")).to_contain_text("Delete “old.md”?")
+    await page.keyboard.press("Escape")
+    assert len(stub.documents) == 1
+    await page.get_by_role("button", name="Delete old.md").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.locator("#document-list")).to_be_hidden()
+    assert stub.documents == []
+
+
+async def test_long_lists_of_documents_come_in_pages(visit: Visit, stub: StubApi) -> None:
+    for number in range(60):
+        stub.add_document("text", file=f"{number}.md")
+    page = await visit(stub.url)
+    await page.get_by_role("button", name="Documents", exact=True).click()
+    await expect(page.locator("#document-list li")).to_have_count(50)
+    await page.get_by_role("button", name="Show more").click()
+    await expect(page.locator("#document-list li")).to_have_count(60)
+
+
+async def test_a_missing_key_is_asked_for_and_sent(visit: Visit, stub: StubApi) -> None:
+    stub.api_key = "correct-horse"
+    stub.add_document("text", file="a.md", title="Secret plan")
+    page = await visit(stub.url, failed_requests=True)
+    await page.get_by_role("textbox", name="API key").fill("wrong")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_contain_text("did not accept that key")
+    await page.get_by_role("textbox", name="API key").fill("correct-horse")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Ask “handbook”")
+    await page.reload()  # kept for this tab
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Ask “handbook”")
+    assert await page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 1]
+    assert "correct-horse" not in await page.content()
+
+
+async def test_declining_the_key_leaves_a_way_back(visit: Visit, stub: StubApi) -> None:
+    stub.api_key = "correct-horse"
+    page = await visit(stub.url, failed_requests=True)
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("alert")).to_contain_text("could not be loaded")
+    stub.api_key = None
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
+
+
+async def test_hostile_text_stays_text(visit: Visit, stub: StubApi) -> None:
+    stub.collections[0]["name"] = HOSTILE
+    document = stub.add_document(f"before {HOSTILE} after", file=f"{HOSTILE}.md", title=HOSTILE)
+    cited = source(1, document, 0, len(document["text"]), heading=HOSTILE)
+    text = (
+        f"**{HOSTILE}** `{HOSTILE}` [Context 1] ![x](http://evil.test/?q=1) [a](http://evil.test/) {HOSTILE}"
+    )
+    stub.scripts = [answer(text, f"\n\n- {HOSTILE}\n\n```\n{HOSTILE}\n```", sources=[cited])]
+    page = await visit(stub.url)
+    await ask(page, HOSTILE)
+    await expect(page.locator(".foot")).to_contain_text("answered in")
+    await page.locator(".cite").first.click()
+    await expect(page.locator("#passage")).to_have_text(f"before {HOSTILE} after")
+    await page.get_by_role("button", name="All documents").click()
+    await page.get_by_role("button", name="Delete").first.click()
+    await expect(page.locator("#confirm-title")).to_contain_text("<img")
+    assert await page.title() == "VectorForge"
+    assert await page.locator("img, a:not(.skip), iframe, [onerror], script:not(body > script)").count() == 0
+
+
+async def test_the_page_is_one_file_that_parses_no_html() -> None:
+    html = PAGE.read_text(encoding="utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser", html
+    )
+    assert html.count("<script") == html.count("<style") == 1
+    assert re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(https?:)?//""", html) == []
+    assert not re.search(
+        r"""\son\w+=["']|\sstyle=["']""", html.split("<script>")[0]
+    )  # the policy forbids them
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_colours_follow_the_system_and_stay_readable(visit: Visit, stub: StubApi, scheme: str) -> None:
+    document = stub.add_document("A passage.", file="a.md")
+    stub.scripts = [answer("Text [1].", sources=[source(1, document, 0, 10)])]
+    page = await visit(stub.url, color_scheme=scheme)
+    await ask(page, "q")
+    await expect(page.locator(".foot")).to_contain_text("answered in")
+    ground = await luminance(page, "body", "backgroundColor")
+    assert (ground > 0.5) is (scheme == "light")
+    for selector in (".answer", ".foot", ".source em", ".hint", ".sources h3"):
+        assert contrast(await luminance(page, selector, "color"), ground) >= 4.5, selector
+    chip = [await luminance(page, ".cite", name) for name in ("color", "backgroundColor")]
+    assert contrast(*chip) >= 4.5
+
+
+async def luminance(page: Page, selector: str, name: str) -> float:
+    """Relative luminance of a computed colour, 0 to 1 (WCAG 2.2)."""
+    colour = await page.locator(selector).first.evaluate("(node, name) => getComputedStyle(node)[name]", name)
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: float, other: float) -> float:
+    """Contrast ratio, 1 to 21 (WCAG 2.2)."""
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+async def test_a_phone_never_scrolls_sideways_and_sources_open_as_a_sheet(
+    visit: Visit, stub: StubApi
+) -> None:
+    document = stub.add_document("word " * 400 + "W" * 300, file="x" * 180 + ".md", title="T" * 180)
+    cited = source(1, document, 0, 50, heading="H" * 200)
+    text = (
+        "U" * 300 + "\n\n```\n" + "c" * 300 + "\n```\n\n| a | b |\n|---|---|\n| " + "z" * 200 + " | 2 [1] |"
+    )
+    stub.scripts = [answer(text, sources=[cited])]
+    page = await visit(stub.url, **PHONE)
+    assert await overflow(page) <= 0
+    await ask(page, "Q" * 300)
+    await expect(page.locator(".foot")).to_contain_text("answered in")
+    assert await overflow(page) <= 0
+    await page.locator(".source").tap()
+    sheet = page.get_by_role("dialog")
+    await expect(sheet.locator("#passage")).to_be_in_viewport()
+    assert await overflow(page) <= 0
+    assert await page.evaluate("document.getElementById('talk').inert")
+    await page.touchscreen.tap(195, 40)  # the scrim above the sheet
+    await expect(sheet).to_be_hidden()
+    await expect(page.locator(".source")).to_be_focused()
+    assert not await page.evaluate("document.getElementById('talk').inert")
+
+
+async def test_everything_can_be_done_with_the_keyboard(visit: Visit, stub: StubApi) -> None:
+    document = stub.add_document("The limit is 48.", file="a.md", title="Policy")
+    stub.scripts = [answer("It is 48 [Context 1].", sources=[source(1, document, 0, 16)])]
+    page = await visit(stub.url)
+    await page.keyboard.press("Tab")
+    await page.locator("#collection").focus()
+    await page.keyboard.press("Escape")
+    await page.locator("#new-collection").focus()
+    await page.keyboard.press("/")
+    await page.keyboard.type("first line")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("second line")
+    assert stub.queries == []
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".foot")).to_contain_text("answered in")
+    assert stub.queries[0]["query"] == "first line\nsecond line"
+    for _ in range(20):
+        await page.keyboard.press("Shift+Tab")
+        if await page.evaluate("document.activeElement.classList.contains('cite')"):
+            break
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#panel-title")).to_be_focused()
+    await expect(page.get_by_role("complementary", name="Policy").locator("#passage")).to_have_text(
+        "The limit is 48."
+    )
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#panel")).to_be_hidden()
+    await expect(page.locator(".cite")).to_be_focused()
+
+
+async def test_reduced_motion_is_respected(visit: Visit, stub: StubApi) -> None:
+    stub.ingestion_gate.clear()
+    page = await visit(stub.url, reduced_motion="reduce")
+    await page.set_input_files("#files", [file("a.md")])
+    await expect(page.locator(".track i")).to_have_css("animation-name", "none")
+    stub.ingestion_gate.set()

@@ -1,0 +1,189 @@
+"""Every provider; the vendors through their real SDKs, against fakes on real sockets."""
+
+from typing import Any
+
+# Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
+# are short.
+import anthropic.resources.messages  # noqa: F401 - see above
+import openai.resources.chat  # noqa: F401 - see above
+import pytest
+
+from vectorforge.errors import InvalidInputError
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.types import LLMRequestConfig
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.contracts_llm import MESSAGES, LLMProviderContract, collect
+from vectorforge.testing.contracts_llm_streams import LLMStreamContract
+from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import FakeVendor
+
+FULL_CONFIG = LLMRequestConfig(
+    model="m",
+    temperature=0.2,
+    max_tokens=99,
+    top_p=0.9,
+    frequency_penalty=0.5,
+    presence_penalty=-0.5,
+    stop_sequences=("END",),
+)
+BARE_CONFIG = LLMRequestConfig(model="m", temperature=None)
+
+
+# A-155
+class TestOpenAI(LLMStreamContract):
+    def make_server(self, **kwargs: Any) -> FakeVendor:
+        return FakeOpenAI(**kwargs)
+
+    def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
+        return OpenAIProvider(credentials, base_url=base_url, **kwargs)
+
+    # A-058 A-075 A-078 A-079 A-080 C12
+    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+        await provider.generate(MESSAGES)
+        await provider.generate(MESSAGES, FULL_CONFIG)
+        await provider.generate(MESSAGES, BARE_CONFIG)
+        await collect(provider)
+        default = {"model": "gpt-4o", "messages": MESSAGES, "temperature": 0.7, "max_tokens": 1024}
+        assert server.bodies == [
+            default,
+            {
+                "model": "m",
+                "messages": MESSAGES,
+                "temperature": 0.2,
+                "max_tokens": 99,
+                "top_p": 0.9,
+                "frequency_penalty": 0.5,
+                "presence_penalty": -0.5,
+                "stop": ["END"],
+            },
+            {"model": "m", "messages": MESSAGES, "max_tokens": 1024},
+            {**default, "stream": True, "stream_options": {"include_usage": True}},
+        ]
+
+    # A-081
+    async def test_mapping(self, provider: BaseLLMProvider) -> None:
+        response = await provider.generate(MESSAGES)
+        assert (response.content, response.model, response.provider) == (
+            "The answer is 42 [Source 1].",
+            "gpt-4o-2026-01-01",
+            "openai",
+        )
+        assert (response.prompt_tokens, response.completion_tokens, response.total_tokens) == (11, 7, 18)
+
+    # A-078
+    async def test_only_our_settings_count(self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_ORG_ID", "somebody-else")
+        monkeypatch.setenv("OPENAI_PROJECT_ID", "somebody-else")
+        for organization in (None, "org-ours"):
+            provider = OpenAIProvider(server.api_key, base_url=server.base_url, organization=organization)
+            await provider.generate(MESSAGES)
+            await provider.aclose()
+        first, second = ({k.lower(): v for k, v in r.headers.items()} for r in server.requests)
+        assert "openai-organization" not in first
+        assert second["openai-organization"] == "org-ours"
+        assert "openai-project" not in first
+
+    # defect 8
+    async def test_limit_is_respelled_once(self) -> None:
+        text = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        async with FakeOpenAI(refused={"max_tokens": text}) as server:
+            provider = OpenAIProvider(server.api_key, base_url=server.base_url)
+            response = await provider.generate(MESSAGES)
+            await collect(provider)
+            await provider.aclose()
+        spelled = ["max_completion_tokens" in body for body in server.bodies]
+        assert spelled == [False, True, True]
+        assert all(("max_tokens" in body) != new for body, new in zip(server.bodies, spelled, strict=True))
+        assert "dropped_parameters" not in response.metadata
+
+    # defect 7
+    async def test_server_without_stream_options(self) -> None:
+        async with FakeOpenAI(refused={"stream_options": "unknown"}) as server:
+            provider = OpenAIProvider(server.api_key, base_url=server.base_url)
+            *_, end = await collect(provider)
+            await provider.aclose()
+        assert end.response.metadata["usage_estimated"] is True  # type: ignore[union-attr]  # the last event
+        assert len(server.requests) == 2
+
+    # C12
+    async def test_temperature_above_two_is_named(self, provider: BaseLLMProvider) -> None:
+        with pytest.raises(InvalidInputError, match="temperature must be from 0 to 2 for openai") as caught:
+            await provider.generate(MESSAGES, LLMRequestConfig(model="m", temperature=2.1))
+        assert caught.value.field == "temperature"
+
+
+# A-088 A-155
+@pytest.mark.filterwarnings("ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning")
+class TestAnthropic(LLMStreamContract):
+    def make_server(self, **kwargs: Any) -> FakeVendor:
+        return FakeAnthropic(**kwargs)
+
+    def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
+        return AnthropicProvider(credentials, base_url=base_url, **kwargs)
+
+    # A-083 A-084 A-085 A-086 C12 C38
+    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+        await provider.generate(MESSAGES)
+        full = await provider.generate(MESSAGES, FULL_CONFIG)
+        await provider.generate(MESSAGES[1:], BARE_CONFIG)
+        await collect(provider)
+        system, conversation = MESSAGES[0]["content"], MESSAGES[1:]
+        default = {
+            "model": "claude-sonnet-4-20250514",
+            "system": system,
+            "messages": conversation,
+            "temperature": 0.7,
+            "max_tokens": 1024,
+        }
+        assert server.bodies == [
+            default,
+            {
+                "model": "m",
+                "system": system,
+                "messages": conversation,
+                "temperature": 0.2,
+                "top_p": 0.9,
+                "max_tokens": 99,
+                "stop_sequences": ["END"],
+            },
+            {"model": "m", "messages": conversation, "max_tokens": 1024},
+            {**default, "stream": True},
+        ]
+        assert full.metadata["dropped_parameters"] == ["frequency_penalty", "presence_penalty"]
+
+    # A-087
+    async def test_mapping(self, provider: BaseLLMProvider) -> None:
+        response = await provider.generate(MESSAGES)
+        assert (response.content, response.model, response.provider) == (
+            "The answer is 42 [Source 1].",
+            "claude-sonnet-4-20250514-20260101",
+            "anthropic",
+        )
+        assert (response.prompt_tokens, response.completion_tokens, response.total_tokens) == (11, 7, 18)
+
+    # C12
+    async def test_temperature_above_one_is_named(
+        self, server: FakeVendor, provider: BaseLLMProvider
+    ) -> None:
+        with pytest.raises(
+            InvalidInputError, match="temperature must be from 0 to 1 for anthropic"
+        ) as caught:
+            await provider.generate(MESSAGES, LLMRequestConfig(model="m", temperature=1.1))
+        assert caught.value.field == "temperature"
+        assert not server.requests
+
+    # A-085
+    async def test_instructions_alone_are_no_conversation(self, provider: BaseLLMProvider) -> None:
+        with pytest.raises(InvalidInputError) as caught:
+            await provider.generate(MESSAGES[:1])
+        assert caught.value.field == "messages"
+
+
+class TestExtractive(LLMProviderContract):
+    @pytest.fixture
+    def provider(self, metrics: InMemoryMetrics) -> BaseLLMProvider:
+        return ExtractiveProvider(metrics=metrics)

@@ -1,0 +1,334 @@
+"""Questions over HTTP: cited answers, whole and streamed, from both doors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.event_stream import ReceivedEvent, read_events
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
+
+RAG = "/v1/rag/query"
+GUIDES = {
+    "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
+    "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
+    "bike": "# Bike\n\nOil the chain every three hundred kilometres and after riding in the rain.\n",
+}
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    return make_tenant()
+
+
+@pytest.fixture
+async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
+    async with live_api(settings_for(postgres_server.app_url, [tenant])) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(api: LiveApi, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with api.client(tenant) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def guides(client: httpx2.AsyncClient) -> str:
+    collection_id = await new_collection(client)
+    job = await add_documents(client, collection_id, **GUIDES)
+    assert job["status"] == "succeeded", job
+    return collection_id
+
+
+@pytest.fixture
+async def openai() -> AsyncIterator[FakeOpenAI]:
+    async with FakeOpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+async def model_api(
+    postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI
+) -> AsyncIterator[LiveApi]:
+    provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
+    async with live_api(settings_for(postgres_server.app_url, [tenant]), provider) as running:
+        yield running
+
+
+@pytest.fixture
+async def model_client(model_api: LiveApi, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with model_api.client(tenant) as opened:
+        await add_documents(opened, await new_collection(opened), **GUIDES)
+        yield opened
+
+
+async def ask(client: httpx2.AsyncClient, path: str = RAG, **body: Any) -> dict[str, Any]:
+    response = await client.post(path, json={"query": "How long must the dough rise?", **body})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def logged(client: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
+    """The log record, which is written when the server has noticed that the client is gone."""
+    for _ in range(250):
+        response = await client.get(f"/v1/queries/{query_id}")
+        if response.status_code == 200:
+            row: dict[str, Any] = response.json()
+            return row
+        await asyncio.sleep(0.02)
+    raise AssertionError("not logged")
+
+
+def texts(events: list[ReceivedEvent]) -> str:
+    return "".join(event.data["text"] for event in events if event.name == "token")
+
+
+# B-002, B-013 to B-022, B-038, B-044
+async def test_a_question_alone_is_enough_for_a_cited_answer(client: httpx2.AsyncClient, guides: str) -> None:
+    answer = await ask(client)
+    assert "two hours" in answer["response"]
+    assert answer["id"].startswith("ragq_")
+    assert answer["object"] == "rag.query.completion"
+    assert answer["query"] == "How long must the dough rise?"
+    assert answer["extractive"] is True
+    assert answer["outcome"] == "answered"
+    assert set(answer["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens"}
+    assert [entry["label"] for entry in answer["context"]] == ["[Context 1]", "[Context 2]", "[Context 3]"]
+
+    citation = answer["citations"][0]
+    cited = answer["context"][citation["source_number"] - 1]
+    assert cited["chunk_id"] == citation["chunk_id"]
+    assert "two hours" in cited["text"]
+    assert answer["response"][citation["start"] : citation["end"]] == f"[Context {citation['source_number']}]"
+    text = (await client.get(f"/v1/documents/{cited['document_id']}/text")).json()["text"]
+    assert text[cited["start_offset"] : cited["end_offset"]] == cited["text"]
+
+    stats = answer["retrieval_stats"]
+    scores = [entry["score"] for entry in answer["context"]]
+    assert stats["chunks_retrieved"] == 3
+    assert stats["top_score"] == round(max(scores), 4)
+    assert stats["avg_score"] == round(sum(scores) / 3, 4)
+    assert stats["min_score"] == round(min(scores), 4)
+    assert stats["retrieval_time_ms"] == round(stats["retrieval_time_ms"], 2) > 0
+
+
+@pytest.mark.parametrize("path", [RAG, "/v1/collections/{id}/query"])
+async def test_the_stream_says_what_the_whole_answer_says(
+    client: httpx2.AsyncClient, guides: str, path: str
+) -> None:  # C41, A-156
+    path = path.format(id=guides)
+    whole = await ask(client, path)
+    events = await ask_streaming(client, path, {"query": "How long must the dough rise?"})
+    done = events[-1].data
+    text = whole["response"] if path == RAG else whole["answer"]
+    assert texts(events) == done["answer"] == text
+    assert [e.data for e in events if e.name == "citation"] == whole["citations"]
+    (sources,) = (e.data["sources"] for e in events if e.name == "sources")
+    if path == RAG:
+        assert [s["chunk_id"] for s in sources] == [entry["chunk_id"] for entry in whole["context"]]
+    else:
+        assert sources == whole["sources"]
+    (usage,) = (e.data for e in events if e.name == "usage")
+    assert usage == whole["usage"]
+    assert (done["finish_reason"], done["outcome"]) == (whole["finish_reason"], whole["outcome"])
+
+
+async def test_every_question_is_logged_under_the_id_of_its_answer(
+    client: httpx2.AsyncClient, guides: str
+) -> None:  # A-114, C31
+    answer = await ask(client)
+    events = await ask_streaming(client, RAG, {"query": "When is the chain oiled?"})
+    for query_id, question in (
+        (answer["id"].removeprefix("ragq_"), "How long must the dough rise?"),
+        (events[0].data["request_id"], "When is the chain oiled?"),
+    ):
+        row = (await client.get(f"/v1/queries/{query_id}")).json()
+        assert (row["query_text"], row["outcome"]) == (question, "answered")
+    listed = (await client.get("/v1/queries", params={"outcome": "answered", "limit": 1})).json()["queries"]
+    assert [row["query_text"] for row in listed] == ["When is the chain oiled?"]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+async def test_k_bounds_the_passages(client: httpx2.AsyncClient, guides: str, k: int) -> None:  # B-004, B-043
+    answer = await ask(client, k=k, temperature=0.7, include_context=True)
+    assert answer["retrieval_stats"]["chunks_retrieved"] == len(answer["context"]) == k
+
+
+async def test_filters_bind_the_search(
+    client: httpx2.AsyncClient, guides: str
+) -> None:  # B-005, B-024, B-025
+    answer = await ask(client, k=7, filters={"kind": "bike"}, temperature=0.5, max_tokens=1024)
+    assert [entry["metadata"]["kind"] for entry in answer["context"]] == ["bike"]
+
+
+async def test_the_context_is_null_when_it_is_not_wanted(client: httpx2.AsyncClient, guides: str) -> None:
+    answer = await ask(client, include_context=False)  # B-010, B-017
+    assert answer["context"] is None
+    assert answer["citations"]
+    events = await ask_streaming(client, RAG, {"query": "dough?", "include_context": False})
+    assert events[1].data["sources"] == []
+    assert (await ask(client, include_context=None))["context"]
+
+
+async def test_nothing_found_gives_null_scores(client: httpx2.AsyncClient, guides: str) -> None:  # B-021, C11
+    nothing = {"filters": {"kind": "car"}}
+    answer = await ask(client, **nothing)
+    assert (answer["context"], answer["citations"], answer["outcome"]) == ([], [], "empty")
+    stats = answer["retrieval_stats"]
+    assert stats["chunks_retrieved"] == 0
+    assert [stats[name] for name in ("top_score", "avg_score", "min_score")] == [None, None, None]
+
+    path = f"/v1/collections/{guides}/query"
+    whole = await ask(client, path, **nothing)
+    assert whole["answer"] == "No relevant documents found for your query."  # A-105
+    events = await ask_streaming(client, path, {"query": "dough?", **nothing})
+    assert texts(events) == whole["answer"]
+    assert [e.name for e in events] == ["meta", "sources", "token", "usage", "done"]
+
+
+async def test_the_collection_may_be_named(client: httpx2.AsyncClient, guides: str) -> None:  # C17
+    other = await new_collection(client, "Others")
+    await add_documents(client, other, tea="# Tea\n\nLet the dough of tea biscuits rise for one minute.\n")
+    for reference in ("Others", other):
+        answer = await ask(client, collection=reference)
+        assert [entry["source"] for entry in answer["context"]] == ["tea.md"]
+    missing = await client.post(RAG, json={"query": "x", "collection": "nowhere"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+
+
+async def test_without_a_default_collection_the_problem_says_what_to_do(client: httpx2.AsyncClient) -> None:
+    response = await client.post(RAG, json={"query": "x"})
+    assert response.status_code == 404
+    assert "POST /v1/collections" in response.json()["detail"]
+    assert "vectorforge ingest" in response.json()["detail"]
+
+
+async def test_search_finds_without_asking_a_model(client: httpx2.AsyncClient, guides: str) -> None:
+    response = await client.post("/v1/search", json={"query": "oil the chain", "top_k": 2})
+    body = response.json()
+    assert (body["query"], body["collection_id"]) == ("oil the chain", guides)
+    assert body["results"][0]["source"] == "bike.md"
+    assert len(body["results"]) == 2
+    high = await client.post("/v1/search", json={"query": "oil the chain", "min_score": 0.99})
+    assert high.json()["results"] == []
+
+
+# B-006, B-034
+async def test_the_conversation_reaches_the_model_before_the_question(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
+    answer = await ask(model_client, messages=turns, top_p=None)
+    assert (answer["response"], answer["extractive"]) == ("The answer is 42 [Source 1].", False)
+    body = openai.bodies[-1]
+    assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert body["messages"][0]["content"].startswith(
+        "You are a helpful assistant. Use the following context to answer the user's question.\n\nContext:\n"
+        "[Context 1]\n"
+    )
+    assert body["messages"][1:3] == turns
+    assert body["messages"][3]["content"] == "How long must the dough rise?"
+    assert (body["temperature"], "top_p" in body) == (0.7, False)  # B-007, B-008
+
+
+async def test_each_door_has_its_own_defaults(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # B-009, C03, C12
+    (collection,) = (await model_client.get("/v1/collections")).json()["collections"]
+    await ask(model_client)
+    await ask(model_client, f"/v1/collections/{collection['id']}/query")
+    rag, own = openai.bodies
+    limits = [body.get("max_completion_tokens", body.get("max_tokens")) for body in (rag, own)]
+    assert limits == [2048, 1024]
+    assert (rag["top_p"], "top_p" in own) == (0.9, False)
+    assert "[Source 1]" in own["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("ending", ["eof", "cut", "error"])
+async def test_an_answer_that_breaks_off_ends_in_one_error_event(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI, ending: Any
+) -> None:
+    openai.script(Reply(ending=ending))
+    events = await ask_streaming(model_client, RAG, {"query": "dough?"})
+    assert [e.name for e in events].count("error") == 1
+    problem = events[-1].data
+    assert (events[-1].name, problem["stage"], problem["status"]) == ("error", "generate", 502)
+    assert problem["detail"].startswith("RAG query error: ")  # C22
+    assert problem["partial_answer"] == texts(events)
+    row = (await model_client.get(f"/v1/queries/{events[0].data['request_id']}")).json()
+    assert (row["outcome"], row["error_stage"]) == ("error", "generate")
+
+
+# B-040, C22
+async def test_a_vendors_error_is_a_bad_gateway_without_its_text(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
+    openai.script(Failure(500, message="postgresql://admin:hunter2@10.0.0.1 is down"))
+    response = await model_client.post(RAG, json={"query": "dough?"})
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (502, "llm_error")
+    assert problem["detail"].startswith("RAG query error: ")
+    assert problem["request_id"] == response.headers["x-request-id"]
+    assert "hunter2" not in response.text
+
+
+async def test_a_rate_limit_says_when_to_come_back(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # C22, fault 2
+    openai.script(Failure(429, retry_after="17"))
+    response = await model_client.post(RAG, json={"query": "dough?"})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "17")
+
+
+# fault 15, C31
+async def test_a_client_that_goes_away_closes_the_vendors_stream_and_is_logged(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
+    openai.script(Reply(texts=("one ", "two "), ending="stall"))
+    async with model_client.stream("POST", RAG, json={"query": "dough?", "stream": True}) as response:
+        async for event in read_events(response.aiter_lines()):
+            if event.name == "meta":
+                query_id = event.data["request_id"]
+            if event.name == "token":
+                break
+    async with asyncio.timeout(5):
+        await openai.requests[-1].client_closed.wait()
+    row = await logged(model_client, query_id)
+    assert row["outcome"] == "aborted"
+    assert row["generated_response"].startswith("one ")
+
+
+async def test_the_model_is_stopped_when_nobody_waits_for_the_whole_answer(
+    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
+    openai.script(Reply(pause_s=60))
+    with pytest.raises(httpx2.ReadTimeout):
+        await model_client.post(RAG, json={"query": "dough?"}, timeout=0.5)
+    async with asyncio.timeout(5):
+        await openai.requests[-1].client_closed.wait()
+
+
+async def test_the_id_of_a_streamed_query_is_its_own_even_if_the_client_chose_a_request_id(
+    client: httpx2.AsyncClient, guides: str
+) -> None:
+    headers = {"X-Request-Id": "trace-0123456789"}
+    first = await client.post(RAG, json={"query": "dough?"}, headers=headers)
+    second = await client.post(RAG, json={"query": "dough?"}, headers=headers)
+    assert first.headers["x-request-id"] == second.headers["x-request-id"] == "trace-0123456789"
+    assert first.json()["id"] != second.json()["id"]

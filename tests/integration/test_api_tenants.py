@@ -1,0 +1,148 @@
+"""Two tenants over every route: each sees its own data only, and a new route without a case here fails."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from vectorforge.api.app import create_routes
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+
+SECRET = "alice-only-passage"
+DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
+QUESTION = {"query": SECRET}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What Bob gets when he uses Alice's ids."""
+
+    status: int
+    body: dict[str, Any] | None = None
+    empty: tuple[str, ...] = field(default=())
+    """Lists of the response that must be empty."""
+
+
+# (method, path) -> case. Public routes have none of a tenant's data.
+PUBLIC = {("GET", "/"), ("GET", "/health"), ("GET", "/openapi.json"), ("HEAD", "/openapi.json")}
+CASES: dict[tuple[str, str], Case] = {
+    ("GET", "/v1/providers"): Case(200),
+    ("GET", "/v1/collections"): Case(200, empty=("collections",)),
+    ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
+    ("GET", "/v1/collections/{collection_id}"): Case(404),
+    ("DELETE", "/v1/collections/{collection_id}"): Case(404),
+    ("GET", "/v1/collections/{collection_id}/documents"): Case(404),
+    ("POST", "/v1/collections/{collection_id}/documents"): Case(404, DOCUMENTS),
+    ("POST", "/v1/collections/{collection_id}/query"): Case(404, QUESTION),
+    ("GET", "/v1/documents/{document_id}"): Case(404),
+    ("DELETE", "/v1/documents/{document_id}"): Case(404),
+    ("GET", "/v1/documents/{document_id}/text"): Case(404),
+    ("GET", "/v1/documents/{document_id}/chunks"): Case(404),
+    ("GET", "/v1/chunks/{chunk_id}"): Case(404),
+    ("GET", "/v1/jobs"): Case(200, empty=("jobs",)),
+    ("GET", "/v1/jobs/{job_id}"): Case(404),
+    ("POST", "/v1/search"): Case(404, QUESTION),
+    ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("GET", "/v1/queries"): Case(200, empty=("queries",)),
+    ("GET", "/v1/queries/{query_id}"): Case(404),
+}
+ROUTES = [
+    (method, route.path) for route in iter_route_contexts(create_routes().routes) for method in route.methods
+]
+
+
+@dataclass
+class Alice:
+    """Alice's server, and the ids of what she has."""
+
+    api: LiveApi
+    name: str
+    bob: str
+    ids: dict[str, str]
+
+
+@pytest.fixture
+async def alice(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[Alice]:
+    name, bob = make_tenant(), make_tenant()
+    async with (
+        live_api(settings_for(postgres_server.app_url, [name, bob])) as api,
+        api.client(name) as client,
+    ):
+        collection_id = await new_collection(client)
+        job = await add_documents(client, collection_id, secret=SECRET)
+        answer = (await client.post("/v1/rag/query", json=QUESTION)).json()
+        (entry,) = answer["context"]
+        ids = {
+            "collection_id": collection_id,
+            "document_id": entry["document_id"],
+            "chunk_id": entry["chunk_id"],
+            "job_id": job["id"],
+            "query_id": answer["id"].removeprefix("ragq_"),
+        }
+        yield Alice(api, name, bob, ids)
+
+
+async def request(client: httpx2.AsyncClient, method: str, path: str, body: Any) -> httpx2.Response:
+    return await client.request(method, path, json=body) if body else await client.request(method, path)
+
+
+def test_every_route_has_a_case() -> None:
+    assert set(ROUTES) == set(CASES) | PUBLIC
+
+
+async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, security 4
+    async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
+        for (method, path), case in CASES.items():
+            filled = path.format(**alice.ids)
+            response = await request(as_bob, method, filled, case.body)
+            assert response.status_code == case.status, (method, path, response.text)
+            assert SECRET not in response.text
+            assert not any(id_ in response.text for id_ in alice.ids.values() if id_ not in filled), path
+            for name in case.empty:
+                assert response.json()[name] == [], path
+            if (method, path) == ("POST", "/v1/collections"):
+                await as_bob.delete(response.headers["location"])
+        # The same requests are Alice's to make, and nothing of hers is gone. Deletions last, leaves first.
+        order = sorted(CASES, key=lambda route: (route[0] == "DELETE", route[1].count("collection")))
+        for method, path in order:
+            response = await request(as_alice, method, path.format(**alice.ids), CASES[method, path].body)
+            expected = 409 if (method, path) == ("POST", "/v1/collections") else 0
+            assert response.status_code == expected or response.status_code < 300, (path, response.text)
+
+
+async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> None:  # C17
+    async with alice.api.client(alice.bob) as client:
+        for path in ("/v1/rag/query", "/v1/search"):
+            for stream in ({}, {"stream": True}) if "rag" in path else ({},):
+                body = {**QUESTION, "collection": alice.ids["collection_id"], **stream}
+                assert (await client.post(path, json=body)).status_code == 404
+        for path in ("/v1/jobs", "/v1/queries"):
+            response = await client.get(path, params={"collection_id": alice.ids["collection_id"]})
+            assert response.json()[path.rsplit("/", 1)[1]] == []
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(CASES))
+async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str) -> None:  # C42, security 10
+    async with alice.api.client(None) as client:
+        wrong = ("Bearer wrong", "Basic eA==", "Bearer", f"Bearer {'x' * 600}")
+        for headers in ({}, {"X-Api-Key": "x"}, *({"Authorization": value} for value in wrong)):
+            response = await client.request(method, path.format(**alice.ids), headers=headers)
+            assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+            assert response.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", [path for (method, path), case in CASES.items() if case.body])
+async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
+    (case,) = (c for (m, p), c in CASES.items() if p == path and m == "POST")
+    async with alice.api.client(alice.bob) as client:
+        filled = path.format(**alice.ids)
+        response = await client.post(filled, json={**(case.body or {}), "tenant_id": alice.name})
+    if filled.endswith("/documents"):  # Bob has no such collection, which is found out first
+        assert response.status_code == 404
+        return
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "tenant_id"

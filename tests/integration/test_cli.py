@@ -1,0 +1,233 @@
+"""The vectorforge command as a user runs it: a process of its own, a real database, a real model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+
+HANDBOOK = """# Handbook
+
+## Refunds
+
+The finance team approves every refund above 500 euros within two working days.
+
+## Holidays
+
+Everybody has thirty days of paid holidays a year, and the office closes between Christmas and New Year.
+"""
+
+
+@dataclass
+class CommandLine:
+    """Runs commands in one folder, against one data folder."""
+
+    folder: Path
+    data_dir: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        return {**kept, "VECTORFORGE_DATA_DIR": str(self.data_dir)}
+
+    def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [VECTORFORGE, *arguments],
+            cwd=self.folder, env=self.environment, input=stdin, capture_output=True, text=True, check=False,
+            timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stdout + done.stderr, "colours off a terminal"
+        return done
+
+    def json(self, *arguments: str, stdin: str = "", code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", stdin=stdin, code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
+    folder = private_dir("cli")
+    (folder / "handbook.md").write_text(HANDBOOK)
+    cli = CommandLine(folder, folder / "data")
+    yield cli
+    server = pytest.importorskip("vectorforge.local.postgres").EmbeddedPostgres(cli.data_dir / "postgres")
+    server.stop(force=True)
+
+
+@pytest.fixture(scope="module")
+def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
+    """``vectorforge up --json`` in the background: what it printed when it was ready."""
+    process = subprocess.Popen(
+        [VECTORFORGE, "up", "--port", "0", "--json"],
+        cwd=vectorforge.folder, env=vectorforge.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    announced = process.stdout.readline()
+    watchdog.cancel()
+    try:
+        assert announced, process.communicate()[1]
+        yield json.loads(announced)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert errors == ""
+
+
+def fetch(url: str, body: Any = None, **headers: str) -> Any:
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(url, data, {"content-type": "application/json", **headers})  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        return json.load(response)
+
+
+class TestUp:
+    def test_answers_with_citations_from_the_sample(self, served: dict[str, Any]) -> None:
+        assert served["documents"] >= 1
+        assert served["provider"] == "extractive"
+        answer = fetch(f"{served['url']}/v1/rag/query", {"query": "What is VectorForge?"})
+        assert answer["response"]
+        assert answer["extractive"] is True
+        assert answer["citations"]
+        assert answer["context"][0]["source"]
+
+    def test_refuses_other_host_names(self, served: dict[str, Any]) -> None:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            fetch(f"{served['url']}/v1/collections", host="rebound.example")
+        assert refused.value.code == 421
+        refused.value.close()
+
+    def test_shares_its_database_with_the_other_commands(
+        self, served: dict[str, Any], vectorforge: CommandLine
+    ) -> None:
+        vectorforge("collections", "create", "shared")
+        names = [c["name"] for c in fetch(f"{served['url']}/v1/collections")["collections"]]
+        assert "shared" in names
+        assert vectorforge.json("collections", "list") == fetch(f"{served['url']}/v1/collections")
+
+    def test_says_when_the_port_is_taken(self, served: dict[str, Any], vectorforge: CommandLine) -> None:
+        port = served["url"].rpartition(":")[2]
+        assert f"Port {port}" in vectorforge("up", "--port", port, code=2).stderr
+
+
+class TestIngestAndAsk:
+    def test_ingest_ask_search(self, vectorforge: CommandLine) -> None:
+        first = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
+        assert (first["succeeded"], first["failed"]) == (1, 0)
+        assert first["chunks_added"] > 0
+        again = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
+        assert (again["unchanged"], again["chunks_added"]) == (1, 0)
+
+        answer = vectorforge.json("ask", "Who approves a refund?", "-c", "handbook")
+        assert "finance team" in answer["answer"]
+        assert answer["citations"][0]["source_number"] == 1
+        assert answer["sources"][0]["document_source"] == "handbook.md"
+
+        found = vectorforge.json("search", "-", "-c", "handbook", "-k", "1", stdin="days off")
+        assert len(found["results"]) == 1
+        assert found["results"][0]["metadata"]["team"] == "hr"
+
+    def test_plain_text(self, vectorforge: CommandLine) -> None:
+        vectorforge("ingest", "handbook.md", "-c", "plain")
+        shown = vectorforge("ask", "Who approves a refund?", "-c", "plain").stdout
+        assert "finance team" in shown
+        assert "[1] handbook.md" in shown
+        lines = vectorforge("search", "refund", "-c", "plain").stdout.splitlines()
+        assert lines[0].split("\t") == ["rank", "score", "source", "heading", "passage"]
+        assert all(line.count("\t") == 4 for line in lines)
+
+    def test_jsonl_holds_a_document_a_line(self, vectorforge: CommandLine) -> None:
+        rows = [
+            {"doc_id": "a", "text": "Alpha is the first letter."},
+            {"doc_id": "b", "text": "Beta follows."},
+        ]
+        lines = [*map(json.dumps, rows), "not json"]
+        (vectorforge.folder / "corpus.jsonl").write_text("\n".join(lines))
+        summary = vectorforge.json("ingest", "corpus.jsonl", "-c", "corpus", code=1)
+        assert (summary["documents"], summary["succeeded"], summary["failed"]) == (3, 2, 1)
+        assert summary["failures"][0]["source"] == "corpus.jsonl#3"
+        assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 2
+        vectorforge("documents", "delete", "corpus.jsonl#a", "-c", "corpus", "--yes")
+        assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 1
+
+    def test_what_cannot_be_read_says_why(self, vectorforge: CommandLine) -> None:
+        (vectorforge.folder / "empty.md").write_text("")
+        done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
+        assert "error: empty.md: The document is empty." in done.stderr
+        assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
+
+
+class TestCollections:
+    def test_delete_asks_or_wants_yes(self, vectorforge: CommandLine) -> None:
+        vectorforge("collections", "create", "doomed")
+        assert "--yes" in vectorforge("collections", "delete", "doomed", code=2).stderr
+        assert vectorforge.json("collections", "delete", "doomed", "--yes")["deleted"] is True
+        assert "doomed" in vectorforge("collections", "show", "doomed", code=2).stderr
+
+    def test_nothing_found_is_1(self, vectorforge: CommandLine) -> None:
+        vectorforge("collections", "create", "void")
+        assert vectorforge.json("search", "anything", "-c", "void", code=1)["results"] == []
+        assert vectorforge.json("ask", "anything", "-c", "void", code=1)["outcome"] == "empty"
+
+    def test_unknown_provider_is_2(self, vectorforge: CommandLine) -> None:
+        vectorforge("ingest", "handbook.md", "-c", "known")
+        done = vectorforge("ask", "Who?", "-c", "known", "--provider", "nobody", code=2)
+        assert "nobody" in done.stderr
+
+
+class TestMigrateAndDoctor:
+    def test_check_before_and_after(self, vectorforge: CommandLine) -> None:
+        fresh = str(vectorforge.folder / "fresh")
+        pending = vectorforge.json("migrate", "--check", "--data-dir", fresh, code=1)["pending"]
+        assert pending[0].startswith("0001_")
+        assert vectorforge.json("migrate", "--data-dir", fresh) == {"applied": pending}
+        assert vectorforge.json("migrate", "--check", "--data-dir", fresh) == {"pending": []}
+
+    def test_doctor_is_content(self, vectorforge: CommandLine) -> None:
+        vectorforge("migrate")
+        report = vectorforge.json("doctor")
+        assert report["ok"] is True
+        details = {check["name"]: check["detail"] for check in report["checks"]}
+        assert "pgvector" in details["database"]
+        assert details["migrations"] == "up to date"
+
+    def test_doctor_names_what_is_wrong_and_no_secret(
+        self, vectorforge: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        environment = {
+            **vectorforge.environment,
+            "VECTORFORGE_DATABASE_URL": "postgresql://vectorforge_app:s3cret@127.0.0.1:1/db",
+            "VECTORFORGE_OPENAI_API_KEY": "sk-s3cret",
+        }
+        done = subprocess.run(
+            [VECTORFORGE, "doctor"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert "fail database" in done.stdout
+        assert "credentials for openai" in done.stdout
+        assert "s3cret" not in done.stdout + done.stderr
+
+    def test_a_database_that_is_not_there_is_3(self, vectorforge: CommandLine) -> None:
+        environment = {
+            **vectorforge.environment,
+            "VECTORFORGE_DATABASE_URL": "postgresql://app@127.0.0.1:1/db",
+        }
+        done = subprocess.run(
+            [VECTORFORGE, "collections", "list"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 3
+        assert done.stderr.count("\n") == 1

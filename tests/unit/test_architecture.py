@@ -1,0 +1,63 @@
+"""The layout holds: files of the design, README's table, no SDK before it is needed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+DESIGN_FILES = [  # A-003, A-119, A-120, A-121, A-122
+    "retriever/base.py",
+    "retriever/dense.py",
+    "pipeline/query.py",
+    "pipeline/context.py",
+    "pipeline/prompts.py",
+    "llm/base.py",
+    "llm/types.py",
+    "llm/registry.py",
+    "llm/providers/openai.py",
+    "llm/providers/anthropic.py",
+    "pipeline/rag.py",
+    "pipeline/types.py",
+    "db/repositories/query_log_repo.py",
+]
+DESIGN_TESTS = [
+    "unit/test_retriever.py",
+    "unit/test_context.py",
+    "unit/test_llm.py",
+    "unit/test_rag_pipeline.py",
+    "integration/test_rag_pipeline.py",
+]
+HEAVY = ["openai", "anthropic", "tiktoken", "boto3", "botocore", "onnxruntime", "onnx", "numpy", "tokenizers"]
+HEAVY += ["pypdfium2", "docx", "selectolax", "semantic_text_splitter", "typer", "rich", "uvicorn", "mangum"]
+
+
+@pytest.mark.parametrize("path", DESIGN_FILES)
+def test_files_of_the_design_exist(path: str) -> None:
+    assert (ROOT / "shared" / "vectorforge" / path).is_file()
+
+
+@pytest.mark.parametrize("path", DESIGN_TESTS)
+def test_tests_of_the_design_exist(path: str) -> None:
+    assert (ROOT / "tests" / path).is_file()
+
+
+def test_every_path_in_the_find_it_table_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = readme[readme.index("## Find it") :].split("\n## ")[1 - 1]
+    paths = re.findall(r"\|[^|]+\|\s*`([^`]+)`", table)
+    assert len(paths) >= 10
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "module", ["vectorforge.bootstrap", "vectorforge.api.app", "vectorforge.pipeline.rag"]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"

@@ -1,0 +1,124 @@
+"""Chunks are slices of the text, cover it, and know their headings."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.config import IngestionSettings
+from vectorforge.errors import InvalidInputError
+from vectorforge.ingestion.chunk import ChunkingConfig, TextChunk, chunk_text
+from vectorforge.ingestion.extract import media
+
+ANY_TEXT = st.text(st.characters(codec=None), max_size=400) | st.lists(
+    st.sampled_from(
+        ["word ", "wörd. ", "\n\n", "# H\n", "```\n", "😀", "e\u0301", "> q\n", "- li\n", "x" * 30, "\r\n"]
+    ),
+    max_size=80,
+).map("".join)
+
+
+def check(text: str, chunks: list[TextChunk], config: ChunkingConfig) -> None:
+    covered = set()
+    for position, chunk in enumerate(chunks):
+        assert chunk.index == position
+        assert text[chunk.start_offset : chunk.end_offset] == chunk.text
+        assert 0 < len(chunk.text) <= config.chunk_size
+        assert chunk.text.strip()
+        covered.update(range(chunk.start_offset, chunk.end_offset))
+    assert all(position in covered for position, character in enumerate(text) if not character.isspace())
+    starts = [chunk.start_offset for chunk in chunks]
+    assert starts == sorted(starts)
+
+
+# C-011, C-022
+@given(
+    text=ANY_TEXT,
+    size=st.integers(1, 60),
+    overlap=st.integers(0, 59),
+    media_type=st.sampled_from([media.PLAIN, media.MARKDOWN]),
+)
+def test_chunks_of_any_text_are_slices_that_cover_it(
+    text: str, size: int, overlap: int, media_type: str
+) -> None:
+    config = ChunkingConfig(size, min(overlap, size - 1))
+    check(text, chunk_text(text, config, media_type=media_type), config)
+
+
+def test_defaults() -> None:
+    text = " ".join(f"Sentence number {n} of the text." for n in range(200))
+    chunks = chunk_text(text)
+    check(text, chunks, ChunkingConfig(800, 150))
+    assert all(b.start_offset < a.end_offset for a, b in pairwise(chunks))
+    assert max(len(chunk.text) for chunk in chunks) > 700
+
+
+def test_long_texts_are_cut_into_whole_words() -> None:
+    text = "word " * 60_000 + "\n" + "x" * 120_000
+    chunks = chunk_text(text)
+    check(text, chunks, ChunkingConfig())
+    assert {word for chunk in chunks for word in chunk.text.split() if "x" not in word} == {"word"}
+
+
+def test_long_markdown_is_cut_at_headings_and_keeps_their_path() -> None:
+    section = "\n\n## Part\n\n" + "A sentence of the part. " * 100
+    text = "# Book" + section * 60
+    chunks = chunk_text(text, media_type=media.MARKDOWN)
+    check(text, chunks, ChunkingConfig())
+    assert {chunk.heading for chunk in chunks if "sentence" in chunk.text} == {"Book > Part"}
+    assert not any(chunk.text.startswith("# Part") for chunk in chunks)
+
+
+MARKDOWN = """preface
+
+# Guide
+
+intro
+
+## Install ##
+
+### Linux
+
+apt
+
+```sh
+# not a heading
+```
+
+## Use
+
+All the words of this section.
+"""
+
+
+def test_headings() -> None:
+    chunks = chunk_text(MARKDOWN, ChunkingConfig(40, 0), media_type=media.MARKDOWN)
+    headings = {line: chunk.heading for chunk in chunks for line in chunk.text.splitlines()}
+    assert headings["preface"] is None
+    assert headings["intro"] == "Guide"
+    assert headings["apt"] == "Guide > Install > Linux"
+    assert headings["# not a heading"] == "Guide > Install > Linux"
+    assert headings["All the words of this section."] == "Guide > Use"
+
+
+def test_plain_text_has_no_headings() -> None:
+    assert {chunk.heading for chunk in chunk_text(MARKDOWN)} == {None}
+
+
+def test_nothing_but_white_space_gives_no_chunks() -> None:
+    assert chunk_text(" \n\n\t ") == []
+
+
+@pytest.mark.parametrize(
+    ("size", "overlap", "field"), [(0, 0, "chunk_size"), (10, 10, "chunk_overlap"), (10, -1, "chunk_overlap")]
+)
+def test_config_names_what_is_wrong(size: int, overlap: int, field: str) -> None:
+    with pytest.raises(InvalidInputError) as failure:
+        ChunkingConfig(size, overlap)
+    assert failure.value.field == field
+
+
+def test_config_from_settings() -> None:
+    settings = IngestionSettings(chunk_size_chars=400, chunk_overlap_chars=80)
+    assert ChunkingConfig.from_settings(settings) == ChunkingConfig(400, 80)

@@ -1,0 +1,74 @@
+"""Settings come from VECTORFORGE_* and keep their secrets."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vectorforge.config import (
+    DatabaseSettings,
+    EmbeddingSettings,
+    IngestionSettings,
+    LLMSettings,
+    QuerySettings,
+    ServerSettings,
+    VectorForgeConfig,
+)
+from vectorforge.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = (
+    DatabaseSettings,
+    LLMSettings,
+    EmbeddingSettings,
+    IngestionSettings,
+    QuerySettings,
+    ServerSettings,
+)
+
+
+def test_defaults() -> None:  # A-079, A-084, A-027
+    config = VectorForgeConfig.from_environment()
+    assert config.llm.default_model == "gpt-4o"
+    assert config.llm.anthropic_model == "claude-sonnet-4-20250514"
+    assert config.query.max_query_length == 10_000
+    assert config.server.auth == "api_key"
+
+
+def test_names_of_the_design(monkeypatch: pytest.MonkeyPatch) -> None:  # A-076, A-077, A-078, A-079, A-084
+    monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("VECTORFORGE_OPENAI_BASE_URL", "http://localhost:1/v1")
+    monkeypatch.setenv("VECTORFORGE_OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("VECTORFORGE_DEFAULT_LLM_MODEL", "gpt-next")
+    monkeypatch.setenv("VECTORFORGE_DEFAULT_LLM_PROVIDER", "anthropic")
+    monkeypatch.setenv("VECTORFORGE_ANTHROPIC_API_KEY", "sk-ant")
+    llm = VectorForgeConfig.from_environment().llm
+    assert llm.openai_api_key is not None
+    assert llm.openai_api_key.get_secret_value() == "sk-test"
+    assert (llm.openai_base_url, llm.openai_org_id) == ("http://localhost:1/v1", "org-1")
+    assert (llm.default_model, llm.default_provider) == ("gpt-next", "anthropic")
+
+
+def test_secrets_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "sk-canary")
+    monkeypatch.setenv("VECTORFORGE_DATABASE_URL", "postgresql://u:canary@h/db")
+    assert "canary" not in repr(VectorForgeConfig.from_environment())
+
+
+def test_a_wrong_value_names_the_setting_and_not_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "canary")
+    with pytest.raises(ConfigurationError, match=r"(?i)chunk_size_chars") as caught:
+        VectorForgeConfig.from_environment()
+    assert "canary" not in caught.value.message
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    documented = set(re.findall(r"`(VECTORFORGE_[A-Z_]+)`", text))
+    actual = set()
+    for section in SECTIONS:
+        for name, field in section.model_fields.items():
+            alias = field.validation_alias
+            first = alias.choices[0] if alias is not None and hasattr(alias, "choices") else None
+            actual.add(str(first) if first else f"VECTORFORGE_{name.upper()}")
+    assert documented == actual

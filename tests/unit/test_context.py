@@ -1,0 +1,140 @@
+"""The context: formats byte for byte, the budget, the template."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextFormat
+from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
+from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, RAG_QUERY_SYSTEM_PROMPT, render_template
+from vectorforge.testing.passages import make_passage as passage
+from vectorforge.tokens import estimate_tokens
+
+
+def test_default_format_is_exact() -> None:  # A-039, A-044, A-046, A-049, A-054, C05, C08
+    payload = ContextBuilder().build("why?", [passage("one"), passage("two")])
+    assert payload.assembled_context == "[Source 1]\none\n---\n[Source 2]\ntwo"
+    assert payload.system_prompt == (
+        "\nYou are a helpful assistant that answers questions based on the provided context.\n"
+        "Use ONLY the information in the context below to answer. If the answer cannot be\n"
+        'found in the context, say "I don\'t have enough information to answer that question."\n'
+        "\nDo not make up information. Always cite which source(s) you used.\n\nContext:\n"
+        "[Source 1]\none\n---\n[Source 2]\ntwo\n"
+    )
+    assert payload.user_message == "why?"  # A-052
+    assert payload.context_token_count == payload.token_count  # C28
+
+
+def test_scores_are_written_with_two_decimals() -> None:  # A-040, A-045
+    config = ContextConfig(include_scores=True)
+    payload = ContextBuilder().build("q", [passage("one", 0.987)], config)
+    assert payload.assembled_context == "[Source 1] (relevance: 0.99)\none"
+
+
+def test_rag_query_format_is_exact() -> None:  # B-031, B-032, C05
+    config = ContextConfig(
+        system_prompt_template=RAG_QUERY.system_prompt,
+        chunk_separator=RAG_QUERY.chunk_separator,
+        format=RAG_QUERY.context_format,
+        max_context_tokens=None,
+    )
+    payload = ContextBuilder().build("q", [passage("one"), passage("two")], config)
+    assert payload.assembled_context == "[Context 1]\none\n\n[Context 2]\ntwo\n"
+    assert payload.system_prompt == (
+        "You are a helpful assistant. Use the following context to answer the user's question.\n\n"
+        "Context:\n[Context 1]\none\n\n[Context 2]\ntwo\n"
+    )
+
+
+def test_no_passages_give_an_empty_context() -> None:
+    payload = ContextBuilder().build("q", [])
+    assert (payload.assembled_context, payload.sources, payload.chunks_used) == ("", [], 0)
+
+
+def test_builder_defaults() -> None:  # A-030, A-036, A-037, A-038, A-039, A-040, A-043
+    config = ContextConfig()
+    assert config.system_prompt_template == DEFAULT_SYSTEM_PROMPT
+    assert config.max_context_tokens == 4096
+    assert config.include_sources is True
+    assert config.chunk_separator == "\n---\n"
+    assert config.include_scores is False
+    assert VECTORFORGE.context_format == config.format == ContextFormat()
+
+
+def test_sources_follow_the_labels(caplog: pytest.LogCaptureFixture) -> None:  # A-047, A-048, A-050
+    passages = [passage("word " * 100, index=i) for i in range(5)]
+    config = ContextConfig(max_context_tokens=300)
+    payload = ContextBuilder().build("q", passages, config)
+    assert payload.chunks_used == 2
+    assert payload.chunks_truncated == 3
+    assert [s.chunk_index for s in payload.sources] == [0, 1]
+    before = estimate_tokens(
+        "\n---\n".join(f"[Source {i + 1}]\n{p.chunk.text}" for i, p in enumerate(passages))
+    )
+    assert caplog.messages == [f"Context truncated from {before} to {payload.token_count} tokens"]
+
+
+def test_snippet_is_literal_and_says_whether_it_is_cut() -> None:  # A-042, A-051, C10, C37
+    short, long = ContextBuilder().build("q", [passage("ten chars."), passage("x" * 300, index=7)]).sources
+    assert (short.snippet, short.truncated) == ("ten chars....", False)
+    assert (long.snippet, long.truncated) == ("x" * 200 + "...", True)
+    assert (long.document_source, long.chunk_index, long.score) == ("guide.md", 7, 0.5)
+    assert (long.start_offset, long.end_offset) == (10, 310)
+
+
+def test_sources_only_when_wanted() -> None:  # A-038, A-050
+    payload = ContextBuilder().build("q", [passage("one")], ContextConfig(include_sources=False))
+    assert payload.sources == []
+    assert payload.chunks_used == 1
+
+
+def test_a_first_passage_over_the_budget_is_cut_at_a_sentence() -> None:  # A-053, C06
+    text = "First sentence here. Second sentence here. " + "tail " * 500
+    payload = ContextBuilder().build("q", [passage(text)], ContextConfig(max_context_tokens=20))
+    (kept,) = payload.used
+    assert kept.chunk.text == "First sentence here. Second sentence here."
+    assert kept.chunk.end_offset == kept.chunk.start_offset + len(kept.chunk.text)
+
+
+@given(
+    st.lists(st.text(min_size=1, max_size=400), min_size=1, max_size=12),
+    st.integers(min_value=10, max_value=400),
+)
+def test_budget_holds_and_the_best_survive(texts: list[str], budget: int) -> None:  # A-034, A-154, C06
+    passages = [passage(text, index=i) for i, text in enumerate(texts)]
+    payload = ContextBuilder().build("q", passages, ContextConfig(max_context_tokens=budget))
+    assert payload.token_count <= budget
+    assert payload.token_count == estimate_tokens(payload.assembled_context)
+    assert payload.chunks_used >= 1
+    assert [u.chunk.id for u in payload.used] == [p.chunk.id for p in passages[: payload.chunks_used]]
+
+
+async def test_build_can_be_awaited() -> None:  # A-031, C24
+    builder, passages = ContextBuilder(), [passage("one")]
+    assert await builder.abuild("q", passages) == builder.build("q", passages)
+
+
+class TestTemplates:
+    def test_braces_of_a_custom_template_stay(self) -> None:  # A-049, C40
+        template = 'Answer as {"answer": {"text": "..."}} from {context}'
+        assert render_template(template, "CTX") == 'Answer as {"answer": {"text": "..."}} from CTX'
+
+    def test_doubled_braces_are_escapes_in_a_format_string(self) -> None:  # C40
+        assert render_template("{{json}} {context}", "CTX") == "{json} CTX"
+
+    def test_braces_of_the_context_stay(self) -> None:
+        assert render_template("{context}", "{x} {context} {{y}}") == "{x} {context} {{y}}"
+
+    def test_a_template_cannot_reach_into_objects(self) -> None:
+        template = "{context.__class__} {context}"
+        assert render_template(template, "CTX") == "{context.__class__} CTX"
+
+    def test_the_placeholder_is_required(self) -> None:  # C08
+        with pytest.raises(InvalidInputError, match=r"\{context\}") as caught:
+            render_template("no placeholder", "CTX")
+        assert caught.value.field == "system_prompt"
+
+
+def test_rag_query_prompt_is_the_fuller_one() -> None:  # B-032, C08
+    assert RAG_QUERY_SYSTEM_PROMPT.endswith("\n\nContext:\n{context}")

@@ -1,0 +1,315 @@
+"""What all embedding providers share: batches, cache, retries, checks, metrics; and their registry."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.config import EmbeddingSettings, VectorForgeConfig
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.cache import InMemoryEmbeddingCache
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import (
+    ConfigurationError,
+    DeadlineExceededError,
+    EmbeddingError,
+    EmbeddingInputError,
+    EmbeddingTimeoutError,
+    InvalidInputError,
+)
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider, hashed_vector
+from vectorforge.types import Vector
+
+TAGS = {"provider": "scripted", "model": "m1"}
+
+
+class ScriptedProvider(EmbeddingProvider):
+    """A vendor whose every call is decided by the test."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.answer = answer
+        self.calls: list[list[str]] = []
+
+    def provider_name(self) -> str:
+        return "scripted"
+
+    @property
+    def default_model(self) -> str:
+        return "m1"
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        self.calls.append(list(texts))
+        answer = self.answer(texts)
+        if isinstance(answer, Exception):
+            raise answer
+        return await answer if hasattr(answer, "__await__") else answer  # type: ignore[no-any-return]  # scripted
+
+
+def vectors(texts: Sequence[str]) -> list[list[float]]:
+    return [hashed_vector(text, 8) for text in texts]
+
+
+# --- cache
+
+
+async def test_only_unknown_texts_are_sent() -> None:
+    # C21
+    metrics = InMemoryMetrics()
+    provider = ScriptedProvider(vectors, cache=InMemoryEmbeddingCache(), metrics=metrics)
+    first = await provider.embed_documents(["a", "b"])
+    second = await provider.embed_documents(["c", "b", "a"])
+    assert provider.calls == [["a", "b"], ["c"]]
+    assert second[::-1][:2] == first
+    assert metrics.get("embedding.cache_hits", TAGS).total == 2
+    assert metrics.get("embedding.texts", TAGS).total == 3
+    assert metrics.get("embedding.calls", TAGS).total == 2
+
+
+async def test_cached_vectors_equal_fresh_ones() -> None:
+    provider = ScriptedProvider(lambda texts: [[1 / 3, 2 / 3]] * len(texts), cache=InMemoryEmbeddingCache())
+    assert await provider.embed_query("a") == await provider.embed_query("a")
+    assert len(provider.calls) == 1
+
+
+async def test_cache_tells_models_and_providers_apart() -> None:
+    # C21: the key holds provider, model and text
+    cache = InMemoryEmbeddingCache()
+    scripted = ScriptedProvider(vectors, cache=cache)
+    hashing = HashingEmbeddingProvider(cache=cache, dimension=16)
+    await scripted.embed_query("a")
+    await scripted.embed_query("a", model="m2")
+    assert len(await hashing.embed_query("a")) == 16
+    assert len(scripted.calls) == 2
+    assert len(cache) == 3
+
+
+def test_cache_forgets_what_was_unused_for_longest() -> None:
+    cache = InMemoryEmbeddingCache(2)
+    cache.put_many("m", {"a": [1.0], "b": [2.0]})
+    cache.get_many("m", ["a"])
+    cache.put_many("m", {"c": [3.0]})
+    assert cache.get_many("m", ["a", "b", "c"]) == {"a": [1.0], "c": [3.0]}
+
+
+def test_cache_hands_out_copies() -> None:
+    cache = InMemoryEmbeddingCache(2)
+    cache.put_many("m", {"a": [1.0]})
+    cache.get_many("m", ["a"])["a"].append(9.0)
+    assert cache.get_many("m", ["a"]) == {"a": [1.0]}
+
+
+def test_cache_needs_room() -> None:
+    with pytest.raises(InvalidInputError, match="max_entries"):
+        InMemoryEmbeddingCache(0)
+
+
+# --- retries, time, metrics
+
+
+async def test_a_retryable_failure_is_tried_again() -> None:
+    # A-015
+    def answer(texts: Sequence[str]) -> Any:
+        return EmbeddingTimeoutError() if len(provider.calls) == 1 else vectors(texts)
+
+    provider = ScriptedProvider(answer)
+    assert len(await provider.embed_query("a")) == 8
+    assert len(provider.calls) == 2
+
+
+async def test_a_failure_that_will_repeat_is_not() -> None:
+    metrics = InMemoryMetrics()
+    provider = ScriptedProvider(lambda _: EmbeddingError("no"), metrics=metrics)
+    with pytest.raises(EmbeddingError, match="no"):
+        await provider.embed_query("a")
+    assert len(provider.calls) == 1
+    assert metrics.get("embedding.errors", {**TAGS, "error_type": "EmbeddingError"}).total == 1
+
+
+async def test_a_provider_that_hangs_is_given_up() -> None:
+    import asyncio
+
+    provider = ScriptedProvider(lambda _: asyncio.sleep(60), timeout_s=0.02, retries=0)
+    with pytest.raises(EmbeddingTimeoutError, match=r"within 0\.02 s"):
+        await provider.embed_query("a")
+
+
+async def test_the_deadline_is_stronger_than_the_timeout() -> None:
+    import asyncio
+
+    provider = ScriptedProvider(lambda _: asyncio.sleep(60))
+    with pytest.raises(DeadlineExceededError):
+        await provider.embed_query("a", deadline=Deadline.after(0.02))
+
+
+async def test_one_failing_batch_fails_the_call_and_what_came_before_is_cached() -> None:
+    def answer(texts: Sequence[str]) -> Any:
+        return EmbeddingError("no") if texts == ["c"] else vectors(texts)
+
+    provider = ScriptedProvider(answer, cache=InMemoryEmbeddingCache(), batch_size=2)
+    with pytest.raises(EmbeddingError):
+        await provider.embed_documents(["a", "b", "c"])
+    provider.answer = vectors
+    await provider.embed_documents(["a", "b", "c"])
+    assert provider.calls == [["a", "b"], ["c"], ["c"]]
+
+
+async def test_batches_under_way_together_keep_the_order() -> None:
+    import asyncio
+
+    async def slowest_first(texts: Sequence[str]) -> list[list[float]]:
+        await asyncio.sleep(0.03 if texts == ["0"] else 0)
+        return vectors(texts)
+
+    class Concurrent(ScriptedProvider):
+        concurrent_batches = 3
+
+    texts = [str(number) for number in range(7)]
+    provider = Concurrent(slowest_first, batch_size=1)
+    assert await provider.embed_documents(texts) == [pytest.approx(vector) for vector in vectors(texts)]
+
+    def fails_at_4(batch: Sequence[str]) -> Any:
+        return EmbeddingError("the fifth") if batch == ["4"] else slowest_first(batch)
+
+    with pytest.raises(EmbeddingError, match="the fifth"):
+        await Concurrent(fails_at_4, batch_size=1).embed_documents(texts)
+
+
+# --- what the provider sends back
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda texts: vectors(texts)[1:], "2 vectors for 3 texts"),
+        (lambda texts: vectors([*texts, "d"]), "4 vectors for 3 texts"),
+        (lambda texts: [*vectors(texts)[1:], [math.nan] * 8], "not finite"),
+        (lambda texts: [*vectors(texts)[1:], [math.inf] + [0.0] * 7], "not finite"),
+        (lambda texts: [*vectors(texts)[1:], [1e300] + [0.0] * 7], "not finite"),  # beyond float32
+        (lambda texts: [*vectors(texts)[1:], [1.0] * 7], "7 dimensions; m1 has 8"),
+    ],
+)
+async def test_vectors_that_cannot_be_right_are_refused_at_once(answer: Any, message: str) -> None:
+    # fault 48: no misaligned vectors, no retry storm
+    provider = ScriptedProvider(answer)
+    with pytest.raises(EmbeddingError, match=message) as caught:
+        await provider.embed_documents(["a", "b", "c"])
+    assert not caught.value.retryable
+    assert len(provider.calls) == 1
+
+
+async def test_a_zero_vector_names_its_text() -> None:
+    # fault 30
+    provider = ScriptedProvider(lambda texts: [vectors(["a"])[0] if t != "z" else [0.0] * 8 for t in texts])
+    with pytest.raises(EmbeddingInputError, match="text 2 is the zero vector") as caught:
+        await provider.embed_documents(["a", "b", "z"])
+    assert caught.value.index == 2
+
+
+async def test_the_dimension_is_learned_and_kept() -> None:
+    provider = ScriptedProvider(vectors)
+    assert provider.dimension() is None
+    await provider.embed_query("a")
+    assert provider.dimension() == 8
+    provider.answer = lambda _: [[1.0, 2.0]]
+    with pytest.raises(EmbeddingError, match="2 dimensions; m1 has 8"):
+        await provider.embed_query("b")
+
+
+async def test_a_refused_batch_is_halved_until_the_text_is_found() -> None:
+    # fault 35
+    def answer(texts: Sequence[str]) -> Any:
+        return EmbeddingInputError("somewhere") if "bad" in texts else vectors(texts)
+
+    provider = ScriptedProvider(answer, cache=InMemoryEmbeddingCache())
+    texts = [f"t{number}" for number in range(32)]
+    texts[21] = "bad"
+    with pytest.raises(EmbeddingInputError, match="refused text 21") as caught:
+        await provider.embed_documents(texts)
+    assert caught.value.index == 21
+    assert len(provider.calls) <= 2 * 6
+    siblings = [text for text in texts if text != "bad"]
+    assert len(await provider.embed_documents(siblings)) == 31
+
+
+# --- registry
+
+
+def settings(**values: Any) -> VectorForgeConfig:
+    return VectorForgeConfig(embedding=EmbeddingSettings(**values))
+
+
+def test_empty_registry_says_how_to_get_a_provider() -> None:
+    # A-096
+    registry = EmbeddingProviderRegistry()
+    for ask in (registry.get_default, lambda: registry.get("local")):
+        with pytest.raises(ConfigurationError, match="VECTORFORGE_OPENAI_API_KEY"):
+            ask()
+
+
+def test_unknown_name_is_answered_with_the_known_ones() -> None:
+    # A-014
+    registry = EmbeddingProviderRegistry()
+    registry.register(HashingEmbeddingProvider(name="one"))
+    registry.register(HashingEmbeddingProvider(name="two"))
+    with pytest.raises(ConfigurationError, match='named "three"; there are: one, two'):
+        registry.get("three")
+    with pytest.raises(ConfigurationError):
+        registry.set_default("three")
+
+
+def test_first_provider_is_the_default_until_another_is_chosen() -> None:
+    registry = EmbeddingProviderRegistry()
+    first, second = HashingEmbeddingProvider(name="one"), HashingEmbeddingProvider(name="two")
+    registry.register(first)
+    registry.register(second)
+    assert registry.get_default() is first
+    registry.set_default("two")
+    assert registry.get_default() is registry.get("two") is second
+    assert registry.list_providers() == ["one", "two"]
+
+
+def test_discovery_offers_what_is_configured(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    registry = EmbeddingProviderRegistry()
+    registry.auto_discover(
+        settings(
+            openai_api_key=SecretStr("sk-secret-1"),
+            embedding_base_url="http://localhost:11434/v1",
+            embedding_model="nomic-embed-text",
+            embedding_dimension=768,
+        )
+    )
+    assert registry.list_providers() == ["local", "openai", "http"]
+    assert registry.get_default().name == "local"
+    assert registry.get("local").dimension() == 384
+    assert registry.get("openai").dimension() == 1536
+    assert registry.get("openai").default_model == "text-embedding-3-small"
+    assert registry.get("http").dimension() == 768
+    assert "Registered embedding provider: http" in caplog.text
+    assert "sk-secret" not in caplog.text
+
+
+def test_discovery_without_credentials_offers_the_local_model(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    registry = EmbeddingProviderRegistry()
+    registry.auto_discover(settings(openai_api_key=SecretStr("")))
+    assert registry.list_providers() == ["local"]
+    assert "Skipped embedding provider: openai (no credentials)" in caplog.text
+
+
+def test_missing_default_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    registry = EmbeddingProviderRegistry()
+    registry.auto_discover(settings(default_provider="openai"))
+    assert registry.get_default().name == "local"
+    assert caplog.messages == ["Default embedding provider 'openai' not available; using 'local'"]
+
+
+def test_own_endpoint_needs_model_and_dimension() -> None:
+    with pytest.raises(ConfigurationError, match="VECTORFORGE_EMBEDDING_DIMENSION"):
+        EmbeddingProviderRegistry().auto_discover(settings(embedding_base_url="http://x/v1"))

@@ -1,0 +1,290 @@
+"""The extractive answerer: quotes verbatim, cites what it quotes, and says when the sources are silent."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from vectorforge.errors import EmbeddingError
+from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+from vectorforge.llm.providers.extractive_ranking import stem, terms
+from vectorforge.llm.providers.extractive_sentences import split
+from vectorforge.llm.types import GroundingSource, ProviderCapability, StreamEnd, TextDelta
+from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider
+
+RHINE = (
+    "The Rhine rises in the Swiss Alps and reaches the North Sea in the Netherlands. "
+    "It is about 1,230 km long. Dr. Lelek, who measured it in 1932, made a typing error. "
+    "Barges carry coal and ore upstream."
+)
+DANUBE = (
+    "The Danube flows through ten countries, more than any other river. Its source is in the Black Forest. "
+    "The river ends in the Black Sea."
+)
+BILLING = "Invoices are due within thirty days. Late payments bear interest of five percent a year."
+
+
+def sources(*texts: str, label: str = "[Source {}]") -> list[GroundingSource]:
+    return [
+        GroundingSource(number=n, label=label.format(n), text=text, score=1 / n)
+        for n, text in enumerate(texts, start=1)
+    ]
+
+
+async def answer(question: str, *texts: str, provider: ExtractiveProvider | None = None) -> str:
+    provider = provider or ExtractiveProvider()
+    return (await provider.generate([{"role": "user", "content": question}], sources=sources(*texts))).content
+
+
+def quotations(text: str) -> list[tuple[str, int]]:
+    """(quotation, number of its source)"""
+    return [
+        (quote.strip(), int(number))
+        for quote, number in re.findall(r"(.+?)\s\[Source (\d+)\]", text, re.DOTALL)
+    ]
+
+
+async def test_the_answer_is_quoted_and_cited() -> None:
+    text = await answer("How long is the Rhine?", BILLING, RHINE, DANUBE)
+    assert "It is about 1,230 km long. [Source 2]" in text
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How long is the Rhine?", "Who measured the Rhine in 1932?", "Which river flows through ten countries?"],
+)
+async def test_every_quotation_stands_in_the_source_it_cites(question: str) -> None:
+    texts = (RHINE, DANUBE, BILLING)
+    quoted = quotations(await answer(question, *texts))
+    assert 1 <= len(quoted) <= 3
+    for quotation, number in quoted:
+        assert quotation in texts[number - 1]
+    assert sum(len(quotation) for quotation, _ in quoted) <= 420
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Which enzyme cuts plasmids?", "", "?!", "is it the", "Wie hoch ist der Mount Everest?"],
+)
+async def test_silent_sources_give_no_answer_and_no_citation(question: str) -> None:
+    messages = [{"role": "user", "content": question or " "}]
+    response = await ExtractiveProvider().generate(messages, sources=sources(RHINE, BILLING))
+    assert response.content == NO_ANSWER == "I don't have enough information to answer that question."
+
+
+async def test_without_sources_there_is_no_answer() -> None:
+    assert await answer("How long is the Rhine?") == NO_ANSWER
+    assert await answer("How long is the Rhine?", "", "   \n") == NO_ANSWER
+
+
+async def test_the_last_message_of_the_user_is_the_question() -> None:
+    messages = [
+        {"role": "system", "content": "When are invoices due?"},
+        {"role": "user", "content": "When are invoices due?"},
+        {"role": "assistant", "content": "Within thirty days."},
+        {"role": "user", "content": "How long is the Rhine?"},
+    ]
+    response = await ExtractiveProvider().generate(messages, sources=sources(BILLING, RHINE))
+    assert "1,230 km" in response.content
+    assert "Invoices" not in response.content
+
+
+async def test_stream_and_whole_answer_are_the_same() -> None:
+    provider = ExtractiveProvider()
+    messages = [{"role": "user", "content": "How long is the Rhine?"}]
+    whole = await provider.generate(messages, sources=sources(RHINE, DANUBE))
+    events = [event async for event in provider.stream_events(messages, sources=sources(RHINE, DANUBE))]
+    *deltas, end = events
+    assert isinstance(end, StreamEnd)
+    texts = [event.text for event in deltas if isinstance(event, TextDelta)]
+    assert len(texts) == len(deltas) >= 2
+    assert "".join(texts) == whole.content == end.response.content
+
+
+async def test_no_model_is_named_and_no_prompt_is_counted() -> None:
+    messages = [{"role": "user", "content": "How long is the Rhine?"}]
+    response = await ExtractiveProvider().generate(messages, sources=sources(RHINE))
+    assert (response.provider, response.model) == ("extractive", "extractive-v1")
+    assert response.prompt_tokens == 0
+    assert response.completion_tokens > 10
+    assert response.metadata["extractive"] is True
+    assert response.metadata["finish_reason"] == "stop"
+
+
+async def test_it_is_known_as_what_it_is() -> None:
+    provider = ExtractiveProvider()
+    assert ProviderCapability.EXTRACTIVE in provider.info().capabilities
+    assert await provider.list_models() == ["extractive-v1"]
+    assert await provider.validate_credentials()
+
+
+async def test_labels_are_spelled_as_the_prompt_spells_them() -> None:
+    messages = [{"role": "user", "content": "How long is the Rhine?"}]
+    response = await ExtractiveProvider().generate(messages, sources=sources(RHINE, label="[Context {}]"))
+    assert "It is about 1,230 km long. [Context 1]" in response.content
+
+
+async def test_text_that_looks_like_a_citation_is_not_quoted() -> None:
+    forged = "The Rhine is 9,999 km long [Source 1]. The Rhine is 8,888 km long according to [2] and others."
+    text = await answer("How long is the Rhine?", BILLING, forged, RHINE)
+    assert "9,999" not in text
+    assert "8,888" not in text
+    assert {number for _, number in quotations(text)} <= {2, 3}
+
+
+async def test_the_same_sentence_in_two_sources_is_quoted_once_from_the_better() -> None:
+    text = await answer("How long is the Rhine?", RHINE, RHINE)
+    assert text.count("1,230") == 1
+    assert "[Source 2]" not in text
+
+
+async def test_sentences_of_one_source_keep_their_order() -> None:
+    text = "The pump was built in Ulm in 1954. The pump was repaired in Ulm in 1987."
+    response = await answer("When was the pump repaired in Ulm?", text, BILLING, RHINE)
+    assert response.index("built") < response.index("repaired")
+
+
+async def test_meaning_decides_where_words_do_not() -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "price" in text or "euros" in text else [0.0, 1.0] for text in texts]
+
+    text = "The ticket office opens at nine. A ride is four euros for one adult."
+    chosen = await answer("What is the price of a ticket?", text, provider=ExtractiveProvider(embed=embed))
+    assert "four euros" in chosen
+    by_words = await answer("What is the price of a ticket?", text)
+    assert "ticket office" in by_words
+
+
+async def test_a_failing_embedder_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        raise EmbeddingError("down")
+
+    text = await answer("How long is the Rhine?", RHINE, provider=ExtractiveProvider(embed=embed))
+    assert "1,230 km" in text
+    assert "by words alone" in caplog.text
+
+
+async def test_works_with_an_embedding_provider() -> None:
+    provider = ExtractiveProvider(embed=HashingEmbeddingProvider().embed_documents)
+    assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
+
+
+async def test_huge_sources_are_read_in_part() -> None:
+    endless = "word " * 200_000
+    text = await answer("How long is the Rhine?", RHINE, *[endless] * 50)
+    assert "1,230 km" in text
+    assert len(text) < 1000
+
+
+# --- cutting
+
+
+def pieces(text: str) -> list[str]:
+    cut = split(text)
+    for piece in cut:
+        assert text[piece.start : piece.end] == piece.text == piece.text.strip()
+    return [piece.text for piece in cut]
+
+
+def test_sentences_are_cut_where_they_end() -> None:
+    text = 'Mr. Bean paid 3.50 in the U.S. market, e.g. for tea. "Why?" he asked. Nobody knew!\nThe end came.'
+    assert pieces(text) == [
+        "Mr. Bean paid 3.50 in the U.S. market, e.g. for tea.",
+        '"Why?" he asked.',
+        "Nobody knew!",
+        "The end came.",
+    ]
+
+
+def test_footnote_marks_stay_out_of_the_quotation() -> None:
+    assert pieces("It rained.[12] Then it stopped.[3][4]") == ["It rained.", "Then it stopped."]
+
+
+def test_chinese_sentences_are_cut() -> None:
+    assert pieces("猫在睡觉。狗在跑！") == ["猫在睡觉。", "狗在跑！"]
+
+
+def test_markdown_headings_and_rules_are_not_quoted() -> None:
+    text = "# Install\n\nUnderlined\n---\n\nRun the tool.\n\n---\n\n- first item\n- second item\n  goes on\n"
+    assert pieces(text) == ["Run the tool.", "- first item", "- second item\n  goes on"]
+    assert split(text)[0].before.strip() == "Underlined"
+
+
+def test_plain_titles_are_not_quoted() -> None:
+    assert pieces("Get started\n\nIf you are new, start here.") == ["If you are new, start here."]
+
+
+def test_code_and_rows_stay_whole() -> None:
+    text = "Use it:\n\n```python\nx = 1. \nY = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert pieces(text) == ["Use it:", "```python\nx = 1. \nY = 2\n```", "| a | b |", "| 1 | 2 |"]
+
+
+def test_long_code_is_cut_into_lines_and_long_sentences_at_a_word() -> None:
+    code = "```\n" + "call_function(argument)\n" * 40 + "```"
+    assert set(pieces(code)) == {"call_function(argument)"}
+    (piece,) = pieces("word " * 400)
+    assert len(piece) <= 500
+    assert piece.endswith("word")
+
+
+def test_an_open_fence_ends_with_the_passage() -> None:
+    assert pieces("```\nx = 1\n\ny = 2") == ["```\nx = 1\n\ny = 2"]
+
+
+async def test_a_quoted_block_stands_on_its_own_lines() -> None:
+    text = "Restart the pump:\n\n```sh\npump restart --now\n```\n\nThe weather is fine."
+    chosen = await answer("Which pump restart command?", text)
+    assert "```sh\npump restart --now\n```\n[Source 1]" in chosen
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        " ",
+        "\n",
+        ". ",
+        "|",
+        "| |",
+        "[1",
+        "[1]",
+        "a\n\n",
+        "- ",
+        "1. ",
+        "```\n",
+        "#",
+        "。",
+        "A.",
+        '"',
+        "é ",
+        "\r\n",
+    ],
+)
+def test_odd_texts_are_cut_verbatim_too(part: str) -> None:
+    repeated = part * (10_000 // len(part))
+    for text in (repeated, f"It is.{repeated}x", f"x{repeated}"):
+        assert all(0 < len(piece) <= 500 for piece in pieces(text))
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("measured", "measure"),
+        ("measuring", "measures"),
+        ("running", "runs"),
+        ("studies", "study"),
+        ("studied", "study"),
+        ("creation", "created"),
+        ("payments", "payment"),
+        ("invoices", "invoice"),
+    ],
+)
+def test_forms_of_a_word_share_a_stem(one: str, other: str) -> None:
+    assert stem(one) == stem(other)
+
+
+def test_small_words_carry_no_meaning() -> None:
+    assert terms("What is the length of it?") == {"length"}
+    assert terms("睡觉的猫") == {"睡觉", "觉的", "的猫"}

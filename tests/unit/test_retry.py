@@ -1,0 +1,105 @@
+"""The one retry policy."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from vectorforge.deadline import Deadline
+from vectorforge.errors import (
+    DeadlineExceededError,
+    InvalidInputError,
+    LLMAuthenticationError,
+    LLMError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+)
+from vectorforge.retry import with_retries
+
+NOW = LLMRateLimitError("busy", retry_after_s=0.0)
+
+
+def failing(*errors: Exception) -> tuple[Callable[[], Awaitable[str]], list[int]]:
+    """An operation that raises these errors in turn and then succeeds, and the list of its calls."""
+    calls: list[int] = []
+    waiting = list(errors)
+
+    async def operation() -> str:
+        calls.append(len(calls) + 1)
+        if waiting:
+            raise waiting.pop(0)
+        return "done"
+
+    return operation, calls
+
+
+# A-068 C23
+@pytest.mark.parametrize("failures", [0, 1, 3])
+async def test_as_many_retries_as_needed(failures: int) -> None:
+    operation, calls = failing(*[NOW] * failures)
+    retried: list[None] = []
+    result = await with_retries(
+        operation, retries=3, deadline=Deadline.never(), on_retry=lambda: retried.append(None)
+    )
+    assert result == "done"
+    assert (len(calls), len(retried)) == (failures + 1, failures)
+
+
+# A-068 A-073
+@pytest.mark.parametrize("retries", [0, 3])
+async def test_last_error_is_raised(retries: int) -> None:
+    operation, calls = failing(*[NOW] * 9)
+    with pytest.raises(LLMRateLimitError, match="busy"):
+        await with_retries(operation, retries=retries, deadline=Deadline.never())
+    assert len(calls) == retries + 1
+
+
+# A-069 C23
+@pytest.mark.parametrize("error", [LLMAuthenticationError(), LLMError(), InvalidInputError(), KeyError("x")])
+async def test_other_errors_are_not_tried_again(error: Exception) -> None:
+    operation, calls = failing(error)
+    with pytest.raises(type(error)):
+        await with_retries(operation, retries=3, deadline=Deadline.never())
+    assert len(calls) == 1
+
+
+# C23
+async def test_waits_without_being_asked_to() -> None:
+    operation, calls = failing(LLMTimeoutError())
+    assert await with_retries(operation, retries=1, deadline=Deadline.after(10)) == "done"
+    assert len(calls) == 2
+
+
+# C23
+async def test_wait_that_does_not_fit_is_not_begun() -> None:
+    operation, calls = failing(LLMRateLimitError("busy", retry_after_s=3600))
+    async with asyncio.timeout(5):  # far less than the wait
+        with pytest.raises(LLMRateLimitError) as caught:
+            await with_retries(operation, retries=3, deadline=Deadline.after(60))
+    assert caught.value.retry_after_s == 3600
+    assert len(calls) == 1
+
+
+async def test_deadline_during_a_wait_raises_the_error_waited_for() -> None:
+    operation, calls = failing(*[LLMTimeoutError("slow")] * 9)
+    with pytest.raises(LLMTimeoutError, match="slow"):
+        await with_retries(operation, retries=9, deadline=Deadline.after(0.1))
+    assert len(calls) == 1
+
+
+async def test_deadline_ends_an_attempt() -> None:
+    with pytest.raises(DeadlineExceededError):
+        await with_retries(lambda: asyncio.sleep(60), retries=3, deadline=Deadline.after(0.05))
+
+
+async def test_no_attempt_after_the_deadline() -> None:
+    operation, calls = failing()
+    with pytest.raises(DeadlineExceededError):
+        await with_retries(operation, retries=3, deadline=Deadline.after(0))
+    assert not calls
+
+
+async def test_timeout_of_the_caller_passes_through() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await with_retries(lambda: asyncio.sleep(60), retries=3, deadline=Deadline.after(60))

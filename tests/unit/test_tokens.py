@@ -1,0 +1,43 @@
+"""Token estimates never wait for the network."""
+
+import hashlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from vectorforge import tokens
+from vectorforge.tokens import estimate_tokens
+
+
+@pytest.fixture(autouse=True)
+def _fresh_encodings() -> None:
+    tokens._encoding.cache_clear()
+    tokens._load.cache_clear()
+
+
+def test_without_a_local_table_a_quarter_of_the_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # A-055, A-056, C07
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    connections: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda *a: connections.append(a))
+    assert estimate_tokens("x" * 401) == 100
+    assert estimate_tokens("x" * 401, model="gpt-4o") == 100
+    assert estimate_tokens("x" * 401, model="a-model-of-tomorrow") == 100
+    assert connections == []
+
+
+def test_a_corrupt_table_does_not_stop_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # C07
+    url = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+    table = tmp_path / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+    table.write_bytes(b"not a table")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert estimate_tokens("x" * 400) == 100
