@@ -34,6 +34,8 @@ OnStage = Callable[[IngestionStage], Awaitable[None]]
 OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
+_MAX_TITLE_CHARS = 500
+"""Longer titles are cut."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer replaced the document meanwhile; each try embeds less."""
 
@@ -219,7 +221,9 @@ class IngestionPipeline:
         replaced = in_title + in_metadata
         warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
         warnings = (*document.warnings, warning) if replaced else document.warnings
-        return replace(document, title=chosen or None, metadata=cleaned, warnings=warnings)
+        return replace(
+            document, title=chosen.strip()[:_MAX_TITLE_CHARS] or None, metadata=cleaned, warnings=warnings
+        )
 
     async def _embed(
         self, collection: Collection, chunks: Sequence[ChunkDraft], on_progress: OnProgress | None
