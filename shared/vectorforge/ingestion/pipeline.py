@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,8 @@ from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
-OnStage = Callable[[IngestionStage], Awaitable[None]]
-"""Awaited when a document enters a stage."""
+OnStage = Callable[[IngestionStage], None]
+"""Called when a document enters a stage."""
 OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
@@ -129,7 +129,7 @@ class IngestionPipeline:
         """Read and store one document; a failure is a result, so that its siblings go on."""
         warnings: tuple[str, ...] = ()
         try:
-            await _tell(on_stage, IngestionStage.EXTRACT)
+            _tell(on_stage, IngestionStage.EXTRACT)
             document = await self._extract(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
@@ -178,16 +178,16 @@ class IngestionPipeline:
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return _unchanged(current)
-        await _tell(on_stage, IngestionStage.CHUNK)
+        _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, collection, self._chunking)
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored and c.content_hash not in vectors]
             if new:
-                await _tell(on_stage, IngestionStage.EMBED)
+                _tell(on_stage, IngestionStage.EMBED)
                 vectors.update(await self._embed(collection, new, on_progress))
-            await _tell(on_stage, IngestionStage.STORE)
+            _tell(on_stage, IngestionStage.STORE)
             ready = [replace(chunk, vector=vectors.get(chunk.content_hash)) for chunk in chunks]
             try:
                 return await self._store.replace_document(collection.id, draft, ready)
@@ -255,6 +255,6 @@ def _unchanged(current: CurrentDocument) -> StoredDocument:
     )
 
 
-async def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
+def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
     if on_stage is not None:
-        await on_stage(stage)
+        on_stage(stage)
