@@ -24,6 +24,8 @@ TABLES = (
     *("ingestion_jobs", "ingestion_job_items", "query_logs"),
 )
 
+SIMPLE_ROLE = "CREATE ROLE {} LOGIN; GRANT vectorforge_app TO {}"
+
 # Tables (partitions too) of the schema that row-level security does not wall in completely.
 UNWALLED = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -265,11 +267,7 @@ class TestRoles:
         [
             ("CREATE ROLE {} LOGIN BYPASSRLS; GRANT vectorforge_app TO {}", "BYPASSRLS"),
             ("CREATE ROLE {} LOGIN; GRANT vectorforge_app, vectorforge_migrator TO {}", "owner"),
-            (
-                "CREATE ROLE {} LOGIN; GRANT vectorforge_app TO {}; "
-                "GRANT vectorforge_migrator TO {} WITH INHERIT FALSE, SET TRUE",
-                "owner",
-            ),
+            (f"{SIMPLE_ROLE}; GRANT vectorforge_migrator TO {{}} WITH INHERIT FALSE, SET TRUE", "owner"),
             ("CREATE ROLE {} LOGIN; GRANT vectorforge_app, postgres TO {}", "superuser"),
         ],
     )
@@ -325,7 +323,10 @@ class TestRoles:
 
 # C34
 async def test_search_settings_on_a_fresh_connection(app_url: str) -> None:
-    settings = "SELECT current_setting('hnsw.ef_search', true) AS e, current_setting('hnsw.iterative_scan', true) AS i"
+    settings = (
+        "SELECT current_setting('hnsw.ef_search', true) AS e,"
+        " current_setting('hnsw.iterative_scan', true) AS i"
+    )
     async with Database(app_url, pool_size=1) as database:
         tenant = database.for_tenant("a")
         async with tenant.transaction() as connection:

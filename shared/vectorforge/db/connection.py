@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from vectorforge.db.checks import check_role, check_schema
@@ -30,7 +30,7 @@ _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
 
 _ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
-_PING = "SELECT"
+_PING = ""
 
 
 class Database:
@@ -71,7 +71,6 @@ class Database:
         timeout_s = self._timeout_s
 
         async def configure(connection: Session) -> None:
-            connection.timeout_s = timeout_s
             _register_vectors(connection, types)
 
         pool = AsyncConnectionPool(
@@ -85,7 +84,6 @@ class Database:
             reconnect_timeout=timeout_s,
             max_idle=300,
             configure=configure,
-            check=AsyncConnectionPool.check_connection,
             open=False,
             name="vectorforge",
         )
@@ -113,15 +111,43 @@ class Database:
         """
         return TenantDatabase(self, tenant_id)
 
-    def connection(self) -> "AbstractAsyncContextManager[Session]":
-        """A free connection outside any tenant, on which row-level security shows no rows.
+    @asynccontextmanager
+    async def connection(self) -> "AsyncIterator[Session]":
+        """A live connection outside any tenant, on which row-level security shows no rows.
 
         Raises:
-            DatabaseUnavailableError: The database was not opened.
+            DatabaseUnavailableError: The database was not opened, or there is no connection in time.
         """
         if self._pool is None:
             raise DatabaseUnavailableError("The database connection is not open.")
-        return self._pool.connection()
+        pool = self._pool
+        connection = await self._live(pool)
+        try:
+            async with connection:
+                yield connection
+        finally:
+            await pool.putconn(connection)
+
+    async def _live(self, pool: "AsyncConnectionPool[Session]") -> "Session":
+        # The pool's own check sleeps longer after every dead connection it finds, 15 s for five of them; but
+        # they die together, when the server is restarted or this process was frozen.
+        import psycopg
+
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            connection = await pool.getconn(timeout=give_up_at - time.monotonic())
+            try:
+                connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
+                await connection.execute(_PING)
+            except psycopg.Error:
+                await connection.close()
+                await pool.putconn(connection)  # which replaces it
+            except BaseException:
+                await pool.putconn(connection)
+                raise
+            else:
+                connection.timeout_s = self._timeout_s
+                return connection
 
     async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
         """The first row of a statement that belongs to no tenant; row-level security shows it no data.

@@ -30,7 +30,7 @@ _NO_TRANSACTION = "-- no-transaction"
 _LOCK_KEY = int.from_bytes(hashlib.sha256(b"vectorforge.migrations").digest()[:8], "big", signed=True)
 _ATTEMPTS = 5
 
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
+_TRY_LOCK = f"SELECT pg_try_advisory_xact_lock({_LOCK_KEY})"
 _RECORD_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL"
 _APPLIED = "SELECT version, name, sha256 FROM vectorforge.schema_migrations ORDER BY version"
 _RECORD = "INSERT INTO vectorforge.schema_migrations (version, name, sha256) VALUES (%s, %s, %s)"
@@ -154,10 +154,11 @@ async def _connect(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
 
 
 async def _wait_for_lock(guard: "AsyncConnection[Any]", wait_s: float) -> None:
-    # Asked again and again rather than waited for: a waiting statement holds a snapshot, and
-    # CREATE INDEX CONCURRENTLY waits for every older snapshot, so that both would wait for ever.
+    # CREATE INDEX CONCURRENTLY waits for every older snapshot. A statement that waits for a lock holds one,
+    # so the lock is asked for again and again; a statement with parameters leaves an open portal with one,
+    # so it has none. Otherwise both would wait for ever, and no deadlock would be found.
     give_up_at = time.monotonic() + wait_s
-    while not (await _fetch(guard, _TRY_LOCK, (_LOCK_KEY,)))[0][0]:
+    while not (await _fetch(guard, _TRY_LOCK))[0][0]:
         if time.monotonic() > give_up_at:
             raise MigrationError(f"Another process has been migrating for more than {wait_s:g} s.")
         await asyncio.sleep(0.1)
@@ -240,6 +241,6 @@ async def _set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[
             raise MigrationError(f"The password of {role} was not accepted.") from exc
 
 
-async def _fetch(connection: "AsyncConnection[Any]", query: str, params: Sequence[Any] = ()) -> list[Any]:
-    cursor = await connection.execute(query.encode(), params)
+async def _fetch(connection: "AsyncConnection[Any]", query: str) -> list[Any]:
+    cursor = await connection.execute(query.encode())
     return await cursor.fetchall()

@@ -78,8 +78,10 @@ def translated_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (PoolTimeout, TooManyRequests) as exc:
-        raise DatabaseUnavailableError("Every database connection is in use.") from exc
+    except PoolTimeout as exc:
+        raise DatabaseUnavailableError("There was no database connection in time.") from exc
+    except TooManyRequests as exc:
+        raise DatabaseUnavailableError("Too many requests wait for a database connection.") from exc
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as exc:
         raise DatabaseUnavailableError from exc
     except (psycopg.Error, UnicodeEncodeError) as exc:

@@ -1,0 +1,230 @@
+"""What a caller sees when connections are lost, swallowed, frozen or all in use."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from vectorforge.db.connection import Database
+from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
+from vectorforge.local.postgres import EmbeddedPostgres
+
+
+class Proxy:
+    """A network between driver and server that can begin to swallow everything."""
+
+    def __init__(self, server: EmbeddedPostgres, directory: Path) -> None:
+        self.directory = directory
+        self.target = f"{conninfo_to_dict(server.app_url)['host']}/.s.PGSQL.5432"
+        self.conninfo = make_conninfo(server.app_url, host=str(directory))
+        self.open = asyncio.Event()
+        self.open.set()
+        self.client_bytes: list[bytes] = []
+        self.round_trips = 0
+        self._turn = "server"
+
+    async def run(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._serve, f"{self.directory}/.s.PGSQL.5432")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(self.target)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._copy(reader, up_writer, "client"))
+                group.create_task(self._copy(up_reader, writer, "server"))
+        except* (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: str) -> None:
+        while data := await reader.read(65536):
+            await self.open.wait()
+            if side == "client":
+                self.client_bytes.append(data)
+                self.round_trips += self._turn == "server"
+            self._turn = side
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def proxy(
+    postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]
+) -> AsyncIterator[Proxy]:
+    made = Proxy(postgres_server, private_dir("proxy"))
+    listener = await made.run()
+    yield made
+    made.open.set()
+    listener.close()
+
+
+# Performance: a question of the database is one round trip, and the check of the connection another.
+async def test_one_statement_is_one_round_trip(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        await tenant.fetch_one("SELECT 1")
+        assert proxy.round_trips == 2
+
+
+# C34: what pins a session of RDS Proxy must not be seen on the wire
+async def test_nothing_that_pins_a_session_is_sent(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        for _ in range(8):  # the driver's default is to prepare the fifth execution
+            await tenant.fetch_all("SELECT id FROM vectorforge.documents WHERE tenant_id = %s", ("a",))
+            async with tenant.transaction() as connection:
+                await connection.execute("SELECT vectorforge.enter_search(%s, 80)", ("a",))
+    sent = b" ".join(proxy.client_bytes).upper()
+    for statement in (
+        b"SET ",
+        b"SET_CONFIG",
+        b"PREPARE",
+        b"DISCARD",
+        b"DEALLOCATE",
+        b"LISTEN",
+        b"DECLARE",
+        b"_PG3_",
+    ):
+        assert statement not in sent, statement
+
+
+# Fault 24
+async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.open.clear()
+        started = time.monotonic()
+        with pytest.raises(DatabaseUnavailableError):
+            await tenant.fetch_one("SELECT 1")
+        assert time.monotonic() - started < 5
+        proxy.open.set()
+        for _ in range(10):  # each at most half a second, or at once
+            if (await database.health()).healthy:
+                break
+        assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+
+
+# Fault 24: the driver alone returns ten seconds after the caller gave up (psycopg/psycopg#1371)
+async def test_a_caller_who_gives_up_is_let_go(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
+        tenant = database.for_tenant("a")
+        started = time.monotonic()
+
+        async def ask() -> None:
+            async with tenant.transaction() as connection:
+                proxy.open.clear()
+                await connection.execute("SELECT 1")
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await ask()
+        assert time.monotonic() - started < 4
+        proxy.open.set()
+
+
+async def test_a_cancelled_statement_ends_on_the_server(direct_database: Database) -> None:
+    tenant = direct_database.for_tenant("a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await tenant.fetch_one("SELECT pg_sleep(60)")
+    row = await tenant.fetch_one(
+        "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(60)%%'"
+        " AND state = 'active' AND pid <> pg_backend_pid()"
+    )
+    assert row == {"n": 0}
+
+
+# Fault 22
+async def test_killed_connections_are_replaced(
+    direct_database: Database, postgres_server: EmbeddedPostgres
+) -> None:
+    tenant = direct_database.for_tenant("a")
+    for _ in range(10):
+        await asyncio.gather(*(tenant.fetch_one("SELECT pg_sleep(0.01)") for _ in range(5)))
+        with psycopg.connect(postgres_server.migrator_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE usename = 'vectorforge_app'"
+            )
+        assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+
+
+# Fault 26
+async def test_when_all_connections_are_in_use(app_url: str) -> None:
+    async with Database(app_url, pool_size=1, timeout_s=0.2) as database:
+        tenant = database.for_tenant("a")
+        async with tenant.transaction():
+            with pytest.raises(DatabaseUnavailableError, match="in time") as caught:
+                await tenant.fetch_one("SELECT 1")
+        assert caught.value.retryable
+        assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+
+
+# Fault 26: the queue is bounded
+async def test_a_queue_that_is_full(direct_database: Database) -> None:
+    async with Database(direct_database._conninfo, pool_size=1, timeout_s=5) as database:
+        tenant = database.for_tenant("a")
+        async with tenant.transaction():
+            waiting = [asyncio.create_task(tenant.fetch_one("SELECT 1 AS n")) for _ in range(40)]
+            await asyncio.sleep(0.2)
+            refused = [task for task in waiting if task.done()]
+            assert len(refused) == 20
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(result, DatabaseUnavailableError) for result in results) == 20
+
+
+# Fault 20
+async def test_a_frozen_transaction_is_ended_by_the_server(direct_database: Database) -> None:
+    tenant = direct_database.for_tenant("a")
+    async with tenant.transaction() as connection:
+        row = await (
+            await connection.execute(
+                "SELECT current_setting('idle_in_transaction_session_timeout') AS idle,"
+                " current_setting('statement_timeout') AS statement"
+            )
+        ).fetchone()
+    assert row == {"idle": "5s", "statement": "1min"}
+
+
+class TestErrors:
+    async def test_they_say_nothing_of_the_data(self, database: Database) -> None:
+        tenant = database.for_tenant("a")
+        with pytest.raises(DatabaseError) as caught:
+            await tenant.fetch_one("SELECT 'canary'::text / 2 FROM canary")
+        assert "canary" not in str(caught.value)
+        assert isinstance(caught.value.__cause__, psycopg.Error)
+
+    @pytest.mark.parametrize("value", ["nul \0", "half \ud800"])
+    async def test_text_that_cannot_be_stored(self, database: Database, value: str) -> None:
+        with pytest.raises(InvalidInputError):
+            await database.for_tenant("a").fetch_one("SELECT %s::text", (value,))
+
+    async def test_a_failed_transaction_leaves_nothing(self, tenant_db: Any) -> None:
+        insert = (
+            "INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome,"
+            " latency_ms) VALUES (%s, gen_random_uuid(), gen_random_uuid(), 'q', 'answered', 1)"
+        )
+        with contextlib.suppress(RuntimeError):
+            async with tenant_db.transaction() as connection:
+                await connection.execute(insert, (tenant_db.tenant_id,))
+                raise RuntimeError
+        assert await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs") == []
+        assert await tenant_db.execute(insert, (tenant_db.tenant_id,)) == 1
+
+    async def test_not_open(self) -> None:
+        database = Database("dbname=vectorforge")
+        with pytest.raises(DatabaseUnavailableError):
+            await database.for_tenant("a").fetch_one("SELECT 1")
+        assert not (await database.health()).healthy
+        await database.close()
