@@ -1,6 +1,6 @@
 """A server that speaks the HTTP API from memory and misbehaves on demand, for the web page's tests.
 
-What an answer does is a script of steps, so that a test decides when each byte leaves and how it ends.
+What an answer does is a script of steps; see ``answer_script``.
 """
 
 import asyncio
@@ -8,98 +8,16 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
 from uuid import uuid4
 
 from aiohttp import web
 
+from tests.browser.answer_script import Cut, Hold, Json, Raw, Refuse, Send, Step, answer
+
 PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page" / "index.html"
-Json: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Send:
-    """One server-sent event."""
-
-    event: str
-    data: Any
-
-
-@dataclass(frozen=True)
-class Raw:
-    """Bytes put on the wire as they are."""
-
-    content: bytes
-
-
-@dataclass(frozen=True)
-class Hold:
-    """Nothing more is sent until the test sets the event."""
-
-    until: asyncio.Event
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The connection is reset in the middle of the body."""
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """A problem document instead of a stream; must be the first step."""
-
-    status: int
-    detail: str
-
-
-Step: TypeAlias = Send | Raw | Hold | Cut | Refuse
-
-
-def source(number: int, document: Json, start: int, end: int, **changes: Any) -> Json:
-    """A source as the API sends it; offsets count code points, as Python does."""
-    return {
-        "number": number,
-        "document_source": document["source"],
-        "title": document["title"],
-        "heading": None,
-        "chunk_id": str(uuid4()),
-        "document_id": document["id"],
-        "chunk_index": number - 1,
-        "score": round(0.9 - number / 10, 4),
-        "snippet": document["text"][start:end][:200],
-        "truncated": end - start > 200,
-        "start_offset": start,
-        "end_offset": end,
-        "text": document["text"][start:end],
-    } | changes
-
-
-def answer(
-    *texts: str | Step, sources: Sequence[Json] = (), extractive: bool = False, finish_reason: str = "stop"
-) -> list[Step]:
-    """A script of a whole answer: meta, sources, the texts as tokens (steps pass through), usage, done."""
-    meta = {"request_id": str(uuid4()), "collection_id": "c1", "provider": "fake", "model": "fake-1"}
-    tokens: list[Step] = [Send("token", {"text": t}) if isinstance(t, str) else t for t in texts]
-    latency = {"retrieval_ms": 12.4, "context_ms": 0.3, "generation_ms": 900.0, "total_ms": 913.0}
-    return [
-        Send("meta", meta | {"extractive": extractive, "query_truncated": False}),
-        Send("sources", {"sources": list(sources), "retrieval_ms": 12.4}),
-        *tokens,
-        Send("usage", {"prompt_tokens": 812, "completion_tokens": 96, "total_tokens": 908}),
-        Send(
-            "done",
-            {
-                "finish_reason": finish_reason,
-                "outcome": "answered",
-                "answer": "".join(t for t in texts if isinstance(t, str)),
-                "invalid_citations": 0,
-                "latency": latency,
-            },
-        ),
-    ]
 
 
 @dataclass

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from playwright.async_api import FilePayload, Page, expect
 
+from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
-from tests.browser.stub_api import PAGE, StubApi, answer, source
+from tests.browser.page_actions import ask
+from tests.browser.stub_api import PAGE, StubApi
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -17,11 +19,6 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title=
 
 def file(name: str, text: str = "some text") -> FilePayload:
     return {"name": name, "mimeType": "text/markdown", "buffer": text.encode()}
-
-
-async def ask(page: Page, question: str) -> None:
-    await page.get_by_label("Your question").fill(question)
-    await page.keyboard.press("Enter")
 
 
 async def drop_file(page: Page, name: str) -> None:
@@ -36,7 +33,7 @@ async def drop_file(page: Page, name: str) -> None:
 
 async def overflow(page: Page) -> int:
     """Pixels by which the page is wider than the screen."""
-    return await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
 async def test_the_empty_page_teaches_what_to_do(visit: Visit, stub: StubApi) -> None:
@@ -275,7 +272,5 @@ async def test_reduced_motion_is_respected(visit: Visit, stub: StubApi) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url, reduced_motion="reduce")
     await page.set_input_files("#files", [file("a.md")])
-    bar = page.locator(".track i")
-    await expect(bar).to_be_visible()
-    assert await bar.evaluate("(node) => getComputedStyle(node).animationName") == "none"
+    await expect(page.locator(".track i")).to_have_css("animation-name", "none")
     stub.ingestion_gate.set()

@@ -1,25 +1,17 @@
-"""The web page while an answer arrives: streaming, citations, stopping, and every way a stream can break."""
+"""The web page while an answer arrives: streaming, citations, formatting, stopping, going on."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.browser.answer_script import Hold, Send, answer, source
 from tests.browser.conftest import Visit
-from tests.browser.stub_api import Cut, Hold, Raw, Refuse, Send, Step, StubApi, answer, source
+from tests.browser.page_actions import ask, ended
+from tests.browser.stub_api import StubApi
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-
-
-async def ask(page: Page, question: str = "A question?") -> None:
-    await page.get_by_label("Your question").fill(question)
-    await page.keyboard.press("Enter")
-
-
-async def ended(page: Page, phase: str = "answered", turn: int = 0) -> None:
-    await expect(page.locator(".turn").nth(turn)).to_have_attribute("data-phase", phase)
 
 
 async def shown(page: Page, stub: StubApi, text: str, sources: list[dict[str, Any]] | None = None) -> str:
@@ -27,11 +19,12 @@ async def shown(page: Page, stub: StubApi, text: str, sources: list[dict[str, An
     stub.scripts.append(answer(text, sources=sources or []))
     await ask(page)
     await ended(page, turn=await page.locator(".turn").count() - 1)
-    return await page.locator(".answer").last.evaluate(
+    markup: str = await page.locator(".answer").last.evaluate(
         "(node) => { const bare = (n) => n.nodeType === 3 ? n.data"
         " : `<${n.localName}>${[...n.childNodes].map(bare).join('')}</${n.localName}>`;"
         " return [...node.childNodes].map(bare).join(''); }"
     )
+    return markup
 
 
 async def test_text_is_shown_before_the_answer_ends(visit: Visit, stub: StubApi) -> None:
@@ -174,90 +167,9 @@ async def test_light_formatting(visit: Visit, stub: StubApi) -> None:
     )
 
 
-# P2: any legal serialisation of the stream, cut anywhere
-async def test_the_stream_is_read_as_the_standard_says(visit: Visit, stub: StubApi) -> None:
-    def token(text: str) -> str:
-        return json.dumps({"text": text}, ensure_ascii=False)
-
-    wire = (
-        "\ufeff: ping\r\n\r\n"
-        'event:sources\r\ndata: {"sources": [],\r\ndata: "retrieval_ms": 1}\r\nretry: 5\r\n\r\n'
-        f"id: 1\rdata: {token('Grüße ')}\revent: token\r\r"
-        f"event: token\ndata: {token('👩‍💻 ')}\nunknown: x\n\n: ping\n\n"
-        "event: later-addition\ndata: {}\n\nevent: token\n\n"
-        f"event: token\r\ndata: {token('und ein Ende.')}\r\n\r\n"
-        'event: done\r\ndata: {"finish_reason": "stop"}\r\n\r\n'
-    ).encode()
-    bytewise: list[Step] = [Raw(wire[i : i + 1]) for i in range(len(wire))]
-    stub.scripts = [bytewise, [Raw(wire)]]
-    page = await visit(stub.url)
-    for turn in range(2):
-        await ask(page)
-        await ended(page, turn=turn)
-        await expect(page.locator(".answer").nth(turn)).to_have_text("Grüße 👩‍💻 und ein Ende.")
-
-
-PARTIAL = Send("token", {"text": "Half an ans"})
-PROBLEM = {"status": 502, "detail": "RAG query error: The model failed.", "request_id": "req-7"}
-
-
-# P3: whatever breaks, the reader is told, keeps the text and can try again
-@pytest.mark.parametrize(
-    ("steps", "message", "partial"),
-    [
-        ([PARTIAL, Send("error", PROBLEM | {"stage": "generate"})], "The model failed.", True),
-        ([PARTIAL, Send("error", {"problem": PROBLEM, "stage": "generate"})], "The model failed.", True),
-        ([PARTIAL], "broke off before its end", True),
-        ([PARTIAL, Raw(b'event: done\ndata: {"finish_reason": "stop"}\n')], "broke off before its end", True),
-        ([PARTIAL, Raw(b"event: token\ndata: {nonsense\n\n")], "could not be read", True),
-        ([Refuse(503, "RAG query error: The database cannot be reached.")], "The database cannot be", False),
-        ([Refuse(429, "Slow down.")], "Slow down.", False),
-    ],
-    ids=["error", "error-nested", "no-terminal", "unfinished-terminal", "nonsense", "503", "429"],
-)
-async def test_a_broken_answer_says_so_and_can_be_retried(
-    visit: Visit, stub: StubApi, steps: list[Step], message: str, partial: bool
-) -> None:
-    stub.scripts = [steps, answer("Whole.")]
-    page = await visit(stub.url, failed_requests=True)
-    await ask(page, "Why?")
-    await ended(page, "failed")
-    await expect(page.get_by_role("alert")).to_contain_text(message)
-    assert "RAG query error" not in await page.locator(".turn").inner_text()
-    await expect(page.locator(".answer")).to_have_text("Half an ans" if partial else "")
-    await page.get_by_role("button", name="Retry").click()
-    await ended(page, "answered")
-    await expect(page.locator(".answer")).to_have_text("Whole.")
-    assert [q["query"] for q in stub.queries] == ["Why?", "Why?"]
-    assert "messages" not in stub.queries[1]
-
-
-async def test_a_reset_connection_says_so_and_keeps_the_text(visit: Visit, stub: StubApi) -> None:
-    gate = asyncio.Event()
-    stub.scripts = [[PARTIAL, Hold(gate), Cut()]]
-    page = await visit(stub.url, failed_requests=True)
-    await ask(page)
-    await expect(page.locator(".answer")).to_have_text("Half an ans")
-    gate.set()
-    await expect(page.get_by_role("alert")).to_contain_text("connection broke")
-    await expect(page.locator(".answer")).to_have_text("Half an ans")
-
-
-async def test_a_silent_server_is_given_up(visit: Visit, stub: StubApi) -> None:
-    stub.scripts = [[PARTIAL, Hold(asyncio.Event())]]
-    page = await visit(stub.url)
-    await page.clock.install()
-    await page.reload()
-    await ask(page)
-    await expect(page.locator(".answer")).to_have_text("Half an ans")
-    await page.clock.fast_forward(61_000)
-    await expect(page.get_by_role("alert")).to_contain_text("went silent")
-    await asyncio.wait_for(stub.query_closed.wait(), 5)
-
-
 async def test_the_conversation_continues_and_starts_anew(visit: Visit, stub: StubApi) -> None:
     stub.scripts = [answer(f"Answer {n}.") for n in range(6)] + [
-        [PARTIAL],
+        [Send("token", {"text": "Half"})],
         answer("Seventh."),
         answer("New."),
     ]

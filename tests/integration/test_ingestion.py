@@ -41,6 +41,20 @@ class LimitedEmbedder(HashingEmbedder):
         return await super()._call_api(texts, model)
 
 
+class OvertakenEmbedder(HashingEmbedder):
+    """While it embeds for the first time, something else happens."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super()._call_api(texts, model)
+
+
 @dataclass
 class Room:
     """One tenant's collection and what ingests into it."""
@@ -246,12 +260,9 @@ class TestPipeline:
         """Chunks counted on as stored vanish before the write: they are embedded after all."""
         await room.ingest(text_of("one"))
 
-        async def replaced_meanwhile(stage: IngestionStage) -> None:
-            if stage is IngestionStage.STORE and not room.embedder.texts[-1].startswith("Other"):
-                await room.ingest("Other text altogether.")
-
         document = ExtractedDocument("a.txt", text_of("one") + "\n\n" + paragraph(9), media.PLAIN)
-        stored = await room.pipeline.ingest_document(room.collection, document, on_stage=replaced_meanwhile)
+        room.embedder = OvertakenEmbedder(lambda: room.ingest("Other text altogether."))
+        stored = await room.pipeline.ingest_document(room.collection, document)
         assert (stored.chunks_added, stored.chunks_removed) == (7, 1)
 
     async def test_pages_of_a_pdf_are_metadata_of_its_chunks(self, room: Room) -> None:
@@ -277,7 +288,7 @@ class TestPipeline:
         stages: list[str] = []
         progress: list[tuple[int, int]] = []
 
-        async def on_stage(stage: IngestionStage) -> None:
+        def on_stage(stage: IngestionStage) -> None:
             stages.append(stage.value)
 
         await room.pipeline.ingest_bytes(
@@ -378,9 +389,8 @@ class TestWorker:
         assert 1 <= current.documents_done < 5
         statuses = [item.status for item in await job_room.jobs.items(job.id)]
         assert set(statuses) == {"succeeded", "queued"}
-        worker.start()
-        assert (await ended(job_room, job)).documents_done == 5
-        await worker.stop()
+        async with worker:
+            assert (await ended(job_room, job)).documents_done == 5
 
     async def test_a_document_that_takes_too_long_is_given_back_at_the_stop(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=60)

@@ -149,7 +149,8 @@ async def test_a_killed_worker_loses_and_doubles_nothing(library: Library, place
     assert items[2].status == ("unchanged" if place == "stored" else "succeeded")
     counted = library.admin.execute(
         "SELECT count(*), count(DISTINCT (document_id, ordinal)),"
-        " (SELECT count(*) FROM vectorforge.embeddings) FROM vectorforge.chunks JOIN vectorforge.embeddings USING (tenant_id, document_id)"
+        " (SELECT count(*) FROM vectorforge.embeddings)"
+        " FROM vectorforge.chunks JOIN vectorforge.embeddings USING (tenant_id, document_id)"
         " WHERE chunk_id = id AND to_version IS NULL"
     ).fetchone()
     assert counted == (DOCUMENTS * PARAGRAPHS,) * 3

@@ -117,7 +117,7 @@ class JobRun:
             await self._expand(item, parts, stopping)
             return
 
-        async def on_stage(stage: IngestionStage) -> None:
+        def on_stage(stage: IngestionStage) -> None:
             self._stage = (item.ordinal, stage)
 
         result = await self._pipeline.ingest_part(

@@ -1,0 +1,14 @@
+"""What every test of the page does."""
+
+from playwright.async_api import Page, expect
+
+
+async def ask(page: Page, question: str = "A question?") -> None:
+    """Type a question and send it."""
+    await page.get_by_label("Your question").fill(question)
+    await page.keyboard.press("Enter")
+
+
+async def ended(page: Page, phase: str = "answered", turn: int = 0) -> None:
+    """Wait until an answer is over: answered, stopped or failed."""
+    await expect(page.locator(".turn").nth(turn)).to_have_attribute("data-phase", phase)

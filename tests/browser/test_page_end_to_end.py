@@ -1,0 +1,70 @@
+"""The web page on the real thing: FastAPI, PostgreSQL, the local embedder and the extractive answerer."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import FilePayload, expect
+from pydantic import SecretStr
+
+from tests.browser.conftest import Visit
+from tests.browser.page_actions import ask, ended
+from vectorforge.api.app import create_app
+from vectorforge.bootstrap import Application
+from vectorforge.config import DatabaseSettings, LLMSettings, ServerSettings, VectorForgeConfig
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_server import serve
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+KETTLE = (
+    "# Kettle care 🫖\n\nA short guide 👩‍🔧.\n\n## Safety\n\nNever open the lid while the kettle is on.\n\n"
+    "## Descaling\n\nDescale the kettle every three months with two spoons of citric acid.\n"
+)
+BREAD = "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server_url(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[str]:
+    """A laptop's server with a fresh tenant."""
+    config = VectorForgeConfig(
+        database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)),
+        llm=LLMSettings(),
+        server=ServerSettings(auth="local", local_tenant=make_tenant()),
+    )
+    async with serve(create_app(Application.build(config))) as url:
+        yield url
+
+
+async def test_from_an_empty_server_to_a_checked_answer(visit: Visit, server_url: str) -> None:
+    page = await visit(server_url)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
+    texts = {"kettle.md": KETTLE, "bread.md": BREAD, "empty.txt": ""}
+    files: list[FilePayload] = [
+        {"name": name, "mimeType": "text/markdown", "buffer": text.encode()} for name, text in texts.items()
+    ]
+    await page.set_input_files("#files", files)
+    rows = page.locator("#uploads li")
+    await expect(rows.nth(0)).to_contain_text("Added, 1 passage", timeout=30_000)
+    await expect(rows.nth(1)).to_contain_text("Added, 1 passage", timeout=30_000)
+    await expect(rows.nth(2)).to_contain_text("The document is empty.", timeout=30_000)
+    await expect(page.locator("#document-list li")).to_have_count(2)
+
+    await ask(page, "How often should I descale the kettle?")
+    await ended(page)
+    await expect(page.locator(".answer")).to_contain_text("every three months")
+    await expect(page.locator(".badge")).to_have_text("Quoted from your documents, no model wrote this")
+    await page.locator(".cite").first.click()
+    await expect(page.locator("#panel-title")).to_have_text("Kettle care 🫖")
+    await expect(page.locator("#passage")).to_contain_text("Descale the kettle every three months")
+    assert await page.locator("#document-text").text_content() == KETTLE
+
+    await ask(page, "How long must the dough rise?")
+    await expect(page.locator(".answer").nth(1)).to_contain_text("two hours")
+
+    await page.get_by_role("button", name="All documents").click()
+    await page.get_by_role("button", name="Delete Bread").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.locator("#document-list li")).to_have_count(1)
+    await page.reload()
+    await expect(page.locator("#document-count")).to_have_text("1")
