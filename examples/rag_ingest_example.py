@@ -36,7 +36,7 @@ DOCUMENTS = [
         "title": "Sourdough",
         "media_type": "text/markdown",
         "text": "# Sourdough\n\nA sourdough starter is fed once a day with equal weights of flour and water. "
-        "Bread from it rises for eight hours at room temperature.",
+        "Sourdough bread should rise for eight hours at room temperature.",
         "metadata": {"category": "cooking", "difficulty": "beginner"},
     },
 ]
@@ -83,10 +83,13 @@ def main() -> None:
     for document in job["documents"]:
         print(f"  {document['source']}: {document['status']}")
 
-    answer = rag_query("How long does sourdough bread rise?", k=3)
+    answer = rag_query("How long should sourdough bread rise?", k=3)
     print(f"\n{answer['response']}")
 
-    answer = rag_query("What should a beginner know?", filters={"difficulty": "beginner", "topic": "ml"})
+    answer = rag_query(
+        "What helps against overfitting, and what shows it?",
+        filters={"difficulty": "beginner", "topic": "ml"},
+    )
     print(f"\n{answer['response']}")
     for entry in answer["context"]:
         print(f"  {entry['label']} {entry['source']} (score {entry['score']:.3f})")

@@ -35,7 +35,7 @@ async def test_the_examples_work(
         ingested = await run(api, tenant, "rag_ingest_example.py")
         assert "Ingestion succeeded: 3 of 3 documents" in ingested
         assert "eight hours" in ingested
-        assert "examples/overfitting.md" in ingested
+        assert "[Context 1] examples/overfitting.md" in ingested
         asked = await run(api, tenant, "rag_query_example.py")
         for title in ("Nothing but a question", "Every option", "A conversation", "Streamed", "refusal"):
             assert title in asked

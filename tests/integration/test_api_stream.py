@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.middleware import RequestContext
@@ -203,7 +204,8 @@ async def test_a_client_that_goes_away_closes_the_query() -> None:  # C31, fault
 
 
 async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_query() -> None:
-    closed = asyncio.Event()
+    order: list[str] = []
+    over = asyncio.Event()
 
     async def script() -> Events:
         try:
@@ -212,15 +214,24 @@ async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_qu
             while True:
                 yield TokenEvent("x" * 100_000)
         finally:
-            await asyncio.sleep(0)
-            closed.set()
+            await asyncio.sleep(0.05)
+            order.append("query closed")
 
-    async with serve(app_of(script)) as url:
+    inner = app_of(script)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await inner(scope, receive, send)
+        if scope["type"] == "http":
+            order.append("request over")
+            over.set()
+
+    async with serve(app) as url:
         async with httpx2.AsyncClient() as client, client.stream("POST", url) as response:
             async for _ in response.aiter_raw():
                 break
         async with asyncio.timeout(5):
-            await closed.wait()
+            await over.wait()
+    assert order == ["query closed", "request over"]
 
 
 async def test_work_for_a_buffered_answer_is_cancelled_with_its_client() -> None:
