@@ -68,17 +68,20 @@ async def test_stopping_closes_the_connection_and_keeps_the_text(
 
 
 async def test_a_citation_highlights_its_passage_behind_emoji(visit: Visit, stub: StubApi) -> None:
-    text = "👩‍💻🧳 " * 500 + "Meals: 48 € 🍝 a day. " + "More text. " * 500 + "Hotels: 160 €."
+    meal = "Meals: 48 € 🍝 a day."
+    text = f"{meal} " + "👩‍💻🧳 " * 500 + f"{meal} " + "More text. " * 500 + "Hotels: 160 €."
     document = stub.add_document(text, file="travel.md", title="Travel")
-    meals, hotels = text.index("Meals"), text.index("Hotels")
-    sources = [source(1, document, meals, meals + 20), source(2, document, hotels, len(text))]
+    meals, hotels = text.rindex("Meals"), text.index("Hotels")
+    sources = [source(1, document, meals, meals + len(meal)), source(2, document, hotels, len(text))]
     stub.scripts = [answer("See [Context 2], then [Source 1] and [Context 1, Context 2].", sources=sources)]
     page = await visit(stub.url)
     await ask(page)
     cites = page.locator(".cite")
     await expect(cites).to_have_text(["2", "1", "1", "2"])
     await cites.nth(1).click()
-    await expect(page.locator("#passage")).to_have_text("Meals: 48 € 🍝 a day.")
+    await expect(page.locator("#passage")).to_have_text(meal)
+    before = await page.locator("#passage").evaluate("(node) => node.previousSibling.data")
+    assert before == text[:meals]  # the second of two equal passages
     await expect(page.locator("#passage")).to_be_in_viewport(ratio=1)
     await expect(page.locator('.answer [aria-current="true"]')).to_have_text(["1", "1"])
     assert await page.locator("#document-text").text_content() == text
