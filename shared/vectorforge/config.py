@@ -56,6 +56,15 @@ class LLMSettings(_Section):
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
     anthropic_model: str = "claude-sonnet-4-20250514"
+    ollama_base_url: str | None = None
+    """Address of an Ollama server, e.g. http://localhost:11434; setting it registers the provider."""
+    ollama_model: str = "llama3.3"
+    google_api_key: SecretStr | None = None
+    google_base_url: str | None = None
+    google_model: str = "gemini-2.5-flash"
+    cohere_api_key: SecretStr | None = None
+    cohere_base_url: str | None = None
+    cohere_model: str = "command-a-03-2025"
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)

@@ -91,8 +91,11 @@ class Series:
     """The latest 1,000 values of a histogram; empty for a counter."""
 
 
+_MAX_SERIES = 5000
+
+
 class InMemoryMetrics:
-    """Keeps measurements in this process, bounded by 1,000 values a series."""
+    """Keeps measurements in this process: 5,000 series of 1,000 values at most."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -134,7 +137,10 @@ class InMemoryMetrics:
         spec = METRICS[name]
         if spec.kind != kind or set(spec.tags) != set(tags or {}):
             raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
-        return self._series.setdefault((name, _key(tags)), Series())
+        key = (name, _key(tags))
+        if key not in self._series and len(self._series) >= _MAX_SERIES:
+            return Series()  # measured into the void: callers choose model names, and memory must not grow
+        return self._series.setdefault(key, Series())
 
 
 def _key(tags: Tags | None) -> tuple[tuple[str, str], ...]:

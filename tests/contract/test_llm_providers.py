@@ -1,15 +1,26 @@
-"""Both vendors through their real SDKs, against fakes on real sockets."""
+"""Every provider; the vendors through their real SDKs, against fakes on real sockets."""
 
 from typing import Any
 
+# Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
+# are short.
+import anthropic.resources.messages  # noqa: F401 - see above
+import openai.resources.chat  # noqa: F401 - see above
 import pytest
+from pydantic import SecretStr
 
+from vectorforge.config import LLMSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.cohere import CohereProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.google import GoogleProvider
+from vectorforge.llm.providers.ollama import OllamaProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.llm.types import LLMRequestConfig
-from vectorforge.testing.contracts_llm import MESSAGES, collect
+from vectorforge.llm.types import LLMRequestConfig, StreamEnd
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.contracts_llm import MESSAGES, LLMProviderContract, collect
 from vectorforge.testing.contracts_llm_streams import LLMStreamContract
 from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_openai import FakeOpenAI
@@ -175,3 +186,37 @@ class TestAnthropic(LLMStreamContract):
         with pytest.raises(InvalidInputError) as caught:
             await provider.generate(MESSAGES[:1])
         assert caught.value.field == "messages"
+
+
+# A-089 A-090 C29: one adapter, three more vendors
+@pytest.mark.parametrize(
+    ("provider_class", "key_field", "url_field", "model_field"),
+    [
+        (OllamaProvider, None, "ollama_base_url", "ollama_model"),
+        (GoogleProvider, "google_api_key", "google_base_url", "google_model"),
+        (CohereProvider, "cohere_api_key", "cohere_base_url", "cohere_model"),
+    ],
+)
+async def test_openai_shaped_vendors(
+    provider_class: type[OpenAIProvider], key_field: str | None, url_field: str, model_field: str
+) -> None:
+    async with FakeOpenAI(api_key="ollama" if key_field is None else "sk-vendor") as server:
+        values = {url_field: server.base_url, model_field: "their-model"}
+        if key_field is not None:
+            values[key_field] = server.api_key
+        settings = LLMSettings(**values)
+        credentials = SecretStr(server.base_url if key_field is None else server.api_key)
+        provider = provider_class.from_settings(settings, credentials)
+        response = await provider.generate(MESSAGES)
+        *_, end = await collect(provider)
+        await provider.aclose()
+    assert response.provider == provider.name == model_field.removesuffix("_model")
+    assert isinstance(end, StreamEnd)
+    assert end.response.content == response.content
+    assert [body["model"] for body in server.bodies] == ["their-model", "their-model"]
+
+
+class TestExtractive(LLMProviderContract):
+    @pytest.fixture
+    def provider(self, metrics: InMemoryMetrics) -> BaseLLMProvider:
+        return ExtractiveProvider(metrics=metrics)

@@ -121,7 +121,8 @@ async def test_a_template_without_its_placeholder_is_refused(client: httpx2.Asyn
     collection_id = await new_collection(client)
     body = {"query": "x", "system_prompt": "Answer in French."}
     response = await client.post(f"/v1/collections/{collection_id}/query", json=body)
-    assert check_problem(response, 422, "invalid_input")["errors"][0]["field"] == "system_prompt"
+    (error,) = check_problem(response, 422, "invalid_input")["errors"]
+    assert error == {"field": "system_prompt", "message": "must contain {context}"}
 
 
 @pytest.mark.parametrize("text", ["\x00null\x00", "half \ud83d pair", "\ud83d\ude00"])
@@ -157,6 +158,14 @@ async def test_malformed_json_is_refused(
     for path in (RAG, "/v1/search", "/v1/collections"):
         response = await client.post(path, content=content, headers={"content-type": "application/json"})
         check_problem(response, status, code)
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", None])
+async def test_json_has_to_be_declared(client: httpx2.AsyncClient, content_type: str | None) -> None:
+    # A page of another site can send the first two without asking the browser's permission.
+    headers = {"content-type": content_type} if content_type else {}
+    response = await client.post(RAG, content=b'{"query": "x"}', headers=headers)
+    check_problem(response, 415, "unsupported_media_type")
 
 
 async def test_the_refused_value_is_not_repeated(client: httpx2.AsyncClient) -> None:  # C22

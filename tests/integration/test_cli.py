@@ -1,11 +1,13 @@
 """The vectorforge command as a user runs it: a process of its own, a real database, a real model."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 
@@ -61,8 +67,16 @@ def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
     (folder / "handbook.md").write_text(HANDBOOK)
     cli = CommandLine(folder, folder / "data")
     yield cli
-    server = pytest.importorskip("vectorforge.local.postgres").EmbeddedPostgres(cli.data_dir / "postgres")
-    server.stop(force=True)
+    EmbeddedPostgres(cli.data_dir / "postgres").stop(force=True)
+
+
+@pytest.fixture(scope="module")
+def handbook(vectorforge: CommandLine) -> CommandLine:
+    """With the handbook in a collection of its own."""
+    first = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
+    assert (first["succeeded"], first["failed"]) == (1, 0)
+    assert first["chunks_added"] > 0
+    return vectorforge
 
 
 @pytest.fixture(scope="module")
@@ -125,28 +139,25 @@ class TestUp:
 
 
 class TestIngestAndAsk:
-    def test_ingest_ask_search(self, vectorforge: CommandLine) -> None:
-        first = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
-        assert (first["succeeded"], first["failed"]) == (1, 0)
-        assert first["chunks_added"] > 0
-        again = vectorforge.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
+    def test_ingest_again_costs_nothing(self, handbook: CommandLine) -> None:
+        again = handbook.json("ingest", "handbook.md", "-c", "handbook", "-m", "team=hr")
         assert (again["unchanged"], again["chunks_added"]) == (1, 0)
 
-        answer = vectorforge.json("ask", "Who approves a refund?", "-c", "handbook")
+    def test_json(self, handbook: CommandLine) -> None:
+        answer = handbook.json("ask", "Who approves a refund?", "-c", "handbook")
         assert "finance team" in answer["answer"]
-        assert answer["citations"][0]["source_number"] == 1
-        assert answer["sources"][0]["document_source"] == "handbook.md"
+        cited = answer["citations"][0]["source_number"]
+        assert answer["sources"][cited - 1]["document_source"] == "handbook.md"
 
-        found = vectorforge.json("search", "-", "-c", "handbook", "-k", "1", stdin="days off")
+        found = handbook.json("search", "-", "-c", "handbook", "-k", "1", stdin="days off")
         assert len(found["results"]) == 1
         assert found["results"][0]["metadata"]["team"] == "hr"
 
-    def test_plain_text(self, vectorforge: CommandLine) -> None:
-        vectorforge("ingest", "handbook.md", "-c", "plain")
-        shown = vectorforge("ask", "Who approves a refund?", "-c", "plain").stdout
+    def test_plain_text(self, handbook: CommandLine) -> None:
+        shown = handbook("ask", "Who approves a refund?", "-c", "handbook").stdout
         assert "finance team" in shown
-        assert "[1] handbook.md" in shown
-        lines = vectorforge("search", "refund", "-c", "plain").stdout.splitlines()
+        assert "] handbook.md" in shown
+        lines = handbook("search", "refund", "-c", "handbook").stdout.splitlines()
         assert lines[0].split("\t") == ["rank", "score", "source", "heading", "passage"]
         assert all(line.count("\t") == 4 for line in lines)
 
@@ -171,6 +182,48 @@ class TestIngestAndAsk:
         assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
 
 
+class TestModels:
+    """With a key, against a server that speaks the vendor's protocol."""
+
+    async def ask(self, cli: CommandLine, server: FakeOpenAI, *arguments: str) -> tuple[int, str, str]:
+        environment = {
+            **cli.environment,
+            "VECTORFORGE_OPENAI_API_KEY": server.api_key,
+            "VECTORFORGE_OPENAI_BASE_URL": server.base_url,
+            "VECTORFORGE_LLM_MAX_RETRIES": "0",
+        }
+        process = await asyncio.create_subprocess_exec(
+            VECTORFORGE, "ask", "Who approves?", "-c", "handbook", *arguments,
+            cwd=cli.folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode is not None
+        assert server.api_key not in (out + err).decode()
+        return process.returncode, out.decode(), err.decode()
+
+    async def test_the_model_answers(self, handbook: CommandLine) -> None:
+        async with FakeOpenAI() as server:
+            server.script(Reply(texts=("The finance", " team ", "[Source 1].")))
+            code, out, err = await self.ask(handbook, server)
+        assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
+        assert "[1] handbook.md" in out
+        assert err.startswith("openai")
+
+    async def test_an_answer_that_breaks_off_is_3_and_shows_what_came(self, handbook: CommandLine) -> None:
+        async with FakeOpenAI() as server:
+            server.script(Reply(texts=("The finance",), ending="cut"))
+            code, out, err = await self.ask(handbook, server)
+        assert (code, out) == (3, "The finance\n")
+        assert err.splitlines()[-1].startswith("error: ")
+
+    async def test_a_refused_key_is_3(self, handbook: CommandLine) -> None:
+        async with FakeOpenAI() as server:
+            server.script(Failure(401))
+            code, out, err = await self.ask(handbook, server, "--json")
+        assert (code, out) == (3, "")
+        assert json.loads(err)["error"]["code"] == "llm_authentication"
+
+
 class TestCollections:
     def test_delete_asks_or_wants_yes(self, vectorforge: CommandLine) -> None:
         vectorforge("collections", "create", "doomed")
@@ -183,9 +236,8 @@ class TestCollections:
         assert vectorforge.json("search", "anything", "-c", "void", code=1)["results"] == []
         assert vectorforge.json("ask", "anything", "-c", "void", code=1)["outcome"] == "empty"
 
-    def test_unknown_provider_is_2(self, vectorforge: CommandLine) -> None:
-        vectorforge("ingest", "handbook.md", "-c", "known")
-        done = vectorforge("ask", "Who?", "-c", "known", "--provider", "nobody", code=2)
+    def test_unknown_provider_is_2(self, handbook: CommandLine) -> None:
+        done = handbook("ask", "Who?", "-c", "handbook", "--provider", "nobody", code=2)
         assert "nobody" in done.stderr
 
 
@@ -205,9 +257,7 @@ class TestMigrateAndDoctor:
         assert "pgvector" in details["database"]
         assert details["migrations"] == "up to date"
 
-    def test_doctor_names_what_is_wrong_and_no_secret(
-        self, vectorforge: CommandLine, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_doctor_names_what_is_wrong_and_no_secret(self, vectorforge: CommandLine) -> None:
         environment = {
             **vectorforge.environment,
             "VECTORFORGE_DATABASE_URL": "postgresql://vectorforge_app:s3cret@127.0.0.1:1/db",
@@ -217,7 +267,7 @@ class TestMigrateAndDoctor:
             [VECTORFORGE, "doctor"], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert "fail  database" in done.stdout
+        assert "fail database" in done.stdout
         assert "credentials for openai" in done.stdout
         assert "s3cret" not in done.stdout + done.stderr
 

@@ -267,7 +267,7 @@ class TestRoles:
             ("CREATE ROLE {} LOGIN; GRANT vectorforge_app, vectorforge_migrator TO {}", "owner"),
             (
                 "CREATE ROLE {} LOGIN; GRANT vectorforge_app TO {}; "
-                + "GRANT vectorforge_migrator TO {} WITH INHERIT FALSE, SET TRUE",
+                "GRANT vectorforge_migrator TO {} WITH INHERIT FALSE, SET TRUE",
                 "owner",
             ),
             ("CREATE ROLE {} LOGIN; GRANT vectorforge_app, postgres TO {}", "superuser"),

@@ -54,13 +54,20 @@ def test_defaults() -> None:
     assert max(len(chunk.text) for chunk in chunks) > 700
 
 
-def test_very_long_lines_are_cut_into_whole_words_first() -> None:
+def test_long_texts_are_cut_into_whole_words() -> None:
     text = "word " * 60_000 + "\n" + "x" * 120_000
     chunks = chunk_text(text)
     check(text, chunks, ChunkingConfig())
-    assert {word for chunk in chunks for word in chunk.text.split()} - {"word"} == {
-        word for chunk in chunks for word in chunk.text.split() if set(word) == {"x"}
-    }
+    assert {word for chunk in chunks for word in chunk.text.split() if "x" not in word} == {"word"}
+
+
+def test_long_markdown_is_cut_at_headings_and_keeps_their_path() -> None:
+    section = "\n\n## Part\n\n" + "A sentence of the part. " * 100
+    text = "# Book" + section * 60
+    chunks = chunk_text(text, media_type=media.MARKDOWN)
+    check(text, chunks, ChunkingConfig())
+    assert {chunk.heading for chunk in chunks if "sentence" in chunk.text} == {"Book > Part"}
+    assert not any(chunk.text.startswith("# Part") for chunk in chunks)
 
 
 MARKDOWN = """preface

@@ -99,9 +99,28 @@ def settings(
     )
 
 
-# openai first; ollama, google and cohere are not there yet
+#
 def test_order_of_discovery() -> None:
-    assert [spec.name for spec in PROVIDER_SPECS] == ["openai", "anthropic"]
+    assert [spec.name for spec in PROVIDER_SPECS] == ["openai", "anthropic", "ollama", "google", "cohere"]
+
+
+# A-089 A-090 A-093
+def test_every_vendor_is_discovered_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "k1")
+    monkeypatch.setenv("VECTORFORGE_ANTHROPIC_API_KEY", "k2")
+    monkeypatch.setenv("VECTORFORGE_OLLAMA_BASE_URL", "http://localhost:11434")
+    monkeypatch.setenv("VECTORFORGE_GOOGLE_API_KEY", "k4")
+    monkeypatch.setenv("VECTORFORGE_COHERE_API_KEY", "k5")
+    registry = LLMProviderRegistry()
+    registry.auto_discover(VectorForgeConfig.from_environment())
+    assert registry.list_providers() == ["openai", "anthropic", "ollama", "google", "cohere"]
+    for name in registry.list_providers():
+        assert registry.get(name).provider_name() == name
+
+
+_OTHERS_SKIPPED = [
+    f"Skipped LLM provider: {name} (no credentials)" for name in ("ollama", "google", "cohere")
+]
 
 
 # A-091 A-092 A-093 A-094 A-095
@@ -112,7 +131,7 @@ def test_order_of_discovery() -> None:
             settings("key", "key"),
             ["openai", "anthropic"],
             "openai",
-            ["Registered LLM provider: openai", "Registered LLM provider: anthropic"],
+            ["Registered LLM provider: openai", "Registered LLM provider: anthropic", *_OTHERS_SKIPPED],
         ),
         (settings("key", "key", default="anthropic"), ["openai", "anthropic"], "anthropic", None),
         (
@@ -122,6 +141,7 @@ def test_order_of_discovery() -> None:
             [
                 "Skipped LLM provider: openai (no credentials)",
                 "Registered LLM provider: anthropic",
+                *_OTHERS_SKIPPED,
                 "Default LLM provider 'openai' not available",
             ],
         ),
@@ -132,6 +152,7 @@ def test_order_of_discovery() -> None:
             [
                 "Registered LLM provider: openai",
                 "Skipped LLM provider: anthropic (no credentials)",
+                *_OTHERS_SKIPPED,
                 "Default LLM provider 'cohere' not available",
             ],
         ),

@@ -60,6 +60,9 @@ def test_memory_is_bounded() -> None:
         metrics.observe("context.tokens_used", value)
     assert len(metrics.get("context.tokens_used").values) == 1000
     assert metrics.get("context.tokens_used").count == 5000
+    for number in range(6000):
+        metrics.increment("llm.generate.calls", tags={"provider": "p", "model": f"m{number}"})
+    assert len(metrics.items()) == 5000
 
 
 def test_a_measured_step_emits_calls_duration_and_errors() -> None:

@@ -6,12 +6,15 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
+from vectorforge.api.schemas.documents import DocumentsRequest
 from vectorforge.api.schemas.events import EVENT_DATA
 
 _FIRST_ERROR_STATUS = 400
+_PROBLEM = "#/components/schemas/Problem"
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -27,21 +30,25 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for operations in document["paths"].values():
             for operation in operations.values():
                 _name_problem_media_type(operation["responses"])
-        document["components"]["schemas"].update(_event_schemas())
+        document["components"]["schemas"].update(_more_schemas())
         app.openapi_schema = document
     return app.openapi_schema
 
 
 def _name_problem_media_type(responses: dict[str, Any]) -> None:
     for status, response in responses.items():
-        if int(status) >= _FIRST_ERROR_STATUS and "application/json" in response.get("content", {}):
-            response["content"] = {PROBLEM_MEDIA_TYPE: response["content"].pop("application/json")}
+        content = response.get("content", {}).get("application/json")
+        if int(status) >= _FIRST_ERROR_STATUS and content and content["schema"].get("$ref") == _PROBLEM:
+            response["content"] = {PROBLEM_MEDIA_TYPE: content}
 
 
-def _event_schemas() -> dict[str, Any]:
+def _more_schemas() -> dict[str, Any]:
+    """Of what routes describe by name only: events, and a body that comes in two media types."""
+    events: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (model, "serialization") for model in EVENT_DATA.values()
+    ]
     _, definitions = models_json_schema(
-        [(model, "serialization") for model in EVENT_DATA.values()],
-        ref_template="#/components/schemas/{model}",
+        [*events, (DocumentsRequest, "validation")], ref_template="#/components/schemas/{model}"
     )
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas

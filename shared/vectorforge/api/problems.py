@@ -188,6 +188,9 @@ def install_problem_handlers(app: FastAPI) -> None:
         if found[0]["type"] == "json_invalid":
             detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
             return http_problem(400, detail, request_id=request_id)
+        if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
+            detail = "Send the body as JSON, with Content-Type: application/json."
+            return http_problem(415, detail, request_id=request_id)
         return problem_response(_validation_problem(found, request_id))
 
     app.add_exception_handler(VectorForgeError, own)

@@ -26,7 +26,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
 
 
-ANSWER_PROBLEMS = problems(404, 409, 413, 429, 502, 504)
+ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
 """Of routes that embed and generate."""
 
 

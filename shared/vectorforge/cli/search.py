@@ -73,10 +73,14 @@ def _print(terminal: Terminal, response: "SearchResponse") -> None:
         terminal.json(response)
     elif response.results:
         rows = [
-            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title, _snippet(hit.text))
+            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title or "", _snippet(hit.text))
             for n, hit in enumerate(response.results, start=1)
         ]
-        terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
+        if terminal.interactive:  # one column less leaves room for the passage
+            narrow = [(n, score, f"{source}\n{heading}", text) for n, score, source, heading, text in rows]
+            terminal.table(["Rank#", "Score#", "Source", "Passage"], narrow)
+        else:
+            terminal.table(["Rank#", "Score#", "Source", "Heading", "Passage"], rows)
         terminal.note(f"{len(rows)} passages in {response.latency_ms:.0f} ms")
     else:
         terminal.note("Nothing found.")

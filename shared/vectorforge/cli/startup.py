@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import socket
+from collections.abc import Mapping
 
 from rich.table import Table
 from rich.text import Text
@@ -32,7 +33,9 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
-            await _announce(terminal, session, setup, url)
+            found = await session.services.collections.list()  # with its counts
+            chosen = next((c for c in found if c.id == collection.id), collection)
+            _announce(terminal, setup, url, chosen, answering_provider(session))
 
         await serve(create_app(session.application), bound, on_started=announce)
 
@@ -63,10 +66,9 @@ def answering_provider(session: Session) -> ProviderInfo | None:
     return next((info for info in session.application.llm_registry.infos() if info.is_default), None)
 
 
-async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url: str) -> None:
-    provider = answering_provider(session)
-    default = session.config.query.default_collection
-    collection = next(c for c in await session.services.collections.list() if c.name == default)
+def _announce(
+    terminal: Terminal, setup: LocalSetup, url: str, collection: Collection, provider: ProviderInfo | None
+) -> None:
     if terminal.json_output:
         terminal.json(
             {
@@ -80,25 +82,31 @@ async def _announce(terminal: Terminal, session: Session, setup: LocalSetup, url
             }
         )
         return
-    body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     rows = {
         "Page and API": url,
         "Answers": _describe(provider),
         "Collection": f"{collection.name}: {_count(collection)}",
         "Data": f"{setup.config.data_dir}" if setup.embedded else "the database of VECTORFORGE_DATABASE_URL",
-        "Try": f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}",
     }
-    if not terminal.interactive:
+    body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
+    example = f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}"
+    _print_banner(terminal, rows, example)
+
+
+def _print_banner(terminal: Terminal, rows: Mapping[str, str], example: str) -> None:
+    terminal.line("VectorForge is running. Ctrl-C stops it.", style="bold green")
+    if terminal.interactive:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for name, value in rows.items():
+            table.add_row(name, Text(printable(value), style="cyan" if value.startswith("http") else ""))
+        terminal.out.print(table)
+    else:
         for name, value in rows.items():
             terminal.line(f"{name}: {value}")
-        return
-    for name, value in rows.items():
-        table.add_row(name, Text(printable(value), style="cyan" if name == "Page and API" else ""))
-    terminal.line("VectorForge is running. Ctrl-C stops it.", style="bold green")
-    terminal.out.print(table)
+    # Never wrapped: it is there to be copied.
+    terminal.out.print(Text(f"\n{printable(example)}\n"), soft_wrap=True)
 
 
 def _count(collection: Collection) -> str:

@@ -64,6 +64,7 @@ class Terminal:
     def json(self, value: object) -> None:
         """Print one JSON document, on one line; dataclasses and pydantic models become objects."""
         sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_as_json) + "\n")
+        sys.stdout.flush()
 
     def line(self, text: str = "", *, style: str | None = None) -> None:
         """Print a line of the result."""

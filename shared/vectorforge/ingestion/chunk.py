@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vectorforge.config import IngestionSettings
@@ -10,9 +10,9 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
 
 _WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX})
-_LONGEST_LINE = 50_000
-"""The splitter's time grows with the square of a line without sentence ends (measured: 1.4 s for 400,000
-characters); longer lines are cut first."""
+_SEGMENT = 50_000
+"""Characters given to the splitter at once: its time grows with their square (measured: 1.8 million take
+1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""
 _HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
 _LONGEST_TITLE = 200
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
@@ -85,7 +85,7 @@ def chunk_text(
     headings = _Headings(text) if markdown else None
     readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one: the splitter takes UTF-8 only
     chunks: list[TextChunk] = []
-    for begin, end in _segments(readable):
+    for begin, end in _segments(readable, headings.starts if headings else ()):
         for offset, passage in splitter.chunk_indices(readable[begin:end]):
             if passage.strip():
                 start = begin + offset
@@ -95,17 +95,25 @@ def chunk_text(
     return chunks
 
 
-def _segments(text: str) -> Iterator[tuple[int, int]]:
-    """The text as a whole, unless a line is so long that it must be cut beforehand."""
-    begin = line_start = 0
-    for line in re.finditer(r"[^\n]*\n?", text):
-        line_start = line.start()
-        while line.end() - line_start > _LONGEST_LINE:
-            cut = text.rfind(" ", line_start + _LONGEST_LINE // 2, line_start + _LONGEST_LINE)
-            cut = cut if cut > 0 else line_start + _LONGEST_LINE
-            yield begin, cut
-            begin = line_start = cut
+def _segments(text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Start and end of pieces of at most ``_SEGMENT`` characters, cut before headings where possible."""
+    begin = 0
+    while len(text) - begin > _SEGMENT:
+        end = _best_cut(text, begin + _SEGMENT // 2, begin + _SEGMENT, headings)
+        yield begin, end
+        begin = end
     yield begin, len(text)
+
+
+def _best_cut(text: str, earliest: int, latest: int, headings: Sequence[int]) -> int:
+    last_heading = bisect_right(headings, latest) - 1
+    if last_heading >= 0 and headings[last_heading] >= earliest:
+        return headings[last_heading]
+    for separator in ("\n\n", "\n", " "):
+        found = text.rfind(separator, earliest, latest)
+        if found >= 0:
+            return found + len(separator)
+    return latest
 
 
 class _Headings:
@@ -113,13 +121,14 @@ class _Headings:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts: list[int] = []
+        self.starts: list[int] = []
+        """Offset of each heading, ascending."""
         self._paths: list[str] = []
         path: list[tuple[int, str]] = []
         for start, level, title in _find_headings(text):
             path = [(above, name) for above, name in path if above < level]
             path.append((level, title))
-            self._starts.append(start)
+            self.starts.append(start)
             self._paths.append(" > ".join(name for _, name in path if name))
 
     def above(self, start: int, end: int) -> str | None:
@@ -129,7 +138,7 @@ class _Headings:
             position = start + line.start()
             if line[0].strip() and not _HEADING.match(line[0].strip()):
                 break
-        found = bisect_right(self._starts, position) - 1
+        found = bisect_right(self.starts, position) - 1
         return self._paths[found] or None if found >= 0 else None
 
 

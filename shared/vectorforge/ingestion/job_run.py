@@ -78,7 +78,7 @@ class JobRun:
         try:
             if await self._all_items(stopping):
                 return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, DatabaseUnavailableError):
             if time.monotonic() < self._held_until:
                 await self._jobs.release(self._job_id)
             raise
@@ -117,7 +117,7 @@ class JobRun:
             await self._expand(item, parts, stopping)
             return
 
-        async def on_stage(stage: IngestionStage) -> None:
+        def on_stage(stage: IngestionStage) -> None:
             self._stage = (item.ordinal, stage)
 
         result = await self._pipeline.ingest_part(

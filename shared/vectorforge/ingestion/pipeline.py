@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +29,13 @@ from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
-OnStage = Callable[[IngestionStage], Awaitable[None]]
-"""Awaited when a document enters a stage."""
+OnStage = Callable[[IngestionStage], None]
+"""Called when a document enters a stage."""
 OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
+_MAX_TITLE_CHARS = 500
+"""Longer titles are cut."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer replaced the document meanwhile; each try embeds less."""
 
@@ -127,7 +129,7 @@ class IngestionPipeline:
         """Read and store one document; a failure is a result, so that its siblings go on."""
         warnings: tuple[str, ...] = ()
         try:
-            await _tell(on_stage, IngestionStage.EXTRACT)
+            _tell(on_stage, IngestionStage.EXTRACT)
             document = await self._extract(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
@@ -176,16 +178,16 @@ class IngestionPipeline:
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return _unchanged(current)
-        await _tell(on_stage, IngestionStage.CHUNK)
+        _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, collection, self._chunking)
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored and c.content_hash not in vectors]
             if new:
-                await _tell(on_stage, IngestionStage.EMBED)
+                _tell(on_stage, IngestionStage.EMBED)
                 vectors.update(await self._embed(collection, new, on_progress))
-            await _tell(on_stage, IngestionStage.STORE)
+            _tell(on_stage, IngestionStage.STORE)
             ready = [replace(chunk, vector=vectors.get(chunk.content_hash)) for chunk in chunks]
             try:
                 return await self._store.replace_document(collection.id, draft, ready)
@@ -219,7 +221,9 @@ class IngestionPipeline:
         replaced = in_title + in_metadata
         warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
         warnings = (*document.warnings, warning) if replaced else document.warnings
-        return replace(document, title=chosen or None, metadata=cleaned, warnings=warnings)
+        return replace(
+            document, title=chosen.strip()[:_MAX_TITLE_CHARS] or None, metadata=cleaned, warnings=warnings
+        )
 
     async def _embed(
         self, collection: Collection, chunks: Sequence[ChunkDraft], on_progress: OnProgress | None
@@ -251,6 +255,6 @@ def _unchanged(current: CurrentDocument) -> StoredDocument:
     )
 
 
-async def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
+def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
     if on_stage is not None:
-        await on_stage(stage)
+        on_stage(stage)

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher
@@ -16,7 +18,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class IngestionWorker:
-    """Claims jobs of all tenants and carries them out.
+    """Claims jobs of all tenants and carries them out; as a context manager, between start and stop.
 
     Args:
         database: Where jobs wait; opened before ``start``.
@@ -44,11 +46,20 @@ class IngestionWorker:
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
     def start(self) -> None:
         """Begin to claim jobs, in the running event loop. Does nothing when it has begun already."""
         if self._tasks:
             return
-        self._stopping.clear()
+        self._stopping, self._woken = asyncio.Event(), asyncio.Event()  # of this event loop
         self._tasks = [asyncio.create_task(self._loop()) for _ in range(self._concurrent_jobs)]
 
     def wake(self) -> None:

@@ -33,6 +33,13 @@ PROVIDER_SPECS = (
     ProviderSpec(
         "anthropic", lambda s: s.anthropic_api_key, "vectorforge.llm.providers.anthropic:AnthropicProvider"
     ),
+    ProviderSpec(
+        "ollama",
+        lambda s: SecretStr(s.ollama_base_url) if s.ollama_base_url else None,
+        "vectorforge.llm.providers.ollama:OllamaProvider",
+    ),
+    ProviderSpec("google", lambda s: s.google_api_key, "vectorforge.llm.providers.google:GoogleProvider"),
+    ProviderSpec("cohere", lambda s: s.cohere_api_key, "vectorforge.llm.providers.cohere:CohereProvider"),
 )
 """In the order of preference when the configured default is not there."""
 

@@ -141,4 +141,4 @@ class LLMProviderContract:
     async def test_is_healthy(self, provider: BaseLLMProvider) -> None:
         """What the probe that every provider registers finds."""
         health = await provider._health_probe()  # noqa: SLF001 - the design names it
-        assert (health.name, health.healthy, health.detail) == (f"llm.{provider.name}", True, "")
+        assert (health.name, health.healthy) == (f"llm.{provider.name}", True)

@@ -1,4 +1,3 @@
-# ruff: noqa: S101 - assertions are what a contract suite is made of
 """How a vendor's stream may end: complete, or with an error; never anything between."""
 
 import asyncio
@@ -38,7 +37,7 @@ class LLMStreamContract(LLMVendorContract):
         await provider.list_models()
         server.script(Reply(texts=("x",) * 100, pause_s=0.05))
         with pytest.raises(LLMTimeoutError):
-            await collect(provider, deadline=Deadline.after(0.5))
+            await collect(provider, deadline=Deadline.after(1))
         assert len(server.requests) == 1
 
     # A-072 A-134 C26

@@ -49,7 +49,7 @@ class LLMVendorContract(LLMProviderContract, ABC):
     async def provider(self, server: FakeVendor, metrics: InMemoryMetrics) -> AsyncIterator[BaseLLMProvider]:
         """A provider of that fake, impatient with silence."""
         provider = self.make_provider(
-            server.api_key, server.base_url, metrics=metrics, timeout_s=5.0, token_gap_s=0.3
+            server.api_key, server.base_url, metrics=metrics, timeout_s=30.0, token_gap_s=0.5
         )
         yield provider
         await provider.aclose()
@@ -140,8 +140,8 @@ class LLMVendorContract(LLMProviderContract, ABC):
     @pytest.mark.parametrize("stream", [False, True])
     async def test_silence_before_the_answer_times_out(self, server: FakeVendor, stream: bool) -> None:
         """Each attempt ends after the timeout; after the last one the design's text is raised."""
-        provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.3)
-        await provider.list_models()  # imports the SDK, which may take longer than the timeout
+        provider = self.make_provider(server.api_key, server.base_url, retries=1, timeout_s=0.5)
+        await provider.list_models()  # builds the client, which may take longer than the timeout
         server.script(*[Reply(texts=(), ending="stall")] * 2)
         with pytest.raises(LLMTimeoutError, match=f"^Provider {provider.name} timed out$"):
             await (collect(provider) if stream else provider.generate(MESSAGES))
@@ -149,11 +149,11 @@ class LLMVendorContract(LLMProviderContract, ABC):
         await provider.aclose()
 
     async def test_deadline_cuts_an_attempt(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
-        """The attempt's timeout is 5 s, the deadline far nearer."""
+        """The attempt's timeout is 30 s, the deadline far nearer."""
         await provider.list_models()
         server.script(Reply(texts=(), ending="stall"))
         with pytest.raises(LLMTimeoutError):
-            await provider.generate(MESSAGES, deadline=Deadline.after(0.3))
+            await provider.generate(MESSAGES, deadline=Deadline.after(0.5))
         assert len(server.requests) == 1
 
     async def test_answer_cut_in_the_middle_is_asked_again(

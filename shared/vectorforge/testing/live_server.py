@@ -9,7 +9,7 @@ from typing import Any
 
 @asynccontextmanager
 async def serve(app: Any, *, lifespan: bool = True) -> AsyncIterator[str]:
-    """Serve ``app``, with its lifespan unless told otherwise, on a free port of 127.0.0.1 until the end of the block.
+    """Serve ``app`` on a free port of 127.0.0.1 until the end of the block, with its lifespan by default.
 
     Yields:
         The base URL, without a slash at its end.

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _BATCH = 500
-"""Chunks in one INSERT: about 3 MB of vectors of 1,536 dimensions."""
+"""Chunks in one statement."""
+_VECTOR_BATCH = 50
+"""Vectors in one INSERT: each walks the HNSW graph, 1 to 10 ms, and a statement has to end in seconds."""
 _ATTEMPTS = 5
 """A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
 
@@ -82,7 +84,7 @@ UPDATE vectorforge.chunks old
 SET ordinal = new.ordinal, text = new.text, start_offset = new.start_offset, end_offset = new.end_offset,
     token_count = new.token_count, heading = new.heading, metadata = new.metadata
 FROM {_UNNESTED}
-WHERE old.tenant_id = %(tenant)s AND old.id = new.id
+WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::uuid[])
     AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata)
         IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
                           new.heading, new.metadata)
@@ -167,11 +169,10 @@ class DocumentWriter:
         self._scope["version"] = version = 1 if locked.is_new else locked.version + 1
         stored = [] if locked.is_new else await self._current_chunks()
         replacement = plan(stored, chunks)
-        async with self._connection.pipeline():
-            if not locked.is_new:
-                await self._execute(_UPDATE_DOCUMENT, values)
-                await self._execute(_FORGET_RETIRED)
-            await self._write(replacement)
+        if not locked.is_new:
+            await self._execute(_UPDATE_DOCUMENT, values)
+            await self._execute(_FORGET_RETIRED)
+        await self._write(replacement)
         added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
         return StoredDocument(locked.id, version, added, kept, removed)
 
@@ -205,13 +206,14 @@ class DocumentWriter:
             removed = {"removed": list(replacement.removed)}
             await self._execute(_DELETE_EMBEDDINGS, removed)
             await self._execute(_RETIRE, removed)
-        for kept in _batches(replacement.kept):
+        for kept in _batches(replacement.kept, _BATCH):
             await self._execute(_UPDATE_KEPT, _columns(kept))
-        for added in _batches([(uuid4(), chunk) for chunk in replacement.added]):
-            columns = _columns(added)
-            await self._execute(_INSERT_CHUNKS, columns)
-            vectors = [wire_vector(chunk.vector) for _, chunk in added if chunk.vector is not None]
-            await self._execute(_INSERT_EMBEDDINGS, {"ids": columns["ids"], "vectors": vectors})
+        added = [(uuid4(), chunk) for chunk in replacement.added]
+        for rows in _batches(added, _BATCH):
+            await self._execute(_INSERT_CHUNKS, _columns(rows))
+        for rows in _batches(added, _VECTOR_BATCH):
+            vectors = [wire_vector(chunk.vector) for _, chunk in rows if chunk.vector is not None]
+            await self._execute(_INSERT_EMBEDDINGS, {"ids": [key for key, _ in rows], "vectors": vectors})
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
@@ -226,9 +228,11 @@ async def delete_document(
     return collection is not None and (await connection.execute(_DELETE_DOCUMENT, params)).rowcount == 1
 
 
-def _batches(rows: Sequence[tuple[UUID, PreparedChunk]]) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
-    for start in range(0, len(rows), _BATCH):
-        yield rows[start : start + _BATCH]
+def _batches(
+    rows: Sequence[tuple[UUID, PreparedChunk]], size: int
+) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:

@@ -22,6 +22,18 @@ _OPERATORS = {
 _RESCORED = 4
 """Candidates a half-precision index gives for each row wanted; their distances are computed again in full."""
 
+# LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and
+# the planner takes every join for one of a few rows.
+_DETAILS = """
+LEFT JOIN LATERAL (
+    SELECT ordinal, text, start_offset, end_offset, token_count, heading, metadata
+    FROM vectorforge.chunks WHERE tenant_id = %(tenant)s AND id = nearest.chunk_id LIMIT 1
+) c ON true
+LEFT JOIN LATERAL (
+    SELECT source, title FROM vectorforge.documents
+    WHERE tenant_id = %(tenant)s AND id = nearest.document_id LIMIT 1
+) d ON true
+"""
 _COLUMNS = """
     nearest.chunk_id, nearest.document_id, nearest.distance, c.ordinal, c.text, c.start_offset, c.end_offset,
     c.token_count, c.heading, c.metadata, d.source, d.title
@@ -59,17 +71,19 @@ CROSS JOIN counted
 LEFT JOIN LATERAL (
     SELECT e.chunk_id, e.document_id, e.embedding {operator} %(query)b::public.vector AS distance
     FROM {source}
-    WHERE {in_collection} AND counted.matching <= %(limit)s
+    WHERE {scope} AND counted.matching <= %(limit)s
     ORDER BY distance, e.chunk_id
     LIMIT %(top_k)s
 ) nearest ON true
-LEFT JOIN vectorforge.chunks c ON c.tenant_id = %(tenant)s AND c.id = nearest.chunk_id
-LEFT JOIN vectorforge.documents d ON d.tenant_id = %(tenant)s AND d.id = nearest.document_id
+{details}
 ORDER BY nearest.distance, nearest.chunk_id
 """
 
 _ALL = "vectorforge.embeddings e"
 _FOUND = "found JOIN vectorforge.embeddings e ON e.chunk_id = found.id"
+# Without the collection, of which the chunks found are anyway: it would tempt the planner, while there are no
+# statistics, to read the whole collection for each of them.
+_IN_FOUND = "e.tenant_id = %(tenant)s AND e.space = %(space)s"
 
 # The filter is a subquery for each candidate, not a join, so that the index's order is kept and the scan ends
 # as soon as there are enough.
@@ -88,8 +102,7 @@ FROM (
     ORDER BY distance, candidates.chunk_id
     LIMIT %(top_k)s
 ) nearest
-JOIN vectorforge.chunks c ON c.tenant_id = %(tenant)s AND c.id = nearest.chunk_id
-JOIN vectorforge.documents d ON d.tenant_id = %(tenant)s AND d.id = nearest.document_id
+{details}
 ORDER BY nearest.distance, nearest.chunk_id
 """
 
@@ -134,12 +147,14 @@ def build(metric: DistanceMetric, dimension: int, condition: Filter) -> SearchSt
         columns=_COLUMNS,
         operator=operator,
         source=_ALL if everything else _FOUND,
-        in_collection=_IN_COLLECTION,
+        scope=_IN_COLLECTION if everything else _IN_FOUND,
+        details=_DETAILS,
     )
     halved = dimension > MAX_VECTOR_INDEX_DIMENSION
     through_index = _THROUGH_INDEX.format(
         columns=_COLUMNS,
         operator=operator,
+        details=_DETAILS,
         in_collection=_IN_COLLECTION,
         condition="TRUE" if everything else _MATCHES.format(filter=filter_sql),
         indexed=f"public.{'halfvec' if halved else 'vector'}({dimension})",

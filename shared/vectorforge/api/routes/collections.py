@@ -19,7 +19,7 @@ async def list_collections(tenant: Tenant) -> CollectionList:
     return CollectionList(collections=[CollectionBody.of(collection) for collection in found])
 
 
-@router.post("", status_code=201, responses=problems(409, 413, 429, 502, 504))
+@router.post("", status_code=201, responses=problems(409, 413, 415, 429, 502, 504))
 async def create_collection(
     body: CollectionRequest, response: Response, application: ApplicationDep, tenant: Tenant
 ) -> CollectionBody:

@@ -1,11 +1,12 @@
 """``/health``: is it working."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import ApplicationDep
+from vectorforge.api.responses import problems
 from vectorforge.api.schemas.server import Component, HealthResponse
 from vectorforge.errors import AuthenticationError
 from vectorforge.health import HealthChecker
@@ -15,9 +16,13 @@ router = APIRouter(tags=["server"])
 DATABASE_TIMEOUT_S = 3.0
 
 
-@router.get(
-    "/health", responses={503: {"model": HealthResponse, "description": "The database does not answer."}}
-)
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: response for status, response in problems().items() if status in (401, 422, 500)
+}
+_RESPONSES[503] = {"model": HealthResponse, "description": "The database does not answer."}
+
+
+@router.get("/health", responses=_RESPONSES)
 async def health(
     request: Request,
     response: Response,

@@ -2,24 +2,33 @@
 
 import time
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
-from vectorforge.api.querying import find_asked_collection
+from vectorforge.api.querying import deadline_of, find_asked_collection
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.search import SearchRequest, SearchResponse, SearchResult
+from vectorforge.vectorstore.filters import parse
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
-@router.post("/search", responses=problems(404, 409, 413, 429, 502, 504))
-async def search(body: SearchRequest, application: ApplicationDep, tenant: Tenant) -> SearchResponse:
+@router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
+async def search(
+    request: Request, body: SearchRequest, application: ApplicationDep, tenant: Tenant
+) -> SearchResponse:
     """Find the passages nearest to a question, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
+    parse(body.filters)  # before the embedding is paid for
     collection = await find_asked_collection(application, tenant, body.collection)
     started = time.perf_counter()
     found = await tenant.retriever.retrieve(
-        body.query, collection.id, body.top_k, body.filters, body.min_score
+        body.query,
+        collection.id,
+        body.top_k,
+        body.filters,
+        body.min_score,
+        deadline=deadline_of(request, application),
     )
     return SearchResponse(
         query=body.query,

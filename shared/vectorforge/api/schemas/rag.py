@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from vectorforge.api.schemas.answers import (
     ChatMessage,
@@ -28,6 +28,14 @@ from vectorforge.pipeline.types import HistoryMessage, QueryConfig, QueryResult
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
 
+
+def _with_placeholder(template: str) -> str:
+    if "{context}" not in template:
+        raise ValueError("must contain {context}")
+    return template
+
+
+SystemPrompt = Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS), AfterValidator(_with_placeholder)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
 
@@ -124,9 +132,9 @@ class CollectionQueryRequest(RequestBody):
     include_sources: bool = True
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
     messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
-    system_prompt: (
-        Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS, pattern=r"\{context\}")] | None
-    ) = Field(default=None, description="Template of the system message; must contain {context}.")
+    system_prompt: SystemPrompt | None = Field(
+        default=None, description="Template of the system message; must contain {context}."
+    )
 
     def config(self) -> QueryConfig:
         """How the question is to be answered."""

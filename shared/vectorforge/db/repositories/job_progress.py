@@ -3,6 +3,7 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from vectorforge.db.repositories.job_types import (
     IngestionJob,
     IngestionJobItem,
     JobError,
+    NewJobItem,
 )
 
 MAX_ATTEMPTS = 5
@@ -70,6 +72,24 @@ WITH done AS (
 UPDATE vectorforge.ingestion_jobs AS job
 SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
+"""
+# The first part takes the item's place, the others go behind the last item.
+_REPLACE_ITEM = """
+UPDATE vectorforge.ingestion_job_items
+SET source = %(source)s, media_type = %(media_type)s, title = %(title)s, metadata = %(metadata)s,
+    content = %(content)b, status = 'queued', stage = NULL, attempts = 0
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
+"""
+_COUNT_PARTS = """
+UPDATE vectorforge.ingestion_jobs SET documents_total = documents_total + %(more)s
+WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
+"""
+_ADD_PART = """
+INSERT INTO vectorforge.ingestion_job_items
+    (tenant_id, job_id, ordinal, source, media_type, title, metadata, content)
+SELECT %(tenant_id)s, %(job_id)s, max(ordinal) + 1, %(source)s, %(media_type)s, %(title)s, %(metadata)s,
+       %(content)b
+FROM vectorforge.ingestion_job_items WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s
 """
 _JOB_STAGE = """
 UPDATE vectorforge.ingestion_jobs SET stage = %(stage)s
@@ -177,6 +197,38 @@ class JobProgress:
             max_attempts=MAX_ATTEMPTS,
         )
         return await self._db.execute(_ITEM_FAILED, values) == 1
+
+    async def replace_item(self, job_id: UUID, ordinal: int, parts: Sequence[NewJobItem]) -> bool:
+        """Put the documents found inside a running item in its place, queued, each with its own result.
+
+        Args:
+            job_id: The job.
+            ordinal: The item; the first part takes its ordinal, the others come last.
+            parts: At least one.
+
+        Returns:
+            False when the item was not running: another worker took it over. Nothing is changed then.
+        """
+        from psycopg.types.json import Jsonb
+
+        rows = [
+            self._of(
+                job_id,
+                ordinal=ordinal,
+                source=part.source,
+                media_type=part.media_type,
+                title=part.title,
+                metadata=Jsonb(dict(part.metadata)),
+                content=part.content,
+            )
+            for part in parts
+        ]
+        async with self._db.transaction() as connection:
+            if (await connection.execute(_REPLACE_ITEM, rows[0])).rowcount != 1:
+                return False
+            await connection.execute(_COUNT_PARTS, self._of(job_id, more=len(rows) - 1))
+            await connection.cursor().executemany(_ADD_PART, rows[1:])
+        return True
 
     async def set_stage(self, job_id: UUID, stage: str, *, ordinal: int | None = None) -> None:
         """Say what a running job, or one running item of it, is doing: extract, chunk, embed or store."""

@@ -33,8 +33,8 @@ class Piece:
     """``passage[start:end]``"""
     before: str
     """The heading above and the text just before it in the same block; often says what "it" is."""
-    is_block: bool = False
-    """List item, code or table row: stands on lines of its own."""
+    kind: str = "prose"
+    """prose | item | code | row; all but prose stand on lines of their own."""
     is_fragment: bool = False
     """Cut by the passage's edge, so it may not be a whole sentence."""
 
@@ -109,7 +109,7 @@ def split(passage: str) -> list[Piece]:
                 continue
             before = f"{heading} {passage[max(block.start, start - 250) : start]}"
             is_fragment = block.kind == "prose" and (quoted[0].islower() or quoted[-1].isalnum())
-            pieces.append(Piece(start, end, quoted, before, block.kind != "prose", is_fragment))
+            pieces.append(Piece(start, end, quoted, before, block.kind, is_fragment))
     return pieces
 
 

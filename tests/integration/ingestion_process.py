@@ -1,0 +1,75 @@
+"""A server's worker as a process of its own, for ``test_ingestion_crash`` to kill.
+
+``python ingestion_process.py <app url> <where to stop>``: prints the place when it gets there, then waits.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from uuid import UUID
+
+from vectorforge.config import IngestionSettings
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument, Vector
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+LEASE_S = 1.5
+
+
+class StoppingEmbedder(HashingEmbedder):
+    """Waits for ever in the middle of the third document, between two of its batches."""
+
+    def __init__(self, *, stops: bool) -> None:
+        super().__init__(batch_size=2)
+        self.stops = stops
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        if self.stops and any("Document 2, paragraph 3" in text for text in texts):
+            await wait_for_the_kill("embed")
+        return await super()._call_api(texts, model)
+
+
+class StoppingStore(PgVectorStore):
+    """Waits for ever once the third document is stored, before the job hears of it."""
+
+    stops = False
+
+    async def replace_document(
+        self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
+    ) -> StoredDocument:
+        """See ``VectorStore``."""
+        stored = await super().replace_document(collection_id, document, chunks)
+        if self.stops and document.source == "2.txt":
+            await wait_for_the_kill("stored")
+        return stored
+
+
+async def wait_for_the_kill(place: str) -> None:
+    sys.stdout.write(place + "\n")
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+
+async def main(url: str, place: str) -> None:
+    embeddings = EmbeddingProviderRegistry()
+    embeddings.register(StoppingEmbedder(stops=place == "embed"))
+    StoppingStore.stops = place == "stored"
+    settings = IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0)
+    async with Database(url, pool_size=3) as database:
+
+        def make_pipeline(tenant: str) -> IngestionPipeline:
+            db = database.for_tenant(tenant)
+            return IngestionPipeline(StoppingStore(db), DocumentRepository(db), embeddings, settings)
+
+        worker = IngestionWorker(database, make_pipeline, lease_s=LEASE_S, poll_s=0.1)
+        worker.start()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

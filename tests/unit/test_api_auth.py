@@ -1,0 +1,66 @@
+"""Keys and tenants."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from vectorforge.api.auth import Authenticator
+from vectorforge.config import ServerSettings
+from vectorforge.errors import AuthenticationError, ConfigurationError
+
+KEY = "a-key-of-acme"
+DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
+
+
+def settings(**values: Any) -> ServerSettings:
+    return ServerSettings(**{"api_keys": {DIGEST.upper(): "acme", "0" * 64: "other"}, **values})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": f"Bearer {KEY}"},
+        {"authorization": f"bearer  {KEY} "},
+        {"x-api-key": KEY},
+        {"x-api-key": KEY, "authorization": "Basic eA=="},
+    ],
+)
+def test_a_key_gives_its_tenant(headers: dict[str, str]) -> None:  # C42
+    assert Authenticator(settings()).authenticate(headers) == "acme"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-api-key": ""},
+        {"x-api-key": DIGEST},  # the hash that is stored is not the key
+        {"x-api-key": KEY.upper()},
+        {"x-api-key": "x" * 10_000},
+        {"x-api-key": "\ud83d"},
+        {"authorization": f"Bearer wrong {KEY}", "x-api-key": KEY},
+        {"authorization": KEY},
+    ],
+)
+def test_anything_else_is_refused(headers: dict[str, str]) -> None:  # security 10
+    with pytest.raises(AuthenticationError) as caught:
+        Authenticator(settings()).authenticate(headers)
+    assert KEY not in caught.value.message
+
+
+def test_without_any_keys_everyone_is_refused() -> None:
+    with pytest.raises(AuthenticationError):
+        Authenticator(ServerSettings()).authenticate({"x-api-key": ""})
+
+
+def test_local_mode_is_one_tenant_whatever_is_sent() -> None:  # C42
+    authenticator = Authenticator(settings(auth="local", local_tenant="me"))
+    assert authenticator.authenticate({"x-api-key": KEY}) == "me"
+
+
+@pytest.mark.parametrize("keys", [{KEY: "acme"}, {DIGEST: ""}, {"g" * 63: "acme"}])
+def test_keys_in_clear_are_refused_at_the_start(keys: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Authenticator(ServerSettings(api_keys=keys))
+    assert KEY not in caught.value.message

@@ -1,0 +1,72 @@
+"""The committed OpenAPI document."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vectorforge.api.app import create_routes
+from vectorforge.api.schemas.events import EVENT_DATA
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return create_routes().openapi()
+
+
+def test_the_committed_document_is_current(document: Any) -> None:
+    assert json.loads(COMMITTED.read_text(encoding="utf-8")) == json.loads(json.dumps(document)), (
+        "run: python -m vectorforge.api.openapi > docs/openapi.json"
+    )
+
+
+def test_every_reference_leads_somewhere(document: Any) -> None:
+    schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    found: set[str] = set()
+
+    def collect(node: Any) -> None:
+        if isinstance(node, dict):
+            found.update([node["$ref"]] if isinstance(node.get("$ref"), str) else [])
+            for value in node.values():
+                collect(value)
+        elif isinstance(node, list):
+            for value in node:
+                collect(value)
+
+    collect(document)
+    assert found <= schemas
+
+
+def test_every_error_is_a_problem_document(document: Any) -> None:  # C22
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400 and (path, status) != ("/health", "503"):
+                    assert list(response["content"]) == ["application/problem+json"], (path, status)
+            if path.startswith("/v1/"):
+                assert {"401", "422", "503"} <= set(operation["responses"])
+                assert operation["security"]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize("path", ["/v1/rag/query", "/v1/collections/{collection_id}/query"])
+def test_both_forms_of_an_answer_are_described(document: Any, path: str) -> None:  # C41
+    content = document["paths"][path]["post"]["responses"]["200"]["content"]
+    assert set(content) == {"application/json", "text/event-stream"}
+    events = content["text/event-stream"]["itemSchema"]["oneOf"]
+    assert [event["properties"]["event"]["const"] for event in events] == list(EVENT_DATA)
+
+
+def test_the_fields_of_the_design_have_its_defaults(document: Any) -> None:  # B-003 to B-010
+    schema = document["components"]["schemas"]["RAGQueryRequest"]
+    fields = schema["properties"]
+    assert schema["required"] == ["query"]
+    assert fields["query"]["description"] == "Query text"
+    k = fields["k"]
+    assert (k["default"], k["minimum"], k["maximum"], k["description"]) == (5, 1, 20, "Top-k results")
+    defaults = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 2048, "include_context": True}
+    assert {name: fields[name]["default"] for name in defaults} == defaults
+    assert schema["additionalProperties"] is False
