@@ -76,6 +76,7 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """``await visit(url, failed_requests=False, **context_options)`` opens a page in a fresh context.
 
     When the test ends, any console error, uncaught error or request to another origin fails it.
+    A test names its server's fixture before this one, so that pages are closed before their server is.
     """
     opened: list[tuple[Page, Watch]] = []
 

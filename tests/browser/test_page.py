@@ -36,14 +36,14 @@ async def overflow(page: Page) -> int:
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
-async def test_the_empty_page_teaches_what_to_do(visit: Visit, stub: StubApi) -> None:
+async def test_the_empty_page_teaches_what_to_do(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
     await expect(page.get_by_role("button", name="Drop documents here")).to_be_visible()
     await expect(page.get_by_role("button", name="Send question")).to_be_disabled()
 
 
-async def test_example_questions_name_the_documents(visit: Visit, stub: StubApi) -> None:
+async def test_example_questions_name_the_documents(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="travel.md", title="Travel policy")
     page = await visit(stub.url)
     await page.get_by_role("button", name="What is “Travel policy” about?").click()
@@ -51,7 +51,7 @@ async def test_example_questions_name_the_documents(visit: Visit, stub: StubApi)
     await expect(page.get_by_label("Your question")).to_be_focused()
 
 
-async def test_files_are_watched_until_each_is_done_or_failed(visit: Visit, stub: StubApi) -> None:
+async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     stub.ingestion_errors["scan.pdf"] = "The document holds no text."
     page = await visit(stub.url)
@@ -68,7 +68,7 @@ async def test_files_are_watched_until_each_is_done_or_failed(visit: Visit, stub
     assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == asked  # polling has ended
 
 
-async def test_a_job_still_running_is_found_again_after_a_reload(visit: Visit, stub: StubApi) -> None:
+async def test_a_job_still_running_is_found_again_after_a_reload(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url)
     await page.set_input_files("#files", [file("slow.md")])
@@ -80,7 +80,7 @@ async def test_a_job_still_running_is_found_again_after_a_reload(visit: Visit, s
     await expect(page.locator("#uploads")).to_contain_text("Added, 3 passages")
 
 
-async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(visit: Visit, stub: StubApi) -> None:
+async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(stub: StubApi, visit: Visit) -> None:
     stub.collections.clear()
     page = await visit(stub.url)
     await expect(page.get_by_label("Collection", exact=True)).to_be_disabled()
@@ -90,7 +90,7 @@ async def test_a_file_can_be_dropped_anywhere_even_without_a_collection(visit: V
     await expect(page.locator("#over")).to_be_hidden()
 
 
-async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(visit: Visit, stub: StubApi) -> None:
+async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url, failed_requests=True)
     await page.get_by_role("button", name="New collection").click()
     await page.get_by_label("Name").fill("handbook")
@@ -102,7 +102,7 @@ async def test_a_new_collection_is_chosen_and_a_taken_name_is_refused(visit: Vis
     await expect(page.get_by_label("Collection", exact=True)).to_have_value(stub.collections[1]["id"])
 
 
-async def test_deleting_a_document_asks_first(visit: Visit, stub: StubApi) -> None:
+async def test_deleting_a_document_asks_first(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="old.md")
     page = await visit(stub.url)
     await page.get_by_role("button", name="Documents", exact=True).click()
@@ -116,7 +116,7 @@ async def test_deleting_a_document_asks_first(visit: Visit, stub: StubApi) -> No
     assert stub.documents == []
 
 
-async def test_long_lists_of_documents_come_in_pages(visit: Visit, stub: StubApi) -> None:
+async def test_long_lists_of_documents_come_in_pages(stub: StubApi, visit: Visit) -> None:
     for number in range(60):
         stub.add_document("text", file=f"{number}.md")
     page = await visit(stub.url)
@@ -126,7 +126,7 @@ async def test_long_lists_of_documents_come_in_pages(visit: Visit, stub: StubApi
     await expect(page.locator("#document-list li")).to_have_count(60)
 
 
-async def test_a_missing_key_is_asked_for_and_sent(visit: Visit, stub: StubApi) -> None:
+async def test_a_missing_key_is_asked_for_and_sent(stub: StubApi, visit: Visit) -> None:
     stub.api_key = "correct-horse"
     stub.add_document("text", file="a.md", title="Secret plan")
     page = await visit(stub.url, failed_requests=True)
@@ -142,7 +142,7 @@ async def test_a_missing_key_is_asked_for_and_sent(visit: Visit, stub: StubApi) 
     assert "correct-horse" not in await page.content()
 
 
-async def test_declining_the_key_leaves_a_way_back(visit: Visit, stub: StubApi) -> None:
+async def test_declining_the_key_leaves_a_way_back(stub: StubApi, visit: Visit) -> None:
     stub.api_key = "correct-horse"
     page = await visit(stub.url, failed_requests=True)
     await expect(page.get_by_role("dialog")).to_be_visible()
@@ -153,7 +153,7 @@ async def test_declining_the_key_leaves_a_way_back(visit: Visit, stub: StubApi) 
     await expect(page.get_by_role("heading", level=1)).to_have_text("Ask your own documents")
 
 
-async def test_hostile_text_stays_text(visit: Visit, stub: StubApi) -> None:
+async def test_hostile_text_stays_text(stub: StubApi, visit: Visit) -> None:
     stub.collections[0]["name"] = HOSTILE
     document = stub.add_document(f"before {HOSTILE} after", file=f"{HOSTILE}.md", title=HOSTILE)
     cited = source(1, document, 0, len(document["text"]), heading=HOSTILE)
@@ -186,7 +186,7 @@ async def test_the_page_is_one_file_that_parses_no_html() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_colours_follow_the_system_and_stay_readable(visit: Visit, stub: StubApi, scheme: str) -> None:
+async def test_colours_follow_the_system_and_stay_readable(stub: StubApi, visit: Visit, scheme: str) -> None:
     document = stub.add_document("A passage.", file="a.md")
     stub.scripts = [answer("Text [1].", sources=[source(1, document, 0, 10)])]
     page = await visit(stub.url, color_scheme=scheme)
@@ -214,7 +214,7 @@ def contrast(one: float, other: float) -> float:
 
 
 async def test_a_phone_never_scrolls_sideways_and_sources_open_as_a_sheet(
-    visit: Visit, stub: StubApi
+    stub: StubApi, visit: Visit
 ) -> None:
     document = stub.add_document("word " * 400 + "W" * 300, file="x" * 180 + ".md", title="T" * 180)
     cited = source(1, document, 0, 50, heading="H" * 200)
@@ -238,7 +238,7 @@ async def test_a_phone_never_scrolls_sideways_and_sources_open_as_a_sheet(
     assert not await page.evaluate("document.getElementById('talk').inert")
 
 
-async def test_everything_can_be_done_with_the_keyboard(visit: Visit, stub: StubApi) -> None:
+async def test_everything_can_be_done_with_the_keyboard(stub: StubApi, visit: Visit) -> None:
     document = stub.add_document("The limit is 48.", file="a.md", title="Policy")
     stub.scripts = [answer("It is 48 [Context 1].", sources=[source(1, document, 0, 16)])]
     page = await visit(stub.url)
@@ -268,7 +268,7 @@ async def test_everything_can_be_done_with_the_keyboard(visit: Visit, stub: Stub
     await expect(page.locator(".cite")).to_be_focused()
 
 
-async def test_reduced_motion_is_respected(visit: Visit, stub: StubApi) -> None:
+async def test_reduced_motion_is_respected(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url, reduced_motion="reduce")
     await page.set_input_files("#files", [file("a.md")])

@@ -14,27 +14,56 @@ from tests.browser.stub_api import StubApi
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-# P2: any legal serialisation of the stream, cut anywhere
-async def test_the_stream_is_read_as_the_standard_says(visit: Visit, stub: StubApi) -> None:
-    def token(text: str) -> str:
-        return json.dumps({"text": text}, ensure_ascii=False)
+def token(text: str) -> str:
+    return json.dumps({"text": text}, ensure_ascii=False)
 
-    wire = (
-        "\ufeff: ping\r\n\r\n"
-        'event:sources\r\ndata: {"sources": [],\r\ndata: "retrieval_ms": 1}\r\nretry: 5\r\n\r\n'
-        f"id: 1\rdata: {token('Grüße ')}\revent: token\r\r"
-        f"event: token\ndata: {token('👩‍💻 ')}\nunknown: x\n\n: ping\n\n"
-        "event: later-addition\ndata: {}\n\nevent: token\n\n"
-        f"event: token\r\ndata: {token('und ein Ende.')}\r\n\r\n"
-        'event: done\r\ndata: {"finish_reason": "stop"}\r\n\r\n'
-    ).encode()
-    bytewise: list[Step] = [Raw(wire[i : i + 1]) for i in range(len(wire))]
-    stub.scripts = [bytewise, [Raw(wire)]]
+
+WIRE = (
+    "\ufeff: ping\r\n\r\n"
+    'event:sources\r\ndata: {"sources": [],\r\ndata: "retrieval_ms": 1}\r\nretry: 5\r\n\r\n'
+    f"id: 1\rdata: {token('Grüße ')}\revent: token\r\r"
+    f"event: token\ndata: {token('👩‍💻 ')}\nunknown: x\n\n: ping\n\n"
+    "event: later-addition\ndata: {}\n\nevent: token\n\n"
+    f"event: token\r\ndata: {token('und ein Ende.')}\r\n\r\n"
+    'event: done\r\ndata: {"finish_reason": "stop"}\r\n\r\n'
+    "event: token\ndata: no blank line follows\n"
+)
+"""Every line end, a byte order mark, comments, unknown fields, data of two lines, an event without data."""
+
+
+# P2: any legal serialisation of the stream, cut anywhere
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+async def test_the_stream_is_read_as_the_standard_says(stub: StubApi, visit: Visit, size: int) -> None:
     page = await visit(stub.url)
-    for turn in range(2):
-        await ask(page)
-        await ended(page, turn=turn)
-        await expect(page.locator(".answer").nth(turn)).to_have_text("Grüße 👩‍💻 und ein Ende.")
+    wire = WIRE.encode()
+    events = await page.evaluate(
+        """async (pieces) => {
+            const events = [];
+            const body = new ReadableStream({ start(controller) {
+                for (const piece of pieces) controller.enqueue(new Uint8Array(piece));
+                controller.close();
+            } });
+            for await (const { event, data } of serverEvents(body, () => {})) events.push([event, data]);
+            return events;
+        }""",
+        [list(wire[at : at + size]) for at in range(0, len(wire), size)],
+    )
+    assert events == [
+        ["sources", '{"sources": [],\n"retrieval_ms": 1}'],
+        ["token", token("Grüße ")],
+        ["token", token("👩‍💻 ")],
+        ["later-addition", "{}"],
+        ["token", token("und ein Ende.")],
+        ["done", '{"finish_reason": "stop"}'],
+    ]
+
+
+async def test_unknown_events_and_pings_do_not_disturb_an_answer(stub: StubApi, visit: Visit) -> None:
+    stub.scripts = [[Raw(WIRE.encode())]]
+    page = await visit(stub.url)
+    await ask(page)
+    await ended(page)
+    await expect(page.locator(".answer")).to_have_text("Grüße 👩‍💻 und ein Ende.")
 
 
 PARTIAL = Send("token", {"text": "Half an ans"})
@@ -56,7 +85,7 @@ PROBLEM = {"status": 502, "detail": "RAG query error: The model failed.", "reque
     ids=["error", "error-nested", "no-terminal", "unfinished-terminal", "nonsense", "503", "429"],
 )
 async def test_a_broken_answer_says_so_and_can_be_retried(
-    visit: Visit, stub: StubApi, steps: list[Step], message: str, partial: bool
+    stub: StubApi, visit: Visit, steps: list[Step], message: str, partial: bool
 ) -> None:
     stub.scripts = [steps, answer("Whole.")]
     page = await visit(stub.url, failed_requests=True)
@@ -72,7 +101,7 @@ async def test_a_broken_answer_says_so_and_can_be_retried(
     assert "messages" not in stub.queries[1]
 
 
-async def test_a_reset_connection_says_so_and_keeps_the_text(visit: Visit, stub: StubApi) -> None:
+async def test_a_reset_connection_says_so_and_keeps_the_text(stub: StubApi, visit: Visit) -> None:
     gate = asyncio.Event()
     stub.scripts = [[PARTIAL, Hold(gate), Cut()]]
     page = await visit(stub.url, failed_requests=True)
@@ -83,7 +112,7 @@ async def test_a_reset_connection_says_so_and_keeps_the_text(visit: Visit, stub:
     await expect(page.locator(".answer")).to_have_text("Half an ans")
 
 
-async def test_a_silent_server_is_given_up(visit: Visit, stub: StubApi) -> None:
+async def test_a_silent_server_is_given_up(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [[PARTIAL, Hold(asyncio.Event())]]
     page = await visit(stub.url)
     await page.clock.install()
