@@ -30,7 +30,10 @@ class _Section(BaseSettings):
 
 
 class DatabaseSettings(_Section):
-    """Where the data lives. Empty URLs mean the embedded PostgreSQL of ``vectorforge up``."""
+    """Where the data lives. Without a URL it is the embedded PostgreSQL."""
+
+    data_dir: Path | None = None
+    """Folder of the embedded PostgreSQL; default: the user's folder for application data."""
 
     database_url: SecretStr | None = None
     """postgresql:// URL of the app role (no superuser, no BYPASSRLS)."""
@@ -142,8 +145,6 @@ class VectorForgeConfig(BaseModel):
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
-    data_dir: Path | None = None
-    """Where a laptop keeps its database; default: the user's data folder."""
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":

@@ -169,6 +169,13 @@ async def test_works_with_an_embedding_provider() -> None:
     assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
 
 
+async def test_questions_are_not_quoted_as_answers() -> None:
+    faq = "How long is the Rhine? The Rhine measures some 1,230 km from source to mouth."
+    example = 'Try this:\n\n    ask "How long is the Rhine?"\n'
+    text = await answer("How long is the Rhine?", example, faq)
+    assert text == "The Rhine measures some 1,230 km from source to mouth. [Source 2]"
+
+
 async def test_huge_sources_are_read_in_part() -> None:
     endless = "word " * 200_000
     text = await answer("How long is the Rhine?", RHINE, *[endless] * 50)
