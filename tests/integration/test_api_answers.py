@@ -36,8 +36,8 @@ def tenant(make_tenant: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
-    async with live_api(settings_for(postgres_server.app_url, [tenant])) as running:
+async def api(app_url: str, tenant: str) -> AsyncIterator[LiveApi]:
+    async with live_api(settings_for(app_url, [tenant])) as running:
         yield running
 
 
