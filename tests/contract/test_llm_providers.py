@@ -201,7 +201,7 @@ async def test_openai_shaped_vendors(
     provider_class: type[OpenAIProvider], key_field: str | None, url_field: str, model_field: str
 ) -> None:
     async with FakeOpenAI(api_key="ollama" if key_field is None else "sk-vendor") as server:
-        values = {url_field: server.base_url, model_field: "their-model"}
+        values: dict[str, Any] = {url_field: server.base_url, model_field: "their-model"}
         if key_field is not None:
             values[key_field] = server.api_key
         settings = LLMSettings(**values)

@@ -50,7 +50,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/queries/{query_id}"): Case(404),
 }
 ROUTES = [
-    (method, route.path) for route in iter_route_contexts(create_routes().routes) for method in route.methods
+    (method, route.path)
+    for route in iter_route_contexts(create_routes().routes)
+    for method in route.methods or ()
 ]
 
 
