@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from vectorforge.db.repositories.query_log_repo import QueryLog
 
+from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     DatabaseUnavailableError,
