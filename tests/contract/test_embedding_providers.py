@@ -11,7 +11,8 @@ from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.health import HealthChecker
 from vectorforge.testing.contracts_embedding import EmbeddingProviderContract
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, HashingEmbeddingProvider
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.hashing_embedder import HashingEmbedder
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestHashing(EmbeddingProviderContract):
     @pytest.fixture
     def provider(self, health_checker: HealthChecker) -> EmbeddingProvider:
-        return HashingEmbeddingProvider(health_checker=health_checker, batch_size=2)
+        return HashingEmbedder(health_checker=health_checker, batch_size=2)
 
 
 class TestLocal(EmbeddingProviderContract):
