@@ -28,20 +28,25 @@ class Proxy:
         self.client_bytes: list[bytes] = []
         self.round_trips = 0
         self._turn = "server"
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def run(self) -> asyncio.Server:
         return await asyncio.start_unix_server(self._serve, f"{self.directory}/.s.PGSQL.5432")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self.target)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._copy(reader, up_writer, "client"))
-                group.create_task(self._copy(up_reader, writer, "server"))
-        except* (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
+        up_reader, up_writer = await asyncio.open_unix_connection(self.target)
+        self._writers += [writer, up_writer]
+        with contextlib.suppress(ConnectionError):
+            await asyncio.gather(
+                self._copy(reader, up_writer, "client"), self._copy(up_reader, writer, "server")
+            )
+
+    async def stop(self) -> None:
+        self.open.set()
+        for writer in self._writers:
             writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: str) -> None:
         while data := await reader.read(65536):
@@ -62,8 +67,8 @@ async def proxy(
     made = Proxy(postgres_server, private_dir("proxy"))
     listener = await made.run()
     yield made
-    made.open.set()
     listener.close()
+    await made.stop()
 
 
 # Performance: a question of the database is one round trip, and the check of the connection another.
