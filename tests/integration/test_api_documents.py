@@ -86,6 +86,23 @@ async def test_the_same_source_again_is_unchanged_or_a_new_version(
     assert document["version"] == 2
 
 
+async def test_documents_of_one_request_cannot_replace_each_other(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
+    path = f"/v1/collections/{collection_id}/documents"
+    files = [("files", (f"{folder}/a.txt", folder.encode(), "text/plain")) for folder in ("one", "two")]
+    documents = [{"source": source, "text": source} for source in ("a.txt", "b.txt", " a.txt ")]
+    for response, field in (
+        (await client.post(path, files=files), "files"),
+        (await client.post(path, json={"documents": documents}), "documents"),
+    ):
+        assert response.status_code == 422, response.text
+        assert response.json()["errors"][0]["field"] == field
+        assert "'a.txt'" in response.json()["detail"]
+        assert "b.txt" not in response.json()["detail"]
+    assert (await get(client, path))["total"] == 0
+
+
 async def test_a_collection_goes_with_its_documents(client: httpx2.AsyncClient, collection_id: str) -> None:
     job = await add_documents(client, collection_id, page="One.")
     assert (await client.delete(f"/v1/collections/{collection_id}")).status_code == 204
