@@ -17,21 +17,21 @@ from vectorforge.db.repositories.job_types import (
     NewJobItem,
 )
 
-MAX_ATTEMPTS = 5
+MAX_ATTEMPTS = 3
 """How often an item is begun; one that kills its worker every time must not do so for ever."""
 MAX_ERROR_CHARS = 2000
 
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
     UPDATE vectorforge.ingestion_job_items
-    SET status = 'failed', content = NULL, error_code = 'too_many_attempts',
-        error_message = 'The document was begun several times and never finished.'
+    SET status = 'failed', content = NULL, error_code = 'document_crashes',
+        error_message = 'Reading the document stopped the server ' || attempts || ' times.'
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
       AND attempts >= %(max_attempts)s
     RETURNING 1
 )
 UPDATE vectorforge.ingestion_jobs
-SET documents_failed = documents_failed + (SELECT count(*) FROM given_up)
+SET documents_failed = documents_failed + (SELECT count(*) FROM given_up), claims = 0
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND EXISTS (SELECT FROM given_up)
 """
 _NEXT_ITEM = f"""
@@ -56,7 +56,7 @@ WITH done AS (
     RETURNING tenant_id, job_id
 )
 UPDATE vectorforge.ingestion_jobs AS job
-SET documents_done = documents_done + 1, chunks_added = chunks_added + %(chunks_added)s,
+SET documents_done = documents_done + 1, claims = 0, chunks_added = chunks_added + %(chunks_added)s,
     chunks_kept = chunks_kept + %(chunks_kept)s, chunks_removed = chunks_removed + %(chunks_removed)s
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
@@ -70,7 +70,7 @@ WITH done AS (
     RETURNING tenant_id, job_id, status
 )
 UPDATE vectorforge.ingestion_jobs AS job
-SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END
+SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END, claims = 0
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
 # The first part takes the item's place, the others go behind the last item.
@@ -81,7 +81,7 @@ SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """
-UPDATE vectorforge.ingestion_jobs SET documents_total = documents_total + %(more)s
+UPDATE vectorforge.ingestion_jobs SET documents_total = documents_total + %(more)s, claims = 0
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
 """
 _ADD_PART = """
@@ -114,7 +114,8 @@ UPDATE vectorforge.ingestion_job_items SET status = 'queued', attempts = greates
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'running'
 """
 _RELEASE = """
-UPDATE vectorforge.ingestion_jobs SET status = 'queued', stage = NULL, lease_expires_at = NULL
+UPDATE vectorforge.ingestion_jobs
+SET status = 'queued', stage = NULL, lease_expires_at = NULL, claims = greatest(claims - 1, 0)
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
 """
 _FAIL_OPEN_ITEMS = """
@@ -143,7 +144,7 @@ class JobProgress:
     async def next_item(self, job_id: UUID) -> IngestionJobItem | None:
         """Begin the next queued item; with its content. None when no item is queued.
 
-        An item begun five times without an end is marked as failed instead ("too_many_attempts").
+        An item begun three times without an end is marked as failed instead ("document_crashes").
         """
         values = self._of(job_id, max_attempts=MAX_ATTEMPTS)
         async with self._db.transaction() as connection:
@@ -188,7 +189,7 @@ class JobProgress:
             ordinal: The item.
             code: Our error code.
             message: Our text, cut to 2,000 characters.
-            retry: Put it back into the queue instead, unless it was begun five times.
+            retry: Put it back into the queue instead, unless it was begun three times.
 
         Returns:
             False when the item was not running.
