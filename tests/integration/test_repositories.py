@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import (
     IngestionJob,
@@ -220,7 +220,7 @@ class TestDocuments:
         assert await repo.list(collection.id) == ([document], 1)
         (chunk,) = await repo.chunks(document_id)
         assert (chunk.id, chunk.index, chunk.document_id) == (chunk_id, 0, document_id)
-        assert await repo.chunk(chunk_id) == chunk
+        assert await repo.chunk(chunk_id) == CitedChunk(chunk, retired=False, document_version=1)
         current = await repo.current_hashes(collection.id, "a.txt")
         assert current is not None
         assert (current.document_id, current.version, len(current.chunk_hashes)) == (document_id, 1, 1)
@@ -334,7 +334,11 @@ class TestJobs:
         assert not await repo.item_succeeded(job.id, 0, chunks_added=3)  # reported twice, counted once
         second = await repo.next_item(job.id)
         assert second is not None
-        assert await repo.item_failed(job.id, 1, code="extraction_failed", message="Encrypted.")
+        warnings = ["w" * 1000] * 100
+        assert await repo.item_failed(
+            job.id, 1, code="extraction_failed", message="Encrypted.", warnings=warnings
+        )
+        assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
         assert await repo.next_item(job.id) is None
         finished = await repo.finish(job.id)
         assert finished is not None

@@ -176,13 +176,19 @@ class JobRun:
                 chunks_kept=result.chunks_kept,
                 chunks_removed=result.chunks_removed,
                 unchanged=result.status is DocumentStatus.UNCHANGED,
+                warnings=result.warnings,
             )
             return
         if error.code == DatabaseUnavailableError.code:  # not the document's fault
             raise DatabaseUnavailableError(error.message)
         retry = error.retryable and item.attempts < MAX_ATTEMPTS
         await self._jobs.item_failed(
-            self._job_id, item.ordinal, code=error.code, message=error.message, retry=retry
+            self._job_id,
+            item.ordinal,
+            code=error.code,
+            message=error.message,
+            retry=retry,
+            warnings=result.warnings,
         )
         if retry:
             await _pause(_FIRST_PAUSE_S * 2 ** (item.attempts - 1), stopping)

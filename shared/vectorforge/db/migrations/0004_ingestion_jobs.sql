@@ -50,6 +50,7 @@ CREATE TABLE vectorforge.ingestion_job_items (
     error_code text,
     error_message text,
     document_id uuid,
+    warnings text[] NOT NULL DEFAULT '{}',
     chunks_added int NOT NULL DEFAULT 0,
     chunks_kept int NOT NULL DEFAULT 0,
     chunks_removed int NOT NULL DEFAULT 0,

@@ -20,6 +20,9 @@ from vectorforge.db.repositories.job_types import (
 MAX_ATTEMPTS = 3
 """How often an item is begun; one that kills its worker every time must not do so for ever."""
 MAX_ERROR_CHARS = 2000
+MAX_WARNINGS = 10
+"""Of one item."""
+MAX_WARNING_CHARS = 300
 
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
@@ -50,8 +53,8 @@ _ITEM_SUCCEEDED = """
 WITH done AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = %(status)s, content = NULL, stage = NULL, error_code = NULL, error_message = NULL,
-        document_id = %(document_id)s, chunks_added = %(chunks_added)s, chunks_kept = %(chunks_kept)s,
-        chunks_removed = %(chunks_removed)s
+        document_id = %(document_id)s, warnings = %(warnings)s::text[],
+        chunks_added = %(chunks_added)s, chunks_kept = %(chunks_kept)s, chunks_removed = %(chunks_removed)s
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
     RETURNING tenant_id, job_id
 )
@@ -65,7 +68,7 @@ WITH done AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN 'queued' ELSE 'failed' END,
         content = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN content END,
-        error_code = %(code)s, error_message = %(message)s
+        error_code = %(code)s, error_message = %(message)s, warnings = %(warnings)s::text[]
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
     RETURNING tenant_id, job_id, status
 )
@@ -162,8 +165,11 @@ class JobProgress:
         chunks_kept: int = 0,
         chunks_removed: int = 0,
         unchanged: bool = False,
+        warnings: Sequence[str] = (),
     ) -> bool:
         """Mark a running item as stored (or as stored already, ``unchanged``) and drop its content.
+
+        Of ``warnings`` the first ten are kept, each cut to 300 characters.
 
         Returns:
             False when the item was not running: another worker took it over. Nothing is counted then.
@@ -176,11 +182,19 @@ class JobProgress:
             chunks_added=chunks_added,
             chunks_kept=chunks_kept,
             chunks_removed=chunks_removed,
+            warnings=_bounded(warnings),
         )
         return await self._db.execute(_ITEM_SUCCEEDED, values) == 1
 
     async def item_failed(
-        self, job_id: UUID, ordinal: int, *, code: str, message: str, retry: bool = False
+        self,
+        job_id: UUID,
+        ordinal: int,
+        *,
+        code: str,
+        message: str,
+        retry: bool = False,
+        warnings: Sequence[str] = (),
     ) -> bool:
         """Mark a running item as failed and drop its content.
 
@@ -190,6 +204,7 @@ class JobProgress:
             code: Our error code.
             message: Our text, cut to 2,000 characters.
             retry: Put it back into the queue instead, unless it was begun three times.
+            warnings: The first ten are kept, each cut to 300 characters.
 
         Returns:
             False when the item was not running.
@@ -201,6 +216,7 @@ class JobProgress:
             message=message[:MAX_ERROR_CHARS],
             retry=retry,
             max_attempts=MAX_ATTEMPTS,
+            warnings=_bounded(warnings),
         )
         return await self._db.execute(_ITEM_FAILED, values) == 1
 
@@ -281,3 +297,7 @@ class JobProgress:
 
     def _of(self, job_id: UUID, **values: Any) -> dict[str, Any]:
         return {"tenant_id": self._db.tenant_id, "job_id": job_id, **values}
+
+
+def _bounded(warnings: Sequence[str]) -> list[str]:
+    return [warning[:MAX_WARNING_CHARS] for warning in warnings[:MAX_WARNINGS]]
