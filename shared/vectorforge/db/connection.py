@@ -224,7 +224,7 @@ class TenantDatabase:
 
     def __init__(self, database: Database, tenant_id: str) -> None:
         self._database = database
-        self.tenant_id = _checked_tenant(tenant_id)
+        self.tenant_id = checked_tenant(tenant_id)
 
     @asynccontextmanager
     async def transaction(self) -> "AsyncIterator[AsyncConnection[DictRow]]":
@@ -274,7 +274,12 @@ class TenantDatabase:
                 return (await cursor.fetchall() if rows else []), cursor.rowcount
 
 
-def _checked_tenant(tenant_id: str) -> str:
+def checked_tenant(tenant_id: str) -> str:
+    """The same tenant id, if the tables can hold it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or not text that PostgreSQL can hold.
+    """
     try:
         size = len(tenant_id.encode())
     except UnicodeEncodeError as exc:
