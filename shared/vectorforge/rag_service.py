@@ -83,8 +83,8 @@ class RAGService:
 
         Args:
             query: The question.
-            k: Passages to retrieve; ``k`` and ``filters`` as for ``search_documents``.
-            filters: See ``k``.
+            k: Passages to retrieve, from 1 to ``config.query.max_top_k``.
+            filters: As for ``search_documents``.
             **options: Other fields of ``QueryConfig``, e.g. ``temperature`` or ``max_tokens``.
 
         Raises:
@@ -145,7 +145,7 @@ class CollectionStorage:
 
         Args:
             query_vector: Of the collection's dimension, e.g. from ``embedder.embed_text``.
-            limit: Passages at most, from 1.
+            limit: Passages at most, from 1 to 1,000.
             filter_conditions: As ``filters`` there.
 
         Raises:
