@@ -1,5 +1,6 @@
 """The layout holds: files of the design, README's table, no SDK before it is needed."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -43,6 +44,27 @@ def test_files_of_the_design_exist(path: str) -> None:
 @pytest.mark.parametrize("path", DESIGN_TESTS)
 def test_tests_of_the_design_exist(path: str) -> None:
     assert (ROOT / "tests" / path).is_file()
+
+
+PHASE_2 = [  # A-002, C29: what the design uses and does not define
+    "embedding.registry:EmbeddingProviderRegistry",
+    "vectorstore.pgvector:PgVectorStore",
+    "db.repositories.collection_repo:CollectionRepository",
+    "types:RetrievedChunk",
+    "types:DistanceMetric",
+    "config:VectorForgeConfig",
+    "db.repositories.query_log_repo:QueryLog",
+    "telemetry:MetricsCollector",
+    "telemetry:instrument",
+    "health:HealthChecker",
+    "health:ComponentHealth",
+]
+
+
+@pytest.mark.parametrize("place", PHASE_2)
+def test_objects_of_the_phase_before_exist(place: str) -> None:
+    module, name = place.split(":")
+    assert hasattr(importlib.import_module(f"vectorforge.{module}"), name)
 
 
 def test_every_path_in_the_find_it_table_exists() -> None:
