@@ -105,7 +105,7 @@ def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
 def fetch(url: str, body: Any = None, **headers: str) -> Any:
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"content-type": "application/json", **headers})  # noqa: S310 - our own server
-    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - as above
         return json.load(response)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -109,10 +108,9 @@ async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
         tenant = database.for_tenant("a")
         await tenant.fetch_one("SELECT 1")
         proxy.open.clear()
-        started = time.monotonic()
-        with pytest.raises(DatabaseUnavailableError):
-            await tenant.fetch_one("SELECT 1")
-        assert time.monotonic() - started < 5
+        async with asyncio.timeout(5):  # it gives up by itself, long before
+            with pytest.raises(DatabaseUnavailableError):
+                await tenant.fetch_one("SELECT 1")
         proxy.open.set()
         for _ in range(10):  # each at most half a second, or at once
             if (await database.health()).healthy:
@@ -124,17 +122,16 @@ async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
 async def test_a_caller_who_gives_up_is_let_go(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
-        started = time.monotonic()
 
         async def ask() -> None:
             async with tenant.transaction() as connection:
                 proxy.open.clear()
                 await connection.execute("SELECT 1")
 
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await ask()
-        assert time.monotonic() - started < 4
+        async with asyncio.timeout(4):  # the driver alone would need ten seconds
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await ask()
         proxy.open.set()
 
 

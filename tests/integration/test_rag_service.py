@@ -261,10 +261,10 @@ def test_a_call_from_its_own_thread_is_refused(postgres_server: EmbeddedPostgres
 
     class Reentrant(HashingEmbedder):
         async def _call_api(self, texts: Any, model: str) -> Any:
-            service.search_documents("cats")  # would wait for itself for ever
+            reentered.search_documents("cats")  # would wait for itself for ever
 
     with (
-        RAGService(build(postgres_server.app_url, tenant, Reentrant())) as service,
+        RAGService(build(postgres_server.app_url, tenant, Reentrant())) as reentered,
         pytest.raises(RuntimeError, match="cannot wait for itself"),
     ):
         service.search_documents("cats")
