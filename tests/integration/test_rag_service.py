@@ -267,7 +267,7 @@ def test_a_call_from_its_own_thread_is_refused(postgres_server: EmbeddedPostgres
         RAGService(build(postgres_server.app_url, tenant, Reentrant())) as reentered,
         pytest.raises(RuntimeError, match="cannot wait for itself"),
     ):
-        service.search_documents("cats")
+        reentered.search_documents("cats")
 
 
 class SlowOnce(HashingEmbedder):
