@@ -58,7 +58,7 @@ def _parts(server: EmbeddedPostgres, options: argparse.Namespace) -> dict[str, C
             measure_ingestion(
                 server,
                 folder=options.corpus,
-                repeats=1 if quick else 3,
+                repeats=1 if quick else 2,
                 documents=20 if quick else options.documents,
             )
         ),

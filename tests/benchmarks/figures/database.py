@@ -56,6 +56,12 @@ def fresh_database(server: EmbeddedPostgres, name: str) -> Iterator[tuple[str, s
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
+def settle(owner_url: str) -> None:
+    """Do what autovacuum does a minute after a large ingestion, lest it does so while we measure."""
+    with connect(owner_url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+
+
 def sentences(seed: int, characters: int) -> str:
     """Text of invented words about one of 400 topics: passages of a topic share half of their words."""
     rng = random.Random(seed)

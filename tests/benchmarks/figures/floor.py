@@ -1,8 +1,8 @@
 """The least a server can do for a cited answer, written by hand: what the service is compared with.
 
-Plain ASGI, psycopg and aiohttp. One pipelined transaction finds the nearest passages with row-level security,
-one request asks the model, and the texts are passed on. No validation, collections, citations, retries,
-deadlines, metrics or query log.
+Plain ASGI, psycopg and aiohttp. One pipelined transaction finds the nearest passages with row-level security
+and the service's own SQL for the index, one request asks the model, and the texts are passed on. No
+validation, collections, citations, retries, deadlines, metrics or query log.
 """
 
 import json
@@ -19,19 +19,11 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from vectorforge.testing.fake_embeddings import hashed_vector
+from vectorforge.types import DistanceMetric
+from vectorforge.vectorstore import search_sql
+from vectorforge.vectorstore.filter_ast import And
 
-_SEARCH = """
-SELECT c.id, c.text, d.source, nearest.distance
-FROM (
-    SELECT e.chunk_id, e.document_id, e.embedding::vector(384) <=> %(query)b AS distance
-    FROM vectorforge.embeddings e
-    WHERE e.tenant_id = %(tenant)s AND e.collection_id = %(collection)s AND e.space = 'cosine_384'
-    ORDER BY e.embedding::vector(384) <=> %(query)b LIMIT 5
-) nearest
-JOIN vectorforge.chunks c ON c.tenant_id = %(tenant)s AND c.id = nearest.chunk_id
-JOIN vectorforge.documents d ON d.tenant_id = %(tenant)s AND d.id = nearest.document_id
-ORDER BY nearest.distance
-"""
+_TOP_K = 5
 
 
 class Floor:
@@ -49,7 +41,13 @@ class Floor:
         self._database_url = database_url
         self._completions = f"{model_url}/chat/completions"
         self._key = key
-        self._scope = {"tenant": tenant, "collection": collection}
+        self._scope = {
+            "tenant": tenant,
+            "collection": collection,
+            "space": f"cosine_{DIMENSION}",
+            "top_k": _TOP_K,
+            "candidates": _TOP_K,
+        }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -87,11 +85,13 @@ class Floor:
 
     async def _search(self, query: str) -> list[dict[str, Any]]:
         params = {**self._scope, "query": Vector(hashed_vector(query, DIMENSION))}
+        statement = search_sql.build(DistanceMetric.COSINE, DIMENSION, And(())).through_index
+        assert statement
         async with self._pool.connection() as connection:
             async with connection.pipeline():
                 await connection.execute("BEGIN")
                 await connection.execute("SELECT vectorforge.enter_search(%s, 200)", (params["tenant"],))
-                cursor = await connection.execute(_SEARCH, params)
+                cursor = await connection.execute(statement.encode(), params)
                 await connection.execute("COMMIT")
             return await cursor.fetchall()
 

@@ -88,7 +88,7 @@ async def measure_ingestion(
     table = Table(
         f"Ingestion, {origin}",
         ("embedder", "into", "passages", "passages/s", "client CPU ms/passage", "database CPU ms/passage"),
-        notes=[f"Medians of {repeats} runs, {_PARALLEL} documents at a time. Extraction to commit."],
+        notes=[f"Means of {repeats} runs, {_PARALLEL} documents at a time. Extraction to commit."],
     )
     cases = [
         (kind, filled, index) for kind in ("test", "local") for filled in (0, _FILLED) for index in (True,)
@@ -100,8 +100,8 @@ async def measure_ingestion(
             await _one_run(server, kind, filled, index, list(corpus(folder, share))) for _ in range(repeats)
         ]
         into = f"{filled:,} passages" if filled else "nothing"
-        medians = [statistics.median(values) for values in zip(*runs, strict=True)]
-        table.add(kind, into if index else f"{into}, without index", round(medians[0]), *medians[1:])
+        means = [statistics.mean(values) for values in zip(*runs, strict=True)]
+        table.add(kind, into if index else f"{into}, without index", round(means[0]), *means[1:])
     table.notes.append(await _embedders())
     return [table]
 

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from uuid import UUID
 
 import numpy as np
-from figures.database import DIMENSION, fill, fresh_database
+from figures.database import DIMENSION, fill, fresh_database, settle
 from figures.measuring import Table, percentile, postgres_cpu_s, progress
 from rich.progress import track
 
@@ -38,7 +39,7 @@ async def measure_search(server: EmbeddedPostgres, *, questions: int) -> list[Ta
     centres = rng.standard_normal((_CLUSTERS, DIMENSION))
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     vectors, queries = clustered(_INDEXED, rng, centres), clustered(questions, rng, centres)
-    with fresh_database(server, "search") as (url, _):
+    with fresh_database(server, "search") as (url, owner_url):
         async with Database(url) as database:
             db = database.for_tenant("local")
             collection = await CollectionRepository(db).create(
@@ -50,10 +51,12 @@ async def measure_search(server: EmbeddedPostgres, *, questions: int) -> list[Ta
             )
             store = PgVectorStore(db)
             await fill(store, collection.id, _lists(vectors[:_EXACT]), seed=0)
+            settle(owner_url)
             table.add(
                 _EXACT, "exact", *await _ask(store, collection.id, server.pid, vectors[:_EXACT], queries)
             )
             await fill(store, collection.id, _lists(vectors[_EXACT:]), seed=_EXACT)
+            settle(owner_url)
             table.add(_INDEXED, "HNSW", *await _ask(store, collection.id, server.pid, vectors, queries))
             exact = PgVectorStore(db, exact_scan_limit=_INDEXED)
             table.add(_INDEXED, "exact", *await _ask(exact, collection.id, server.pid, vectors, queries))
@@ -61,7 +64,7 @@ async def measure_search(server: EmbeddedPostgres, *, questions: int) -> list[Ta
 
 
 async def _ask(
-    store: PgVectorStore, collection_id: object, postgres: int, vectors: np.ndarray, queries: np.ndarray
+    store: PgVectorStore, collection_id: UUID, postgres: int, vectors: np.ndarray, queries: np.ndarray
 ) -> list[float]:
     times, hits = [], 0
     nearest = [{float(d) for d in np.sort(1 - vectors @ query)[:_TOP_K]} for query in queries]

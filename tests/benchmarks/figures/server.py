@@ -37,9 +37,9 @@ def started(kind: str, **options: str) -> Iterator[Server]:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
     ) as child:
+        assert child.stdin
+        assert child.stdout
         try:
-            assert child.stdin
-            assert child.stdout
             url = child.stdout.readline().strip()
             if not url:
                 raise RuntimeError(f"The {kind} server did not start.")

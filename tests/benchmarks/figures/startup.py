@@ -7,8 +7,12 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from figures.database import fresh_database, sentences
 from figures.measuring import Table, cpu_s, progress, resident_mb
@@ -19,42 +23,62 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 _MODULES = ("fastapi", "vectorforge.pipeline.rag", "vectorforge.api.app")
 _QUESTIONS = 200
+_IMPORT_NOTE = (
+    "{} times each, in turns. The interpreter's own start is in it. Without bytecode: the first import ever, "
+    "or any where PYTHONDONTWRITEBYTECODE keeps Python from storing it."
+)
 
 
 def measure_imports(repeats: int) -> list[Table]:
     """Import each module in fresh interpreters, in turns."""
-    wall: dict[str, list[float]] = {module: [] for module in _MODULES}
-    cpu: dict[str, list[float]] = {module: [] for module in _MODULES}
-    loaded: dict[str, int] = {}
-    for _ in track(range(repeats), "  importing", console=progress, transient=True):
-        for module in _MODULES:
-            before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-            statement = f"import sys; import {module}; print(len(sys.modules))"
-            output = subprocess.run([sys.executable, "-c", statement], check=True, capture_output=True)
-            wall[module].append(time.perf_counter() - started)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu[module].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-            loaded[module] = int(output.stdout)
+    runs: dict[str, list[tuple[float, float, int]]] = {module: [] for module in _MODULES}
     table = Table(
         "Import, fresh interpreter",
-        ("module", "wall ms min", "wall ms median", "CPU ms min", "modules"),
-        notes=[f"{repeats} times each, in turns. The interpreter's own start is in it."],
+        ("module", "wall ms min", "wall ms median", "CPU ms min", "without bytecode: CPU ms", "modules"),
+        notes=[_IMPORT_NOTE.format(repeats)],
     )
+    with with_bytecode() as environment:
+        for module in _MODULES:
+            _import(module, environment)  # stores it
+        uncached = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+        with tempfile.TemporaryDirectory() as empty:
+            uncached["PYTHONPYCACHEPREFIX"] = empty
+            first = {module: _import(module, uncached)[1] for module in _MODULES}
+        for _ in track(range(repeats), "  importing", console=progress, transient=True):
+            for module in _MODULES:
+                runs[module].append(_import(module, environment))
+        dearest = _dearest_imports(environment)
     for module in _MODULES:
-        table.add(
-            module,
-            min(wall[module]) * 1000,
-            statistics.median(wall[module]) * 1000,
-            min(cpu[module]) * 1000,
-            loaded[module],
-        )
-    return [table, _dearest_imports()]
+        wall, cpu, loaded = zip(*runs[module], strict=True)
+        times = (min(wall), statistics.median(wall), min(cpu), first[module])
+        table.add(module, *(value * 1000 for value in times), loaded[0])
+    return [table, dearest]
 
 
-def _dearest_imports() -> Table:
+@contextmanager
+def with_bytecode() -> Iterator[dict[str, str]]:
+    """An environment in which Python stores the bytecode of what it imports, as an installation has it."""
+    with tempfile.TemporaryDirectory(prefix="vf-pyc-") as folder:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield {**kept, "PYTHONPYCACHEPREFIX": folder}
+
+
+def _import(module: str, environment: dict[str, str]) -> tuple[float, float, int]:
+    """Wall and CPU seconds of a fresh interpreter that imports a module, and how many modules it has then."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-c", f"import sys; import {module}; print(len(sys.modules))"]
+    output = subprocess.run(command, check=True, capture_output=True, env=environment)
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, cpu, int(output.stdout)
+
+
+def _dearest_imports(environment: dict[str, str]) -> Table:
     """Where the time goes, by -X importtime; packages with what they import themselves."""
     command = [sys.executable, "-X", "importtime", "-c", "import vectorforge.api.app"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stderr.splitlines()
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    lines = output.stderr.splitlines()
     own: dict[str, int] = {}
     for line in lines:
         if match := re.match(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", line):
@@ -75,12 +99,9 @@ def measure_startup(server: EmbeddedPostgres, repeats: int) -> list[Table]:
         ("figure", "median", "unit"),
         notes=["Local embedding model and extractive answers; one document of 20 passages is there to find."],
     )
-    with fresh_database(server, "startup") as (app_url, owner_url):
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")},
-            "VECTORFORGE_DATABASE_URL": app_url,
-            "VECTORFORGE_MIGRATOR_DATABASE_URL": owner_url,
-        }
+    with fresh_database(server, "startup") as (app_url, owner_url), with_bytecode() as environment:
+        environment["VECTORFORGE_DATABASE_URL"] = app_url
+        environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = owner_url
         _serve_once(environment, ask=1)  # makes collection and document; builds the model where it is missing
         runs = [
             _serve_once(environment, ask=_QUESTIONS if n == 0 else 1)
@@ -145,7 +166,7 @@ def _ask(url: str, number: int) -> None:
         raise RuntimeError("The question found nothing.")
 
 
-def _call(url: str, body: dict[str, object] | None = None) -> dict[str, object]:
+def _call(url: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(url, data, headers)  # noqa: S310 - our own server's URL
