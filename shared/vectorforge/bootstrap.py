@@ -222,8 +222,8 @@ class TenantServices:
         embedding_model: str | None = None,
         dimension: int | None = None,
         distance_metric: DistanceMetric = DistanceMetric.COSINE,
-        query_prefix: str = "",
-        document_prefix: str = "",
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -253,6 +253,6 @@ class TenantServices:
             embedding_model=model,
             dimension=actual,
             distance_metric=distance_metric,
-            query_prefix=query_prefix,
-            document_prefix=document_prefix,
+            query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
+            document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
         )

@@ -30,7 +30,10 @@ class _Section(BaseSettings):
 
 
 class DatabaseSettings(_Section):
-    """Where the data lives. Empty URLs mean the embedded PostgreSQL of ``vectorforge up``."""
+    """Where the data lives. Without a URL it is the embedded PostgreSQL."""
+
+    data_dir: Path | None = None
+    """Folder of the embedded PostgreSQL; default: the user's folder for application data."""
 
     database_url: SecretStr | None = None
     """postgresql:// URL of the app role (no superuser, no BYPASSRLS)."""
@@ -65,6 +68,11 @@ class LLMSettings(_Section):
     cohere_api_key: SecretStr | None = None
     cohere_base_url: str | None = None
     cohere_model: str = "command-a-03-2025"
+    max_serve_base_url: str | None = None
+    """Address of a MAX Serve, e.g. http://localhost:8000; setting it registers the provider."""
+    max_serve_model: str = "meta-llama/Llama-3.3-70B-Instruct"
+    max_serve_mode: Literal["chat", "completions"] = "chat"
+    """"completions": the prompt is made here, in Llama 3.3's format."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
@@ -142,8 +150,6 @@ class VectorForgeConfig(BaseModel):
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
-    data_dir: Path | None = None
-    """Where a laptop keeps its database; default: the user's data folder."""
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":

@@ -56,7 +56,7 @@ METRICS: Mapping[str, MetricSpec] = {
     "pipeline.query.duration_ms": _histogram(),
     "pipeline.query.calls": _counter(),
     "pipeline.query.errors": _counter("stage", "error_type"),
-    # Not in the design's table: the query log's own metrics (A-150), and the embedder's.
+    # Not in the design's table: the query log's own metrics (A-150), the embedder's and the API's.
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),
@@ -65,6 +65,10 @@ METRICS: Mapping[str, MetricSpec] = {
     "embedding.errors": _counter("provider", "model", "error_type"),
     "embedding.texts": _counter("provider", "model"),
     "embedding.cache_hits": _counter("provider", "model"),
+    # What design B calls record_request (B-039): one entry a request, errors are status 400 and above.
+    "http.requests": _counter("route", "method", "status"),
+    "http.errors": _counter("route", "method", "status"),
+    "http.request.duration_ms": _histogram("route", "method"),
 }
 """Every metric VectorForge emits; histograms ending in ``_ms`` are milliseconds."""
 

@@ -81,6 +81,7 @@ class StubApi:
                 web.delete("/v1/documents/{id}", self._delete_document),
                 web.get("/v1/jobs", self._list_jobs),
                 web.get("/v1/jobs/{id}", self._job),
+                web.post("/v1/collections/{id}/query", self._query),
                 web.post("/v1/rag/query", self._query),
             ]
         )
@@ -168,7 +169,7 @@ class StubApi:
         return web.Response(status=204)
 
     async def _query(self, request: web.Request) -> web.StreamResponse:
-        self.queries.append(await request.json())
+        self.queries.append(await request.json() | {"collection": request.match_info.get("id")})
         steps = self.scripts.pop(0) if self.scripts else answer("Nothing scripted.")
         if isinstance(steps[0], Refuse):
             return problem(steps[0].status, steps[0].detail)

@@ -8,10 +8,13 @@ from pydantic import SecretStr
 
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
+from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.health import HealthChecker
 from vectorforge.testing.contracts_embedding import EmbeddingProviderContract
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, HashingEmbeddingProvider
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestHashing(EmbeddingProviderContract):
     @pytest.fixture
     def provider(self, health_checker: HealthChecker) -> EmbeddingProvider:
-        return HashingEmbeddingProvider(health_checker=health_checker, batch_size=2)
+        return HashingEmbedder(health_checker=health_checker, batch_size=2)
 
 
 class TestLocal(EmbeddingProviderContract):
@@ -37,6 +40,16 @@ class TestLocal(EmbeddingProviderContract):
         self, health_checker: HealthChecker, model_dir: Path
     ) -> AsyncIterator[EmbeddingProvider]:
         provider = LocalEmbeddingProvider(cache_dir=model_dir, health_checker=health_checker, batch_size=2)
+        yield provider
+        await provider.aclose()
+
+
+class TestNomic(EmbeddingProviderContract):
+    # B-030, C14: everything but the weights
+    @pytest.fixture
+    async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
+        embedder = NomicEmbedder(load=HashingSentenceEncoder)
+        provider = NomicEmbeddingProvider(embedder, health_checker=health_checker, batch_size=2)
         yield provider
         await provider.aclose()
 

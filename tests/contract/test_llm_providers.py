@@ -9,20 +9,24 @@ import openai.resources.chat  # noqa: F401 - see above
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import LLMSettings
+from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.llama_prompt import format_chat_prompt
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.cohere import CohereProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.providers.google import GoogleProvider
+from vectorforge.llm.providers.max_serve import MaxServeProvider
 from vectorforge.llm.providers.ollama import OllamaProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.contracts_llm import MESSAGES, LLMProviderContract, collect
 from vectorforge.testing.contracts_llm_streams import LLMStreamContract
 from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_completions import FakeCompletions
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import FakeVendor
 
@@ -201,7 +205,7 @@ async def test_openai_shaped_vendors(
     provider_class: type[OpenAIProvider], key_field: str | None, url_field: str, model_field: str
 ) -> None:
     async with FakeOpenAI(api_key="ollama" if key_field is None else "sk-vendor") as server:
-        values = {url_field: server.base_url, model_field: "their-model"}
+        values: dict[str, Any] = {url_field: server.base_url, model_field: "their-model"}
         if key_field is not None:
             values[key_field] = server.api_key
         settings = LLMSettings(**values)
@@ -214,6 +218,55 @@ async def test_openai_shaped_vendors(
     assert isinstance(end, StreamEnd)
     assert end.response.content == response.content
     assert [body["model"] for body in server.bodies] == ["their-model", "their-model"]
+
+
+# C13 B-035 B-036
+class TestMaxServeCompletions(LLMStreamContract):
+    def make_server(self, **kwargs: Any) -> FakeVendor:
+        return FakeCompletions(**kwargs)
+
+    def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
+        return MaxServeProvider(
+            credentials, base_url=base_url, mode="completions", **{"default_model": "llama", **kwargs}
+        )
+
+    # B-035 B-036 C12: the prompt as one text, with both stop tokens
+    async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+        assert isinstance(provider, MaxServeProvider)
+        config = LLMRequestConfig(model="m", temperature=0.2, max_tokens=99, top_p=0.9)
+        assert await provider.call_max_serve(MESSAGES, config) == ("The answer is 42 [Source 1].", 11, 7)
+        await provider.generate(MESSAGES, FULL_CONFIG)
+        await collect(provider)
+        prompt, stop = format_chat_prompt(MESSAGES), ["<|eot_id|>", "<|end_of_text|>"]
+        first, second, third = server.bodies
+        assert first == {
+            "model": "m",
+            "prompt": prompt,
+            "temperature": 0.2,
+            "top_p": 0.9,
+            "max_tokens": 99,
+            "stop": stop,
+        }
+        assert second["stop"] == [*stop, "END"]
+        assert (third["prompt"], third["stop"], third["model"]) == (prompt, stop, "llama")
+        assert third["stream_options"] == {"include_usage": True}
+        assert {request.path for request in server.requests} == {"/v1/completions"}
+
+
+# C13: by default it is one more OpenAI-shaped server
+async def test_max_serve_by_its_address() -> None:
+    async with FakeOpenAI(api_key="max-serve") as server:
+        address = server.base_url.removesuffix("/v1")
+        config = VectorForgeConfig(llm=LLMSettings(max_serve_base_url=address, max_serve_model="their-model"))
+        registry = LLMProviderRegistry()
+        registry.auto_discover(config)
+        provider = registry.get_default()
+        await provider.generate(MESSAGES)
+        await registry.aclose()
+    assert provider.name == "max_serve"
+    (body,) = server.bodies
+    assert (body["model"], body["messages"]) == ("their-model", MESSAGES)
+    assert "stop" not in body
 
 
 class TestExtractive(LLMProviderContract):

@@ -36,8 +36,8 @@ def tenant(make_tenant: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
-    async with live_api(settings_for(postgres_server.app_url, [tenant])) as running:
+async def api(app_url: str, tenant: str) -> AsyncIterator[LiveApi]:
+    async with live_api(settings_for(app_url, [tenant])) as running:
         yield running
 
 
@@ -187,7 +187,7 @@ async def test_the_context_is_null_when_it_is_not_wanted(client: httpx2.AsyncCli
 
 
 async def test_nothing_found_gives_null_scores(client: httpx2.AsyncClient, guides: str) -> None:  # B-021, C11
-    nothing = {"filters": {"kind": "car"}}
+    nothing: dict[str, Any] = {"filters": {"kind": "car"}}
     answer = await ask(client, **nothing)
     assert (answer["context"], answer["citations"], answer["outcome"]) == ([], [], "empty")
     stats = answer["retrieval_stats"]

@@ -7,18 +7,15 @@ import httpx2
 import pytest
 
 from vectorforge.api.uploads import source_of
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import add_documents, finished_job, live_api, new_collection, settings_for
 
 MARKDOWN = "# Refunds\n\nA refund takes five days.\n\n# Shipping\n\nParcels leave on Mondays.\n"
 
 
 @pytest.fixture
-async def client(
-    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
-) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[httpx2.AsyncClient]:
     tenant = make_tenant()
-    async with live_api(settings_for(postgres_server.app_url, [tenant])) as api, api.client(tenant) as opened:
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as opened:
         yield opened
 
 

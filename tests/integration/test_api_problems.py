@@ -291,7 +291,9 @@ def all_errors(base: type[errors.VectorForgeError]) -> list[type[errors.VectorFo
 
 @pytest.mark.parametrize("error_class", all_errors(errors.VectorForgeError))
 def test_every_error_has_a_status(error_class: type[errors.VectorForgeError]) -> None:  # C22
-    kwargs = {"expected": 1, "actual": 2} if error_class is errors.DimensionMismatchError else {}
+    kwargs: dict[str, Any] = (
+        {"expected": 1, "actual": 2} if error_class is errors.DimensionMismatchError else {}
+    )
     error = error_class(**kwargs)
     status = status_of(error)
     assert status in (401, 404, 409, 422, 429, 500, 502, 503, 504)

@@ -9,7 +9,6 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from vectorforge.api.app import create_routes
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 
 SECRET = "alice-only-passage"
@@ -51,7 +50,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/queries/{query_id}"): Case(404),
 }
 ROUTES = [
-    (method, route.path) for route in iter_route_contexts(create_routes().routes) for method in route.methods
+    (method, route.path)
+    for route in iter_route_contexts(create_routes().routes)
+    for method in route.methods or ()
 ]
 
 
@@ -66,10 +67,10 @@ class Alice:
 
 
 @pytest.fixture
-async def alice(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[Alice]:
+async def alice(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Alice]:
     name, bob = make_tenant(), make_tenant()
     async with (
-        live_api(settings_for(postgres_server.app_url, [name, bob])) as api,
+        live_api(settings_for(app_url, [name, bob])) as api,
         api.client(name) as client,
     ):
         collection_id = await new_collection(client)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ class Room:
     def jobs(self) -> JobRepository:
         return JobRepository(self.db)
 
-    def worker(self, **options: float) -> IngestionWorker:
+    def worker(self, **options: Any) -> IngestionWorker:
         return IngestionWorker(self.database, lambda _: self.pipeline, **options)
 
     async def ingest(self, content: str | bytes, source: str = "a.txt") -> DocumentResult:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from pydantic import SecretStr
 
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import DatabaseSettings, LLMSettings, VectorForgeConfig
@@ -19,7 +20,7 @@ GUIDES = {
 
 @pytest.fixture
 async def application(app_url: str) -> AsyncIterator[Application]:
-    config = VectorForgeConfig(database=DatabaseSettings(database_url=app_url), llm=LLMSettings())
+    config = VectorForgeConfig(database=DatabaseSettings(database_url=SecretStr(app_url)), llm=LLMSettings())
     async with Application.build(config) as application:
         yield application
 
@@ -85,9 +86,8 @@ async def test_filters_bind_the_search(services: TenantServices, guides: Collect
 
 
 async def test_both_doors_find_the_same_passages(services: TenantServices, guides: Collection) -> None:  # C03
-    explicit = {"top_k": 2, "min_score": None}
     ids = []
-    for config in (QueryConfig(**explicit), RAG_QUERY.config(**explicit)):
+    for config in (QueryConfig(top_k=2, min_score=None), RAG_QUERY.config(top_k=2, min_score=None)):
         events = [e async for e in services.query_service.query_events("hot water?", guides.id, config)]
         (sources,) = [e for e in events if isinstance(e, SourcesEvent)]
         ids.append([c.chunk.id for c in sources.retrieved_chunks])

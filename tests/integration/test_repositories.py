@@ -21,6 +21,7 @@ from vectorforge.db.repositories.job_repo import (
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.pgvector import PgVectorStore
 
 _DOCUMENT = """
 INSERT INTO vectorforge.documents
@@ -175,7 +176,7 @@ class TestCollections:
         assert found is not None
         assert (found.document_count, found.chunk_count, found.data_version) == (2, 2, 2)
         await tenant_db.execute("UPDATE vectorforge.documents SET chunk_count = 5 WHERE id = %s", (first,))
-        await DocumentRepository(tenant_db).delete(first)
+        await PgVectorStore(tenant_db).delete_document(first)
         (found,) = await repo.list()
         assert (found.document_count, found.chunk_count, found.data_version) == (1, 1, 4)
 
@@ -251,10 +252,10 @@ class TestDocuments:
         assert await DocumentRepository(tenant_db).find_by_source(collection.id, source) is not None
 
     async def test_deleting(self, tenant_db: TenantDatabase) -> None:
-        repo = DocumentRepository(tenant_db)
+        store = PgVectorStore(tenant_db)
         document_id, _ = await add_document(tenant_db, await make_collection(tenant_db))
-        assert await repo.delete(document_id)
-        assert not await repo.delete(document_id)
+        assert await store.delete_document(document_id)
+        assert not await store.delete_document(document_id)
         assert [await count(tenant_db, t) for t in ("documents", "chunks", "embeddings")] == [0, 0, 0]
 
     async def test_two_current_chunks_at_one_place_are_refused(self, tenant_db: TenantDatabase) -> None:

@@ -18,6 +18,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.pgvector import PgVectorStore
 
 TABLES = (
     *("collections", "documents", "chunks", "embeddings"),
@@ -163,7 +164,7 @@ class TestTwoTenants:
         assert await documents.chunks(document_id) == []
         assert await documents.chunk(chunk_id) is None
         assert await documents.current_hashes(collection.id, "s") is None
-        assert not await documents.delete(document_id)
+        assert not await PgVectorStore(stranger).delete_document(document_id)
         assert await jobs.find_by_id(job.id) is None
         assert await jobs.items(job.id) == []
         assert await jobs.list(collection.id) == []

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
@@ -139,7 +140,7 @@ async def test_writers_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) 
 
         async def drop(collection_id: UUID = collection_id, delay_s: float = attempt / 200) -> None:
             await asyncio.sleep(delay_s)
-            await tenant_db.execute("DELETE FROM vectorforge.collections WHERE id = %s", (collection_id,))
+            await CollectionRepository(tenant_db).delete(collection_id)
 
         results = await asyncio.gather(
             *(write(number) for number in range(12)),

@@ -20,7 +20,7 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=400) | st.lists(
 
 
 def check(text: str, chunks: list[TextChunk], config: ChunkingConfig) -> None:
-    covered = set()
+    covered: set[int] = set()
     for position, chunk in enumerate(chunks):
         assert chunk.index == position
         assert text[chunk.start_offset : chunk.end_offset] == chunk.text

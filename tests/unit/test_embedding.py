@@ -22,7 +22,7 @@ from vectorforge.errors import (
     InvalidInputError,
 )
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider, hashed_vector
+from vectorforge.testing.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.types import Vector
 
 TAGS = {"provider": "scripted", "model": "m1"}
@@ -81,7 +81,7 @@ async def test_cache_tells_models_and_providers_apart() -> None:
     # C21: the key holds provider, model and text
     cache = InMemoryEmbeddingCache()
     scripted = ScriptedProvider(vectors, cache=cache)
-    hashing = HashingEmbeddingProvider(cache=cache, dimension=16)
+    hashing = HashingEmbedder(cache=cache, dimension=16)
     await scripted.embed_query("a")
     await scripted.embed_query("a", model="m2")
     assert len(await hashing.embed_query("a")) == 16
@@ -255,8 +255,8 @@ def test_empty_registry_says_how_to_get_a_provider() -> None:
 def test_unknown_name_is_answered_with_the_known_ones() -> None:
     #
     registry = EmbeddingProviderRegistry()
-    registry.register(HashingEmbeddingProvider(name="one"))
-    registry.register(HashingEmbeddingProvider(name="two"))
+    registry.register(HashingEmbedder(name="one"))
+    registry.register(HashingEmbedder(name="two"))
     with pytest.raises(ConfigurationError, match='named "three"; there are: one, two'):
         registry.get("three")
     with pytest.raises(ConfigurationError):
@@ -265,7 +265,7 @@ def test_unknown_name_is_answered_with_the_known_ones() -> None:
 
 def test_first_provider_is_the_default_until_another_is_chosen() -> None:
     registry = EmbeddingProviderRegistry()
-    first, second = HashingEmbeddingProvider(name="one"), HashingEmbeddingProvider(name="two")
+    first, second = HashingEmbedder(name="one"), HashingEmbedder(name="two")
     registry.register(first)
     registry.register(second)
     assert registry.get_default() is first

@@ -10,7 +10,7 @@ from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
 from vectorforge.llm.providers.extractive_ranking import stem, terms
 from vectorforge.llm.providers.extractive_sentences import split
 from vectorforge.llm.types import GroundingSource, ProviderCapability, StreamEnd, TextDelta
-from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider
+from vectorforge.testing.hashing_embedder import HashingEmbedder
 
 RHINE = (
     "The Rhine rises in the Swiss Alps and reaches the North Sea in the Netherlands. "
@@ -165,8 +165,15 @@ async def test_a_failing_embedder_leaves_the_words(caplog: pytest.LogCaptureFixt
 
 
 async def test_works_with_an_embedding_provider() -> None:
-    provider = ExtractiveProvider(embed=HashingEmbeddingProvider().embed_documents)
+    provider = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
     assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
+
+
+async def test_questions_are_not_quoted_as_answers() -> None:
+    faq = "How long is the Rhine? The Rhine measures some 1,230 km from source to mouth."
+    example = 'Try this:\n\n    ask "How long is the Rhine?"\n'
+    text = await answer("How long is the Rhine?", example, faq)
+    assert text == "The Rhine measures some 1,230 km from source to mouth. [Source 2]"
 
 
 async def test_huge_sources_are_read_in_part() -> None:

@@ -99,28 +99,30 @@ def settings(
     )
 
 
+VENDORS = ["openai", "anthropic", "ollama", "google", "cohere", "max_serve"]
+
+
 #
 def test_order_of_discovery() -> None:
-    assert [spec.name for spec in PROVIDER_SPECS] == ["openai", "anthropic", "ollama", "google", "cohere"]
+    assert [spec.name for spec in PROVIDER_SPECS] == VENDORS
 
 
-# A-089 A-090 A-093
+# A-089 A-090 A-093 C13
 def test_every_vendor_is_discovered_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_OPENAI_API_KEY", "k1")
     monkeypatch.setenv("VECTORFORGE_ANTHROPIC_API_KEY", "k2")
     monkeypatch.setenv("VECTORFORGE_OLLAMA_BASE_URL", "http://localhost:11434")
     monkeypatch.setenv("VECTORFORGE_GOOGLE_API_KEY", "k4")
     monkeypatch.setenv("VECTORFORGE_COHERE_API_KEY", "k5")
+    monkeypatch.setenv("VECTORFORGE_MAX_SERVE_BASE_URL", "http://localhost:8080")
     registry = LLMProviderRegistry()
     registry.auto_discover(VectorForgeConfig.from_environment())
-    assert registry.list_providers() == ["openai", "anthropic", "ollama", "google", "cohere"]
+    assert registry.list_providers() == VENDORS
     for name in registry.list_providers():
         assert registry.get(name).provider_name() == name
 
 
-_OTHERS_SKIPPED = [
-    f"Skipped LLM provider: {name} (no credentials)" for name in ("ollama", "google", "cohere")
-]
+_OTHERS_SKIPPED = [f"Skipped LLM provider: {name} (no credentials)" for name in VENDORS[2:]]
 
 
 # A-091 A-092 A-093 A-094 A-095

@@ -20,7 +20,8 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply, hashed_vector
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply
+from vectorforge.testing.hashing_embedder import hashed_vector
 
 KEY = "sk-secret-1234567890"
 

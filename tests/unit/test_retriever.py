@@ -6,7 +6,6 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
@@ -14,6 +13,7 @@ from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 

@@ -11,6 +11,7 @@ from vectorforge.api.auth import Authenticator
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
+from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import collections, documents, health, jobs, providers, queries, rag, root, search
 from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.bootstrap import Application
@@ -64,6 +65,7 @@ def create_app(
         LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
     )
     app.add_middleware(RequestContext)
+    app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app
 
 

@@ -1,7 +1,8 @@
 """What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` costs 2 ms of CPU a stream.
 
-From the outside in: ``RequestContext`` (request id, headers, last resort for errors), ``LocalGuard`` (host
-names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
+From the outside in: ``RequestMetrics`` (in ``request_metrics``), ``RequestContext`` (request id, headers,
+last resort for errors), ``LocalGuard`` (host names, other sites' pages), ``BodyLimit``, ``Authentication``
+and, on Lambda, ``OpenOnDemand``.
 """
 
 import asyncio

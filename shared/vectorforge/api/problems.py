@@ -6,7 +6,6 @@ text may hold keys, URLs or rows.
 
 import logging
 import math
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from vectorforge.errors import (
     RetrievalError,
     VectorForgeError,
 )
+from vectorforge.failure_log import log_unexpected
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResp
         error, request_id=scope_state.get("request_id", ""), prefix=scope_state.get("problem_prefix", "")
     )
     if problem.status == 500:
-        log_unexpected(error, problem.request_id)
+        log_unexpected(logger, f"Request {problem.request_id} failed", error)
     headers: dict[str, str] = {}
     if (seconds := retry_after_s(error)) is not None:
         headers["Retry-After"] = str(seconds)
@@ -155,19 +155,6 @@ def http_problem(
         request_id=request_id,
     )
     return problem_response(problem, headers)
-
-
-def log_unexpected(error: BaseException, request_id: str) -> None:
-    """Log type and place of an exception and of its causes, without their texts, which may hold secrets."""
-    lines: list[str] = []
-    current: BaseException | None = error
-    while current is not None and len(lines) < 200:
-        lines.append(f"{type(current).__module__}.{type(current).__qualname__}")
-        lines.extend(
-            f"  {f.filename}:{f.lineno} {f.name}" for f in traceback.extract_tb(current.__traceback__)
-        )
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    logger.error("Request %s failed: %s", request_id, "\n".join(lines))
 
 
 def install_problem_handlers(app: FastAPI) -> None:

@@ -6,6 +6,7 @@ closed the moment the client goes.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -15,10 +16,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from vectorforge.api.disconnect import cancelled_on_disconnect
-from vectorforge.api.problems import log_unexpected
 from vectorforge.api.sse import EventEncoder
 from vectorforge.errors import VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
+
+logger = logging.getLogger(__name__)
 
 PING_INTERVAL_S = 15.0
 """Silence after which a comment is sent, as the specification of server-sent events suggests."""
@@ -104,7 +107,7 @@ class QueryEventResponse(EventSourceResponse):
             raise
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
             error = exc
-        log_unexpected(error, self._encoder.request_id)
+        log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
         await self._send(send, self._encoder.encode_failure(error, "".join(answer)))
 
     async def _send(self, send: Send, data: bytes) -> None:

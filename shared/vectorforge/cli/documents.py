@@ -61,7 +61,7 @@ def delete(
             document = await session.services.documents.find_by_source(wanted.id, source)
             if document is None:
                 raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
-            await session.services.documents.delete(document.id)
+            await session.services.vector_store.delete_document(document.id)
             return document
 
         gone = run_in_session(terminal, data_dir, work)

@@ -78,7 +78,7 @@ def _announce(
                 "collection": collection.name,
                 "documents": collection.document_count,
                 "chunks": collection.chunk_count,
-                "data_dir": str(setup.config.data_dir) if setup.embedded else None,
+                "data_dir": str(setup.config.database.data_dir) if setup.embedded else None,
             }
         )
         return
@@ -86,7 +86,9 @@ def _announce(
         "Page and API": url,
         "Answers": _describe(provider),
         "Collection": f"{collection.name}: {_count(collection)}",
-        "Data": f"{setup.config.data_dir}" if setup.embedded else "the database of VECTORFORGE_DATABASE_URL",
+        "Data": f"{setup.config.database.data_dir}"
+        if setup.embedded
+        else "the database of VECTORFORGE_DATABASE_URL",
     }
     body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
     example = f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}"

@@ -65,14 +65,14 @@ class Database:
             return
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.session import Session
+        from vectorforge.db.session import Session, register_vectors
 
         conninfo = self._complete_conninfo()
         types = await self._verify(conninfo)
         timeout_s = self._timeout_s
 
         async def configure(connection: Session) -> None:
-            _register_vectors(connection, types)
+            register_vectors(connection, types)
 
         pool = AsyncConnectionPool(
             conninfo,
@@ -304,12 +304,3 @@ def _connection_options() -> dict[str, Any]:
 
     # prepare_threshold: a pooler may send the next execution to a backend that did not prepare it
     return {"autocommit": True, "prepare_threshold": None, "row_factory": dict_row}
-
-
-def _register_vectors(connection: "Session", types: "list[TypeInfo]") -> None:
-    from pgvector.psycopg.halfvec import register_halfvec_info
-    from pgvector.psycopg.vector import register_vector_info
-
-    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
-    for info in types:
-        register[info.name](connection, info)

@@ -112,10 +112,7 @@ async def migrate(
     """
     migrations = read_migrations(directory)
     applied = []
-    # The lock belongs to a transaction of its own connection: it then holds no session state (a pooler may
-    # sit between), and ends with the connection if this process is killed.
-    async with _connect(conninfo) as connection, _connect(conninfo) as guard, guard.transaction():
-        await _wait_for_lock(guard, wait_s)
+    async with _connect(conninfo) as connection, _connect(conninfo) as guard, _alone(guard, wait_s):
         for migration in await _pending(connection, migrations):
             if on_progress:
                 on_progress(migration)
@@ -153,12 +150,22 @@ async def _connect(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
         yield connection
 
 
-async def _wait_for_lock(guard: "AsyncConnection[Any]", wait_s: float) -> None:
-    # CREATE INDEX CONCURRENTLY waits for every older snapshot. A statement that waits for a lock holds one,
-    # so the lock is asked for again and again; a statement with parameters leaves an open portal with one,
-    # so it has none. Otherwise both would wait for ever, and no deadlock would be found.
+@asynccontextmanager
+async def _alone(guard: "AsyncConnection[Any]", wait_s: float) -> AsyncIterator[None]:
+    """Hold the lock of all migrators, in a transaction of a connection of its own.
+
+    It then holds no session state (a pooler may sit between), and ends if this process is killed.
+
+    ``CREATE INDEX CONCURRENTLY`` waits for the end of every transaction that has a snapshot when it looks.
+    So nobody may wait for the lock inside a transaction: each attempt is one of its own. And the attempt has
+    no parameters, because a statement with parameters leaves an open portal, which keeps its snapshot.
+    """
     give_up_at = time.monotonic() + wait_s
-    while not (await _fetch(guard, _TRY_LOCK))[0][0]:
+    while True:
+        async with guard.transaction():
+            if (await _fetch(guard, _TRY_LOCK))[0][0]:
+                yield
+                return
         if time.monotonic() > give_up_at:
             raise MigrationError(f"Another process has been migrating for more than {wait_s:g} s.")
         await asyncio.sleep(0.1)

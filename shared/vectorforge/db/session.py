@@ -3,12 +3,13 @@
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.types import TypeInfo
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
@@ -88,3 +89,13 @@ def translated_errors() -> Iterator[None]:
         if getattr(exc, "sqlstate", None) in _UNSTORABLE and isinstance(exc, _VALUE_ERRORS):
             raise InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.") from exc
         raise DatabaseError from exc
+
+
+def register_vectors(connection: Session, types: Sequence[TypeInfo]) -> None:
+    """Teach a connection the vector types, found once: asking again would cost it four queries."""
+    from pgvector.psycopg.halfvec import register_halfvec_info
+    from pgvector.psycopg.vector import register_vector_info
+
+    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
+    for info in types:
+        register[info.name](connection, info)

@@ -41,6 +41,10 @@ class EmbeddingProvider(ABC):
     max_batch_size: ClassVar[int] = 2048
     concurrent_batches: ClassVar[int] = 1
     """Batches of one ``embed_documents`` on their way at the same time."""
+    query_prefix: ClassVar[str] = ""
+    """What new collections put before questions when they are not told; nothing is added here."""
+    document_prefix: ClassVar[str] = ""
+    """The same for passages."""
 
     def __init__(
         self,

@@ -82,9 +82,9 @@ class EmbeddingProviderRegistry:
     ) -> None:
         """Register what this machine and these settings offer, and choose the default.
 
-        "local" when its packages are installed, "openai" with an OpenAI key, "http" with an endpoint of
-        your own. The default is ``config.embedding.default_provider``; when that one is not there, the
-        first registered, with a warning. All share one cache.
+        "local" and "nomic" when their packages are installed, "openai" with an OpenAI key, "http" with an
+        endpoint of your own. The default is ``config.embedding.default_provider``; when that one is not
+        there, the first registered, with a warning. All share one cache.
 
         Raises:
             ConfigurationError: None can be offered, or "http" lacks its model or dimension.
@@ -116,6 +116,7 @@ class EmbeddingProviderRegistry:
 def _offered(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterator[EmbeddingProvider]:
     """What this machine and these settings offer, in order; says what is skipped and why."""
     from vectorforge.embedding.providers.local import LocalEmbeddingProvider
+    from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
     from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 
     remote = {
@@ -127,6 +128,10 @@ def _offered(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterato
         logger.info("Skipped embedding provider: local (not installed: %s)", ", ".join(missing))
     else:
         yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, **options)
+    if importlib.util.find_spec("sentence_transformers") is None:
+        logger.info("Skipped embedding provider: nomic (%s)", HOW_TO_INSTALL)
+    else:
+        yield NomicEmbeddingProvider(**options)
     if settings.openai_api_key is None or not settings.openai_api_key.get_secret_value():
         logger.info("Skipped embedding provider: openai (no credentials)")
     else:

@@ -10,6 +10,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import extract, media, split
@@ -137,8 +138,8 @@ class IngestionPipeline:
             )
         except VectorForgeError as exc:
             return replace(failed(part.source, exc), warnings=warnings)
-        except Exception:  # a bug met by one document must not take its siblings along
-            logger.exception("Ingestion of a document failed unexpectedly")
+        except Exception as exc:  # noqa: BLE001 - a bug met by one document must not take its siblings along
+            log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
             return replace(failed(part.source, VectorForgeError()), warnings=warnings)
         return DocumentResult(
             source=document.source,

@@ -9,6 +9,7 @@ from typing import Self
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.errors import VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.job_run import JobRun
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
@@ -103,10 +104,10 @@ class IngestionWorker:
                 pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
                 failures += 1
                 logger.warning("Ingestion waits %.0f s: %s", pause_s, exc.message)
-            except Exception:
+            except Exception as exc:  # noqa: BLE001 - logged without its text; the loop must not end
                 pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
                 failures += 1
-                logger.exception("Ingestion waits %.0f s after an unexpected error", pause_s)
+                log_unexpected(logger, f"Ingestion waits {pause_s:.0f} s after an unexpected error", exc)
             await self._wait(pause_s)
 
     async def _run_next(self) -> bool:

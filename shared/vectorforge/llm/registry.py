@@ -40,6 +40,11 @@ PROVIDER_SPECS = (
     ),
     ProviderSpec("google", lambda s: s.google_api_key, "vectorforge.llm.providers.google:GoogleProvider"),
     ProviderSpec("cohere", lambda s: s.cohere_api_key, "vectorforge.llm.providers.cohere:CohereProvider"),
+    ProviderSpec(
+        "max_serve",
+        lambda s: SecretStr(s.max_serve_base_url) if s.max_serve_base_url else None,
+        "vectorforge.llm.providers.max_serve:MaxServeProvider",
+    ),
 )
 """In the order of preference when the configured default is not there."""
 

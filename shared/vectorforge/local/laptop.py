@@ -50,7 +50,7 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
 
     Args:
         config: As read from the environment.
-        data_dir: Folder of the embedded server; default ``config.data_dir``, then ``default_data_dir()``.
+        data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
 
     Raises:
         ConfigurationError: The data folder cannot be written.
@@ -64,7 +64,7 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
 
     from vectorforge.local.postgres import EmbeddedPostgres
 
-    folder = data_dir or config.data_dir or default_data_dir()
+    folder = data_dir or database.data_dir or default_data_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
@@ -79,9 +79,8 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
             "migrator_database_url": SecretStr(server.migrator_url),
             "log_writer_database_url": SecretStr(server.log_writer_url),
         }
-        settings = config.model_copy(
-            update={"database": database.model_copy(update=urls), "data_dir": folder}
-        )
+        found = {**urls, "data_dir": folder}
+        settings = config.model_copy(update={"database": database.model_copy(update=found)})
         yield LocalSetup(settings, server.migrator_url, embedded=True)
     finally:
         lease.close()

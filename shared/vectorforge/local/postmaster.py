@@ -42,7 +42,7 @@ def read_pid_file(data_dir: Path) -> Postmaster | None:
 
 def is_alive(pid: int) -> bool:
     """Whether there is such a process, and it has not ended."""
-    import psutil  # type: ignore[import-untyped]  # shipped without types
+    import psutil
 
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)

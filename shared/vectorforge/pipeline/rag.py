@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
@@ -193,8 +194,8 @@ class QueryService:
             last: QueryEvent = DoneEvent(run.result())
         except VectorForgeError as exc:
             last = run.fail(exc)
-        except Exception as exc:
-            logger.exception("Query failed in stage %s", run.stage)
+        except Exception as exc:  # noqa: BLE001 - a bug is an error event like any other failure
+            log_unexpected(logger, f"Query {run.request_id} failed in stage {run.stage}", exc)
             error = VectorForgeError("The question could not be answered because of an internal error.")
             error.__cause__ = exc
             last = run.fail(error)
@@ -260,7 +261,10 @@ class QueryService:
                 with measure(self.metrics, "query_log.write"):
                     await self._query_log_repo.create(run.log_record())
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
-            logger.warning(f"Failed to log query: {e}")
+            # Only our own errors' texts are known to hold no secret.
+            logger.warning(
+                f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}"
+            )
 
 
 def _ms_since(started: float) -> float:

@@ -1,70 +1,16 @@
-"""Embeddings for tests: a server that speaks OpenAI's protocol, and a provider that needs no model."""
+"""A server that speaks OpenAI's embeddings protocol and needs no model."""
 
 import asyncio
 import base64
 import json
-import re
-import zlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import web
 
-from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.types import Vector
-
-_WORD = re.compile(r"\w+")
-
-
-def hashed_vector(text: str, dimension: int) -> list[float]:
-    """Counts of the text's words, each at a place and with a sign given by its CRC-32; L2 norm 1.
-
-    Texts that share words are similar. The same on every machine. Not zero for any text.
-    """
-    counts = [0.0] * dimension
-    for word in _WORD.findall(text.lower()) or [text]:
-        crc = zlib.crc32(word.encode())
-        counts[crc % dimension] += 1.0 if crc >> 31 else -1.0
-    if not any(counts):  # words may cancel each other out
-        counts[0] = 1.0
-    norm = sum(count * count for count in counts) ** 0.5
-    return [count / norm for count in counts]
-
-
-class HashingEmbeddingProvider(EmbeddingProvider):
-    """Embeds by ``hashed_vector``: instant, deterministic, lexical.
-
-    Args:
-        name: Name of the provider.
-        dimension: Length of the vectors.
-        **options: See ``EmbeddingProvider``.
-    """
-
-    def __init__(self, *, name: str = "hashing", dimension: int = 64, **options: Any) -> None:
-        self._name = name
-        super().__init__(**options)
-        self._dimension = dimension
-        self.batches: list[list[str]] = []
-        """Every batch that was embedded, in order."""
-
-    def provider_name(self) -> str:
-        """The name given."""
-        return self._name
-
-    @property
-    def default_model(self) -> str:
-        """The only model, "hashing-v1"."""
-        return "hashing-v1"
-
-    def dimension(self, model: str | None = None) -> int:
-        """As given."""
-        return self._dimension
-
-    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        self.batches.append(list(texts))
-        return [hashed_vector(text, self._dimension) for text in texts]
+from vectorforge.testing.hashing_embedder import hashed_vector
 
 
 @dataclass(slots=True)

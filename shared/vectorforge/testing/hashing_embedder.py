@@ -1,52 +1,69 @@
-"""An embedder without a model: words are hashed into 64 dimensions. For tests only; it knows no meaning."""
+"""An embedder without a model: words are hashed into a vector. For tests only; it knows no meaning."""
 
 import asyncio
 import math
 import re
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.types import Vector
 
 DIMENSION = 64
 
+_WORD = re.compile(r"\w+")
+
+
+def hashed_vector(text: str, dimension: int = DIMENSION) -> list[float]:
+    """Counts of the text's words, each at a place and with a sign given by its CRC-32; L2 norm 1.
+
+    Texts that share words are similar. The same on every machine. Not zero for any text.
+    """
+    counts = [0.0] * dimension
+    for word in _WORD.findall(text.lower()) or [text]:
+        crc = zlib.crc32(word.encode())
+        counts[crc % dimension] += 1.0 if crc >> 31 else -1.0
+    if not any(counts):  # words may cancel each other out
+        counts[0] = 1.0
+    norm = math.hypot(*counts)
+    return [count / norm for count in counts]
+
 
 class HashingEmbedder(EmbeddingProvider):
-    """Equal texts have equal vectors of length 1; texts that share words have similar ones.
+    """Embeds by ``hashed_vector``: instant, deterministic, lexical; retries nothing unless told to.
 
     Args:
+        name: Name of the provider.
+        dimension: Length of the vectors.
         delay_s: Seconds to wait in each call, so that a test can act in the middle.
+        **options: See ``EmbeddingProvider``.
     """
 
-    def __init__(self, *, delay_s: float = 0.0, batch_size: int = 64) -> None:
-        super().__init__(retries=0, batch_size=batch_size)
+    def __init__(
+        self, *, name: str = "hashing", dimension: int = DIMENSION, delay_s: float = 0.0, **options: Any
+    ) -> None:
+        self._name = name
+        super().__init__(**{"retries": 0, **options})
+        self._dimension = dimension
         self._delay_s = delay_s
         self.texts: list[str] = []
         """Every text embedded so far, in order."""
 
     def provider_name(self) -> str:
-        """Always "hashing"."""
-        return "hashing"
+        """The name given."""
+        return self._name
 
     @property
     def default_model(self) -> str:
-        """The only model."""
-        return "hashing-64"
+        """The only model, "hashing-v1"."""
+        return "hashing-v1"
 
     def dimension(self, model: str | None = None) -> int | None:
-        """Always 64."""
-        return DIMENSION
+        """As given."""
+        return self._dimension
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         await asyncio.sleep(self._delay_s)
         self.texts.extend(texts)
-        return [_embed(text) for text in texts]
-
-
-def _embed(text: str) -> list[float]:
-    counts = [0.0] * DIMENSION
-    for word in re.findall(r"\w+", text.lower()) or [text]:
-        counts[zlib.crc32(word.encode()) % DIMENSION] += 1.0
-    norm = math.hypot(*counts)
-    return [count / norm for count in counts]
+        return [hashed_vector(text, self._dimension) for text in texts]

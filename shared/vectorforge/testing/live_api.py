@@ -19,7 +19,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider
+from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.live_server import serve
 
 
@@ -62,7 +62,7 @@ def settings_for(
 
 def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) -> Application:
     """An application whose vectors count words; the first provider is the default, without any it quotes."""
-    embedder = HashingEmbeddingProvider()
+    embedder = HashingEmbedder()
     embedding_registry = EmbeddingProviderRegistry()
     embedding_registry.register(embedder)
     llm_registry = LLMProviderRegistry()

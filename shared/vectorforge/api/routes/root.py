@@ -70,7 +70,8 @@ def _page() -> tuple[str, str]:
         f"script-src {_sources(hashes['script'])}; "
         f"style-src {_sources(hashes['style'])}; "
         "connect-src 'self'; img-src 'self' data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"  # no text becomes markup or script
     )
     return html, policy
 

@@ -19,8 +19,8 @@ class CollectionRequest(RequestBody):
     embedding_model: ModelName | None = None
     dimension: Annotated[int, Field(ge=1, le=16_000)] | None = None
     distance_metric: DistanceMetric = DistanceMetric.COSINE
-    query_prefix: str = Field(default="", max_length=500)
-    document_prefix: str = Field(default="", max_length=500)
+    query_prefix: str | None = Field(default=None, max_length=500)
+    document_prefix: str | None = Field(default=None, max_length=500)
 
 
 class CollectionBody(BaseModel):

@@ -1,4 +1,4 @@
-"""Documents and their passages, for reading; ``vectorstore`` writes them."""
+"""Documents and their passages, for reading; ``vectorstore`` writes and deletes them."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -36,7 +36,6 @@ ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
 """
 _COUNT = "SELECT count(*) AS total FROM vectorforge.documents WHERE tenant_id = %s AND collection_id = %s"
 _TEXT = "SELECT text FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
-_DELETE = "DELETE FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
 
 _CHUNKS = f"""
 SELECT {_CHUNK_COLUMNS} FROM vectorforge.chunks
@@ -140,10 +139,6 @@ class DocumentRepository:
         """What is stored of this source now, or None."""
         row = await self._db.fetch_one(_CURRENT, (self._db.tenant_id, collection_id, source))
         return _current(row) if row else None
-
-    async def delete(self, document_id: UUID) -> bool:
-        """Remove a document with its chunks and vectors; False when there was none."""
-        return await self._db.execute(_DELETE, (self._db.tenant_id, document_id)) == 1
 
 
 def _current(row: "DictRow") -> CurrentDocument:

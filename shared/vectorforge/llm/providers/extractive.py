@@ -10,7 +10,7 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.extractive_ranking import Candidate, Question, candidates
-from vectorforge.llm.providers.extractive_sentences import split
+from vectorforge.llm.providers.extractive_sentences import Piece, split
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
@@ -33,6 +33,8 @@ _MAX_SOURCES = 20
 _EMBEDDED = 8
 """Candidates compared by meaning: the best by words, so that an answer takes tens of milliseconds."""
 _EMBED_TIMEOUT_S = 10.0
+_SHORT_QUESTION = 3
+"""Words; an answer may well repeat so few."""
 _KEPT = 0.6
 """A further sentence scores at least this share of the first one's."""
 _DUPLICATE = 0.7
@@ -118,9 +120,20 @@ class ExtractiveProvider(BaseLLMProvider):
 def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[Question, list[Candidate]]:
     """The question and everything that can be quoted, best by words first."""
     cut = [split(source.text[:_MAX_SOURCE_CHARS]) for source in sources[:_MAX_SOURCES]]
-    found = candidates(sources, ((n, piece) for n, pieces in enumerate(cut) for piece in pieces))
+    quotable = (
+        (n, piece) for n, pieces in enumerate(cut) for piece in pieces if not _is_a_question(piece, text)
+    )
+    found = candidates(sources, quotable)
     question = Question(text, found)
     return question, sorted(found, key=question.lexical_score, reverse=True)
+
+
+def _is_a_question(piece: Piece, asked: str) -> bool:
+    """Questions are no answers; least of all the one that was asked, as an example in a text may be."""
+    if piece.kind == "prose" and piece.text.endswith("?"):
+        return True
+    words = asked.casefold().split()
+    return len(words) > _SHORT_QUESTION and " ".join(words) in " ".join(piece.text.casefold().split())
 
 
 def _is_enough(question: Question, found: Sequence[Candidate], cosines: Sequence[float]) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
@@ -110,9 +110,7 @@ class OpenAIProvider(BaseLLMProvider):
             response, dropped = await self._send(stack, call, stream=False)
             answer = await response_body.read_json(response)
         choice = (answer.get("choices") or [{}])[0]
-        message = choice.get("message") or {}
-        reason = "content_filter" if message.get("refusal") else choice.get("finish_reason")
-        text = message.get("content") or message.get("refusal") or ""
+        text, reason = self._text_and_reason(choice, "message")
         return _completion(answer, answer.get("model"), reason, call, dropped, text)
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
@@ -133,11 +131,8 @@ class OpenAIProvider(BaseLLMProvider):
                 if chunk.get("usage"):
                     last = chunk
                 for choice in (chunk.get("choices") or ())[:1]:
-                    delta = choice.get("delta") or {}
-                    # The last chunk of a refusal says "stop".
-                    said = "content_filter" if delta.get("refusal") else choice.get("finish_reason")
-                    reason = reason or said
-                    text = delta.get("content") or delta.get("refusal")
+                    text, said = self._text_and_reason(choice, "delta")
+                    reason = reason or said  # the last chunk of a refusal says "stop"
                     if text:
                         yield text
 
@@ -157,12 +152,46 @@ class OpenAIProvider(BaseLLMProvider):
         timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
 
         async def attempt(refused: frozenset[str]) -> Any:
-            body = _request_body(call, refused, stream=stream)
-            request = client.chat.completions.with_streaming_response.create(**body, timeout=timeout)
+            request = self._request(client, call, refused, stream=stream, timeout=timeout)
             return await stack.enter_async_context(request)
 
         response, refused = await self._refused.send(call.config.model, attempt, self._refused_name)
         return response, [n for n in _SAMPLING if n in refused and getattr(call.config, n) is not None]
+
+    def _request(
+        self,
+        client: "AsyncOpenAI",
+        call: ProviderCall,
+        refused: frozenset[str],
+        *,
+        stream: bool,
+        timeout: Any,
+    ) -> AbstractAsyncContextManager[Any]:
+        """The request, sent when the context is entered; ``refused`` parameters are left out."""
+        body = self._request_body(call, refused, stream=stream)
+        return client.chat.completions.with_streaming_response.create(**body, timeout=timeout)
+
+    def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
+        config = call.config
+        # Newer models know only the second spelling, most OpenAI-shaped servers only the first.
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        body = {
+            "model": config.model,
+            "messages": [dict(message) for message in call.messages],
+            limit: config.max_tokens,
+            "stop": list(config.stop_sequences) or None,
+            **{name: getattr(config, name) for name in _SAMPLING if name not in refused},
+        }
+        if stream:
+            body["stream"] = True
+            body["stream_options"] = None if "stream_options" in refused else {"include_usage": True}
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _text_and_reason(self, choice: Mapping[str, Any], part: str) -> tuple[str, str | None]:
+        """Text and finish reason of a choice; ``part`` is "message", or "delta" in a stream."""
+        said = choice.get(part) or {}
+        reason = "content_filter" if said.get("refusal") else choice.get("finish_reason")
+        return said.get("content") or said.get("refusal") or "", reason
 
     def _refused_name(self, exc: Exception) -> str | None:
         import openai
@@ -191,23 +220,6 @@ class OpenAIProvider(BaseLLMProvider):
 
     def _safe_cause(self, exc: Exception) -> Exception:
         return failures.without_secret(exc, self._api_key.get_secret_value())
-
-
-def _request_body(call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
-    config = call.config
-    # Newer models know only the second spelling, most OpenAI-shaped servers only the first.
-    limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-    body = {
-        "model": config.model,
-        "messages": [dict(message) for message in call.messages],
-        limit: config.max_tokens,
-        "stop": list(config.stop_sequences) or None,
-        **{name: getattr(config, name) for name in _SAMPLING if name not in refused},
-    }
-    if stream:
-        body["stream"] = True
-        body["stream_options"] = None if "stream_options" in refused else {"include_usage": True}
-    return {name: value for name, value in body.items() if value is not None}
 
 
 def _completion(

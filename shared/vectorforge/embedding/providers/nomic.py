@@ -1,0 +1,151 @@
+"""Nomic Embed on this machine, through sentence-transformers, which brings torch along."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Protocol
+
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.errors import ConfigurationError, EmbeddingError
+from vectorforge.health import ComponentHealth
+from vectorforge.types import Vector
+
+MODEL = "nomic-ai/nomic-embed-text-v1.5"
+DIMENSION = 768
+"""Of the published model; https://huggingface.co/nomic-ai/nomic-embed-text-v1.5"""
+HOW_TO_INSTALL = "pip install sentence-transformers einops"
+
+_BATCH_TIMEOUT_S = 900.0  # the first batch waits for 550 MB to be downloaded
+
+
+class SentenceEncoder(Protocol):
+    """What is used of ``sentence_transformers.SentenceTransformer``."""
+
+    def encode(self, sentences: list[str], *, show_progress_bar: bool, normalize_embeddings: bool) -> Any:
+        """A NumPy array of one row a text, in order."""
+        ...
+
+
+class NomicEmbedder:
+    """The model itself; blocks, and may be used from several threads, which take turns.
+
+    Nothing is imported, downloaded or loaded before the first text. Loading runs Python code that comes with
+    the model from Hugging Face (``trust_remote_code``): the model does not load without.
+
+    Args:
+        model_name: Name on Hugging Face, or a folder.
+        load: Loads the model of this name; sentence-transformers when not given.
+    """
+
+    dimension = DIMENSION
+    """Length of every vector."""
+
+    def __init__(
+        self, model_name: str = MODEL, *, load: Callable[[str], SentenceEncoder] | None = None
+    ) -> None:
+        self.model_name = model_name
+        self._load = load or _load
+        self._encoder: SentenceEncoder | None = None
+        self._turn = threading.Lock()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the next text is embedded without loading the model first."""
+        return self._encoder is not None
+
+    def embed_text(self, text: str) -> list[float]:
+        """The vector of a text, as it is; arguments and errors as ``embed_batch``."""
+        return self.embed_batch([text])[0]
+
+    def embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text, in order: 768 floats, L2 norm 1. No progress bar.
+
+        Args:
+            texts: Embedded as they are: the prefix the model was trained with ("search_query: " or
+                "search_document: ") must be in front already.
+
+        Raises:
+            ConfigurationError: sentence-transformers or einops is not installed.
+            EmbeddingError: The model could not be loaded, failed, or has another dimension.
+        """
+        if not texts:
+            return []
+        with self._turn:
+            rows = self._encode(list(texts))
+        if any(len(row) != DIMENSION for row in rows):
+            raise EmbeddingError(f"The model {self.model_name} has not {DIMENSION} dimensions.")
+        return rows
+
+    def _encode(self, texts: list[str]) -> list[list[float]]:
+        if self._encoder is None:
+            try:
+                self._encoder = self._load(self.model_name)
+            except ImportError as exc:
+                raise ConfigurationError(f"The Nomic embedder needs packages: {HOW_TO_INSTALL}") from exc
+            except Exception as exc:
+                # The hub's client, torch and the model's own code raise what they like.
+                message = f"The model {self.model_name} could not be loaded from Hugging Face or its cache."
+                raise EmbeddingError(message) from exc
+        try:
+            rows = self._encoder.encode(texts, show_progress_bar=False, normalize_embeddings=True)
+            return [[float(value) for value in row] for row in rows]
+        except Exception as exc:
+            raise EmbeddingError(f"The model {self.model_name} failed.") from exc
+
+
+class NomicEmbeddingProvider(EmbeddingProvider):
+    """``NomicEmbedder`` for collections: in a thread of its own, with the prefixes of the model.
+
+    Args:
+        embedder: The model; Nomic Embed v1.5 when not given.
+        **options: See ``EmbeddingProvider``.
+    """
+
+    max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled
+    query_prefix: ClassVar[str] = "search_query: "
+    document_prefix: ClassVar[str] = "search_document: "
+
+    def __init__(self, embedder: NomicEmbedder | None = None, **options: Any) -> None:
+        self._embedder = embedder or NomicEmbedder()
+        super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="vectorforge-nomic")
+
+    def provider_name(self) -> str:
+        """The name "nomic"."""
+        return "nomic"
+
+    @property
+    def default_model(self) -> str:
+        """The embedder's model, and the only one."""
+        return self._embedder.model_name
+
+    def dimension(self, model: str | None = None) -> int | None:
+        """768, whatever the model: there is one."""
+        return self._embedder.dimension
+
+    async def aclose(self) -> None:
+        """Let the thread end; what it is computing is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        if model != self.default_model:
+            raise ConfigurationError(
+                f'The Nomic embedding provider has "{self.default_model}" only, not "{model[:100]}".'
+            )
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._embedder.embed_batch, texts
+        )
+
+    async def _health_probe(self) -> ComponentHealth:
+        """Embed one word, unless the model would have to be loaded for it."""
+        if not self._embedder.is_loaded:
+            return ComponentHealth("embedding.nomic", True, "not loaded yet")
+        return await super()._health_probe()
+
+
+def _load(model_name: str) -> SentenceEncoder:
+    from sentence_transformers import SentenceTransformer
+
+    encoder: SentenceEncoder = SentenceTransformer(model_name, trust_remote_code=True)
+    return encoder

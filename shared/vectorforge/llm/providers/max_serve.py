@@ -1,0 +1,95 @@
+"""MAX Serve (https://docs.modular.com/max/cli/serve), which speaks OpenAI's two completion APIs."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import SecretStr
+
+from vectorforge.config import LLMSettings
+from vectorforge.deadline import Deadline
+from vectorforge.health import HealthChecker
+from vectorforge.llm.llama_prompt import STOP_TOKENS, format_chat_prompt
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall
+from vectorforge.telemetry import MetricsCollector
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+Mode = Literal["chat", "completions"]
+
+
+class MaxServeProvider(OpenAIProvider):
+    """Models on a MAX Serve of your own; needs an address and no key.
+
+    In mode "chat" the server puts the messages into the model's own template. In mode "completions" they
+    are sent as one text in Llama 3.3's format, with its stop tokens.
+    """
+
+    def __init__(
+        self, credentials: SecretStr | str = "max-serve", *, mode: Mode = "chat", **options: Any
+    ) -> None:
+        """Connects to nothing.
+
+        Args:
+            credentials: The SDK wants a key; the server ignores it unless a proxy before it does not.
+            mode: Which of the server's APIs to use.
+            **options: See ``OpenAIProvider``.
+        """
+        self._mode = mode
+        super().__init__(credentials, **{"name": "max_serve", **options})
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: LLMSettings,
+        credentials: SecretStr,
+        *,
+        metrics: MetricsCollector | None = None,
+        health_checker: HealthChecker | None = None,
+    ) -> "MaxServeProvider":
+        """The provider at the address in ``credentials``, with or without its ``/v1``."""
+        address = credentials.get_secret_value().rstrip("/")
+        return cls(
+            mode=settings.max_serve_mode,
+            base_url=address if address.endswith("/v1") else f"{address}/v1",
+            default_model=settings.max_serve_model,
+            metrics=metrics,
+            health_checker=health_checker,
+            retries=settings.llm_max_retries,
+            timeout_s=settings.llm_timeout_s,
+        )
+
+    async def call_max_serve(
+        self,
+        messages: Sequence[Message],
+        config: LLMRequestConfig | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> tuple[str, int, int]:
+        """(answer, prompt tokens, completion tokens); arguments and errors as ``generate``."""
+        response = await self.generate(messages, config, deadline=deadline)
+        return response.content, response.prompt_tokens, response.completion_tokens
+
+    def _request(
+        self,
+        client: "AsyncOpenAI",
+        call: ProviderCall,
+        refused: frozenset[str],
+        *,
+        stream: bool,
+        timeout: Any,
+    ) -> AbstractAsyncContextManager[Any]:
+        if self._mode == "chat":
+            return super()._request(client, call, refused, stream=stream, timeout=timeout)
+        body = self._request_body(call, refused - {"max_tokens"}, stream=stream)
+        del body["messages"]
+        body["prompt"] = format_chat_prompt(call.messages)
+        body["stop"] = [*STOP_TOKENS, *call.config.stop_sequences]
+        return client.completions.with_streaming_response.create(**body, timeout=timeout)
+
+    def _text_and_reason(self, choice: Mapping[str, Any], part: str) -> tuple[str, str | None]:
+        if self._mode == "chat":
+            return super()._text_and_reason(choice, part)
+        return choice.get("text") or "", choice.get("finish_reason")

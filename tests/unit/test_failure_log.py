@@ -1,0 +1,53 @@
+"""What nobody foresaw is logged with type and place of every cause, and with no text of anybody's."""
+
+import logging
+
+import pytest
+
+from vectorforge.failure_log import log_unexpected
+
+PLANTED = "postgresql://admin:hunter2@10.0.0.1/prod"
+
+
+def broken(error: Exception) -> None:
+    try:
+        raise OSError(PLANTED)
+    except OSError as exc:
+        raise error from exc
+
+
+def logged(caplog: pytest.LogCaptureFixture, error: Exception) -> str:
+    try:
+        broken(error)
+    except (ValueError, ExceptionGroup) as exc:
+        log_unexpected(logging.getLogger("vectorforge.x"), "Request 17 failed", exc)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is None  # a handler would format it, with the text
+    assert record.name == "vectorforge.x"
+    return record.getMessage()
+
+
+def test_type_and_place_of_every_cause_without_their_texts(caplog: pytest.LogCaptureFixture) -> None:
+    # B-040, C22
+    error = ValueError(f"cannot reach {PLANTED}")
+    error.add_note(PLANTED)
+    text = logged(caplog, error)
+    assert text.startswith("Request 17 failed: builtins.ValueError\n")
+    assert "builtins.OSError" in text
+    assert "test_failure_log.py" in text
+    assert "hunter2" not in text
+
+
+def test_members_of_a_group_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    text = logged(caplog, ExceptionGroup(PLANTED, [KeyError(PLANTED), TypeError(PLANTED)]))
+    assert "builtins.KeyError" in text
+    assert "builtins.TypeError" in text
+    assert "hunter2" not in text
+
+
+def test_causes_that_form_a_ring_end(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = ValueError("1"), KeyError("2")
+    first.__cause__, second.__cause__ = second, first
+    log_unexpected(logging.getLogger(__name__), "Ring", first)
+    assert caplog.text.count("builtins.") == 2
