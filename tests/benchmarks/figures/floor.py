@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from vectorforge.testing.fake_embeddings import hashed_vector
+from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.filter_ast import And

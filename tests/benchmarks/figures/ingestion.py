@@ -22,7 +22,7 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider, hashed_vector
+from vectorforge.testing.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -133,7 +133,7 @@ def _provider(kind: str) -> EmbeddingProvider:
     batch_size = EmbeddingSettings().embedding_batch_size
     if kind == "local":
         return LocalEmbeddingProvider(batch_size=batch_size)
-    return HashingEmbeddingProvider(dimension=DIMENSION, batch_size=batch_size)
+    return HashingEmbedder(dimension=DIMENSION, batch_size=batch_size)
 
 
 async def _embedders() -> str:

@@ -16,7 +16,7 @@ from rich.progress import track
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_embeddings import hashed_vector
+from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

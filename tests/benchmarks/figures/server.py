@@ -96,11 +96,11 @@ def _service(options: dict[str, str]) -> Any:
     from vectorforge.llm.providers.openai import OpenAIProvider
     from vectorforge.llm.registry import LLMProviderRegistry
     from vectorforge.telemetry import InMemoryMetrics
-    from vectorforge.testing.fake_embeddings import HashingEmbeddingProvider
+    from vectorforge.testing.hashing_embedder import HashingEmbedder
 
     metrics = InMemoryMetrics()
     embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()
-    embeddings.register(HashingEmbeddingProvider(dimension=DIMENSION, metrics=metrics))
+    embeddings.register(HashingEmbedder(dimension=DIMENSION, metrics=metrics))
     models.register(OpenAIProvider(KEY, base_url=options["model_url"], metrics=metrics))
     config = VectorForgeConfig(
         database=DatabaseSettings(database_url=SecretStr(options["database_url"])),
