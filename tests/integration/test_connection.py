@@ -33,8 +33,8 @@ class Proxy:
         return await asyncio.start_unix_server(self._serve, f"{self.directory}/.s.PGSQL.5432")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_unix_connection(self.target)
         try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self.target)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._copy(reader, up_writer, "client"))
                 group.create_task(self._copy(up_reader, writer, "server"))
@@ -42,6 +42,7 @@ class Proxy:
             pass
         finally:
             writer.close()
+            up_writer.close()  # or it would complain in a later test, when it is collected
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: str) -> None:
         while data := await reader.read(65536):
