@@ -80,6 +80,18 @@ async def test_one_statement_is_one_round_trip(proxy: Proxy) -> None:
         assert proxy.round_trips == 2
 
 
+# Performance: so is a search through an index, whose settings end with its transaction.
+async def test_a_search_through_an_index_is_one_round_trip(proxy: Proxy) -> None:
+    read = "SELECT current_setting('hnsw.ef_search') AS ef, current_setting('hnsw.iterative_scan') AS scan"
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        assert await tenant.fetch_all(read, ef_search=123) == [{"ef": "123", "scan": "strict_order"}]
+        assert proxy.round_trips == 2
+        assert await tenant.fetch_all(read) == [{"ef": "40", "scan": "off"}]
+
+
 # C34: what pins a session of RDS Proxy must not be seen on the wire
 async def test_nothing_that_pins_a_session_is_sent(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1) as database:
