@@ -277,7 +277,8 @@ class TestUp:
 
     def test_the_sample_is_the_readme_and_the_docs(self) -> None:
         files = dict(laptop.sample_documents())
-        assert next(iter(files)) == "README.md"
+        assert next(iter(files)) == "vectorforge/README.md"
+        assert all(source.startswith("vectorforge/") for source in files)
         assert all(file.is_file() for file in files.values())
 
     def test_a_data_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:

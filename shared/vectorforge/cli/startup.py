@@ -14,12 +14,16 @@ from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
+from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import EmbeddingError
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.local.laptop import LocalSetup, sample_documents
+from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, sample_documents
 from vectorforge.types import Collection
 
 _SAMPLE_QUESTION = "What is VectorForge?"
+_SAMPLE_METADATA = {"sample": True}
+_MAX_SAMPLE_DOCUMENTS = 100
+"""A collection with more documents is in use for something else."""
 
 
 async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
@@ -41,15 +45,15 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
 
 
 async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:
-    """Put the project's own documents into the collection, unless it is already used for others."""
+    """Put the project's own documents into the collection, unless it holds anything else."""
     files = sample_documents()
-    documents, total = await session.services.documents.list(collection.id, limit=1)
-    if not files or (total and documents and not await _holds_sample(session, collection, files[0][0])):
+    found, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
+    if not files or total > len(found) or not all(map(_is_sample, found)):
         return
     if not total:
         terminal.note(f"Ingesting the project's own documents as a sample ({len(files)} files) ...")
     try:
-        summary = await ingest_files(terminal, session, collection, files)
+        summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
     except EmbeddingError as exc:
         terminal.warn(f"The sample could not be ingested. {exc.message}")
         return
@@ -57,8 +61,10 @@ async def _ingest_sample(terminal: Terminal, session: Session, collection: Colle
         terminal.warn(f"Sample {result.source}: {result.error.message if result.error else 'failed'}")
 
 
-async def _holds_sample(session: Session, collection: Collection, source: str) -> bool:
-    return await session.services.documents.find_by_source(collection.id, source) is not None
+def _is_sample(document: Document) -> bool:
+    """Whether ``up`` wrote it; the mark is there because a folder of the user may have the same name."""
+    marked = all(document.metadata.get(name) == value for name, value in _SAMPLE_METADATA.items())
+    return marked and document.source.startswith(SAMPLE_PREFIX)
 
 
 def answering_provider(session: Session) -> ProviderInfo | None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # only a laptop has them
 
     from vectorforge.local.postgres import EmbeddedPostgres
 
+SAMPLE_PREFIX = "vectorforge/"
+"""What the sources of the sample begin with, so that they are nobody else's."""
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 _START_ATTEMPTS = 5
 
@@ -101,7 +104,7 @@ def _start(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), sorted; empty when they are not at hand.
+    """The project's own README and docs, as (source, file), the README first; empty when they are not at hand.
 
     Looked for beside the package in a checkout, then inside the installed package.
     """
@@ -109,5 +112,5 @@ def sample_documents() -> list[tuple[str, Path]]:
         readme = root / "README.md"
         if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
             files = [readme, *sorted((root / "docs").glob("**/*.md"))]
-            return [(file.relative_to(root).as_posix(), file) for file in files]
+            return [(SAMPLE_PREFIX + file.relative_to(root).as_posix(), file) for file in files]
     return []
