@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vectorforge.api.app import create_app
+from vectorforge.cli.addresses import reachable_url
 from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
@@ -28,17 +29,19 @@ _MAX_SAMPLE_DOCUMENTS = 100
 
 async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
     """Prepare the default collection, serve until a signal, close everything."""
+    server = setup.config.server
     async with open_session(setup, terminal) as session:
-        collection = await session.collection_or_new(None)
-        if sample:
+        # With API keys, only a key of this tenant reaches what the commands on this machine store.
+        reachable = server.auth == "local" or server.local_tenant in server.api_keys.values()
+        collection = await session.collection_or_new(None) if reachable else None
+        if sample and collection is not None:
             await _ingest_sample(terminal, session, collection)
-        host, port = bound.getsockname()[:2]
-        url = f"http://{'localhost' if host in ('127.0.0.1', '::1') else host}:{port}"
+        url = reachable_url(bound)
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
             found = await session.services.collections.list()  # with its counts
-            chosen = next((c for c in found if c.id == collection.id), collection)
+            chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
             _announce(terminal, setup, url, chosen, answering_provider(session))
 
         await serve(create_app(session.application), bound, on_started=announce)
@@ -73,7 +76,7 @@ def answering_provider(session: Session) -> ProviderInfo | None:
 
 
 def _announce(
-    terminal: Terminal, setup: LocalSetup, url: str, collection: Collection, provider: ProviderInfo | None
+    terminal: Terminal, setup: LocalSetup, url: str, collection: Collection | None, provider: ProviderInfo | None
 ) -> None:
     if terminal.json_output:
         terminal.json(
@@ -81,23 +84,27 @@ def _announce(
                 "url": url,
                 "provider": provider.name if provider else None,
                 "model": provider.default_model if provider else None,
-                "collection": collection.name,
-                "documents": collection.document_count,
-                "chunks": collection.chunk_count,
+                "auth": setup.config.server.auth,
+                "collection": collection.name if collection else None,
+                "documents": collection.document_count if collection else None,
+                "chunks": collection.chunk_count if collection else None,
                 "data_dir": str(setup.config.database.data_dir) if setup.embedded else None,
             }
         )
         return
+    with_keys = setup.config.server.auth == "api_key"
     rows = {
         "Page and API": url,
         "Answers": _describe(provider),
-        "Collection": f"{collection.name}: {_count(collection)}",
+        **({"Collection": f"{collection.name}: {_count(collection)}"} if collection else {}),
+        **({"Login": "an API key of VECTORFORGE_API_KEYS"} if with_keys else {}),
         "Data": f"{setup.config.database.data_dir}"
         if setup.embedded
         else "the database of VECTORFORGE_DATABASE_URL",
     }
     body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
-    example = f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}"
+    login = "-H 'authorization: Bearer KEY' " if with_keys else ""
+    example = f"curl -s {url}/v1/rag/query {login}-H 'content-type: application/json' -d {body}"
     _print_banner(terminal, rows, example)
 
 
