@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.local.postmaster import read_pid_file
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 API_KEY = "vf-key-of-the-test"
@@ -155,3 +156,40 @@ def test_a_wildcard_answers_to_the_addresses_of_this_machine(folder: Path) -> No
         for url in (served["url"], *(f"http://{address}:{port}" for address in addresses)):
             assert status(f"{url}/v1/collections") == 200
         assert status(f"{served['url']}/v1/collections", host="rebound.example") == 421
+
+
+def postmaster(folder: Path) -> int:
+    """Process id of the database's server; 0 when there is none at the moment."""
+    found = read_pid_file(folder / "data" / "postgres")
+    return found.pid if found else 0
+
+
+def wait_for_answer(url: str, folder: Path, killed: int) -> None:
+    """From another server than the killed one, whose children may answer for a moment longer."""
+    give_up_at = time.monotonic() + 60
+    while postmaster(folder) in (0, killed) or status(url) != 200:
+        assert time.monotonic() < give_up_at, "no answer since the database was killed"
+        time.sleep(0.1)
+
+
+# Fault 49
+def test_a_killed_database_comes_back_by_itself(folder: Path) -> None:
+    with serving(folder, "--no-sample") as served:
+        url = f"{served['url']}/v1/collections"
+        for _ in range(3):
+            killed = postmaster(folder)
+            os.kill(killed, signal.SIGKILL)
+            wait_for_answer(url, folder, killed)
+    assert served["stderr"].count("PostgreSQL has ended; starting it again") == 3
+    assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
+
+
+def test_a_command_that_started_the_database_again_does_not_stop_it(folder: Path) -> None:
+    with serving(folder, "--no-sample") as served:
+        killed = postmaster(folder)
+        os.kill(killed, signal.SIGKILL)
+        run(folder, "collections", "list")
+        alive = postmaster(folder)
+        wait_for_answer(f"{served['url']}/v1/collections", folder, killed)
+        run(folder, "collections", "list")
+        assert postmaster(folder) == alive

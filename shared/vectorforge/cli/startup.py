@@ -76,7 +76,11 @@ def answering_provider(session: Session) -> ProviderInfo | None:
 
 
 def _announce(
-    terminal: Terminal, setup: LocalSetup, url: str, collection: Collection | None, provider: ProviderInfo | None
+    terminal: Terminal,
+    setup: LocalSetup,
+    url: str,
+    collection: Collection | None,
+    provider: ProviderInfo | None,
 ) -> None:
     if terminal.json_output:
         terminal.json(

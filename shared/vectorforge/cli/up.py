@@ -56,16 +56,14 @@ def up(
                     f"Whoever can reach {host} can read and change the documents: there is no login here."
                 )
             terminal.note("Starting the database ...")
-            with local_setup(config, data_dir=data_dir) as setup:
+            with local_setup(config, data_dir=data_dir, supervised=True) as setup:
                 from vectorforge.cli.startup import serve_laptop  # takes a second
 
                 asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
             terminal.note("Stopped.")
 
 
-def serving_config(
-    config: "VectorForgeConfig", host: str, *, insecure: bool = False
-) -> "VectorForgeConfig":
+def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":
     """The settings of a laptop: only this machine's own names in the Host header; no login, unless one is set.
 
     Args:
