@@ -19,6 +19,7 @@ import pytest
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+from vectorforge.local.lease import leased
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.local.postmaster import is_alive
 
@@ -260,3 +261,16 @@ async def test_the_app_works_on_it_as_its_own_role(place: Path) -> None:
         await asyncio.to_thread(kill, server)
         await asyncio.to_thread(server.start)
         assert (await database.health()).healthy  # the same pool, a new server
+
+
+def test_it_is_stopped_by_the_last_that_needs_it(place: Path) -> None:
+    """Also after a kill -9, when nobody is connected and a short command has started it again."""
+    with leased(EmbeddedPostgres(place / "data")):
+        first = EmbeddedPostgres(place / "data")
+        first.start()
+        kill(first)
+        second = EmbeddedPostgres(place / "data")
+        with leased(second):
+            pass
+        assert is_alive(second.pid)
+    assert not is_alive(second.pid)
