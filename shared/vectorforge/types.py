@@ -124,6 +124,8 @@ class DocumentDraft:
     """sha256 of the text, title, metadata and chunking settings (32 bytes); equal means nothing to do."""
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    parent_source: str | None = None
+    """The file that this is a record of; see ``VectorStore.delete_left_out``."""
 
 
 @dataclass(frozen=True, slots=True)

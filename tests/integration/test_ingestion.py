@@ -168,6 +168,37 @@ class TestPipeline:
         assert total == 9
         assert {document.metadata["lang"] for document in documents} == {"en"}
 
+    # C19: what a file no longer holds goes, and a line that stays keeps its document
+    @pytest.mark.parametrize("by", ["pipeline", "job"])
+    async def test_a_jsonl_file_replaces_the_one_before(self, job_room: Room, by: str) -> None:
+        async def ingest(*records: dict[str, Any] | str, source: str = "f.jsonl") -> None:
+            lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
+            content = "\n".join(lines).encode()
+            if by == "pipeline":
+                await job_room.pipeline.ingest_bytes(job_room.collection, content, source)
+                return
+            await job_room.jobs.create(job_room.collection.id, [NewJobItem(source, None, content)])
+            await job_room.worker().run_until_idle()
+
+        async def stored() -> dict[str | None, Any]:
+            documents, _ = await job_room.documents.list(job_room.collection.id)
+            return {await job_room.documents.text(d.id): (d.id, d.version) for d in documents}
+
+        await job_room.ingest("beside", "f.jsonl#beside")
+        await ingest({"id": "x", "text": "other file"}, source="g.jsonl")
+        await ingest({"id": "a", "text": "A"}, {"text": "B"}, {"text": "C"}, {"text": "C"})
+        before = await stored()
+        assert set(before) == {"beside", "other file", "A", "B", "C"}
+        await ingest("broken", {"text": "C"})
+        assert await stored() == before, "a failed line must not delete anything"
+        await ingest({"text": "C"}, {"text": "D"})
+        after = await stored()
+        assert set(after) == {"beside", "other file", "C", "D"}
+        documents, total = await job_room.documents.list(job_room.collection.id)
+        assert total == 4
+        [kept] = [d for d in documents if (d.id, d.version) == after["C"]]
+        assert kept.version == 1
+
     async def test_encrypted_empty_and_oversize_documents_say_what_they_are(self, room: Room) -> None:
         encrypted = await room.ingest(ENCRYPTED_PDF.read_bytes(), "secret.pdf")
         empty = await room.ingest(b"", "empty.txt")

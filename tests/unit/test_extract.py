@@ -1,5 +1,6 @@
 """Every format, every encoding, and every way a document can be unreadable."""
 
+import hashlib
 import io
 import json
 import zipfile
@@ -167,6 +168,10 @@ class TestFormats:
         assert one(b"key: value", "settings.yaml").media_type == media.PLAIN
 
 
+def hash_of(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()[:16]
+
+
 class TestRecords:
     def test_a_line_is_a_document_with_its_text_unchanged(self) -> None:
         text = "  two  spaces\r\n\u2028and “quotes”\n"
@@ -177,11 +182,26 @@ class TestRecords:
         first, second = extract(file.encode(), source="corpus.jsonl")
         assert (first.source, first.title, first.text) == ("corpus.jsonl#a/1", "T", text)
         assert first.metadata == {"doc_id": "a/1", "year": 1961, "tags": ["x"]}
-        assert (second.source, second.metadata) == ("corpus.jsonl#3", {"k": 1})
+        assert (second.source, second.metadata) == (
+            "corpus.jsonl#" + hash_of('{"content": "b", "metadata": {"k": 1}}'),
+            {"k": 1},
+        )
 
     def test_equal_ids_do_not_replace_each_other(self) -> None:
         parts = split(b'{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}', source="f.jsonl")
         assert [part.source for part in parts] == ["f.jsonl#1", "f.jsonl#1#2"]
+
+    def test_a_line_without_an_id_is_named_by_its_content(self) -> None:
+        first = split(b'{"text": "a"}\n{"text": "b"}\nbroken\n{"text": "b"}', source="f.jsonl")
+        second = split(b'{"text": "b"}\r\n', source="f.jsonl")
+        b = "f.jsonl#" + hash_of('{"text": "b"}')
+        assert [part.source for part in first][1:] == [b, "f.jsonl#3", b + "#2"]
+        assert [part.source for part in second] == [b]
+        assert {part.parent_source for part in first} == {"f.jsonl"}
+
+    def test_a_long_id_does_not_make_a_source_that_cannot_be_stored(self) -> None:
+        [part] = split(json.dumps({"id": "x" * 3000, "text": "a"}).encode(), source="f.jsonl")
+        assert len(part.source) == len("f.jsonl#") + 16
 
     # C33
     @pytest.mark.parametrize(

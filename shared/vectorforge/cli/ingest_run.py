@@ -147,6 +147,14 @@ class _Display:
         return follow
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file and what has become of its documents so far."""
+
+    parts: Sequence[DocumentPart]
+    results: list[DocumentResult] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class _Run:
     """The state that the workers of one run share."""
@@ -156,7 +164,7 @@ class _Run:
     metadata: Mapping[str, Any]
     summary: IngestSummary
     display: _Display
-    queue: asyncio.Queue[DocumentPart | None] = field(
+    queue: asyncio.Queue[tuple[DocumentPart, "_File"] | None] = field(
         default_factory=lambda: asyncio.Queue(_PARALLEL_DOCUMENTS)
     )
     failed_in_a_row: int = 0
@@ -173,14 +181,16 @@ class _Run:
                 self.summary.add(failed(source, exc))
                 parts = []
             self.display.read(source, len(parts))
+            opened = _File(parts)
             for part in parts:
-                await self.queue.put(part)
+                await self.queue.put((part, opened))
         for _ in range(_PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
     async def work(self) -> None:
         """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
-        while (part := await self.queue.get()) is not None:
+        while (queued := await self.queue.get()) is not None:
+            part, file = queued
             if self.summary.stopped_by:
                 continue
             result = await self.session.services.ingestion.ingest_part(
@@ -189,6 +199,18 @@ class _Run:
             self.summary.add(result)
             self.display.done()
             self._stop_if_useless(result.error)
+            await self._finish(file, result)
+
+    async def _finish(self, file: "_File", result: DocumentResult) -> None:
+        """After the last document of a file: delete what the file no longer holds."""
+        file.results.append(result)
+        if len(file.results) == len(file.parts):
+            try:
+                await self.session.services.ingestion.delete_left_out(
+                    self.collection, file.parts, file.results
+                )
+            except VectorForgeError as exc:
+                self.summary.add(failed(file.parts[0].parent_source or result.source, exc))
 
     def _stop_if_useless(self, error: IngestionError | None) -> None:
         if error is None or not error.retryable:

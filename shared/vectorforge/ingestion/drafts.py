@@ -27,6 +27,7 @@ def draft_document(
         document.media_type,
         document.metadata,
         document.page_starts,
+        document.parent_source,
         chunking.chunk_size,
         chunking.chunk_overlap,
         collection.embedding_provider,
@@ -40,6 +41,7 @@ def draft_document(
         content_hash=_hash(decisive),
         title=document.title,
         metadata=document.metadata,
+        parent_source=document.parent_source,
     )
 
 

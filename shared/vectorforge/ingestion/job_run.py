@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
@@ -93,6 +94,8 @@ class JobRun:
         while not stopping.is_set():
             item = await self._jobs.next_item(self._job_id)
             if item is None:
+                for parent_source, sources in (await self._jobs.complete_files(self._job_id)).items():
+                    await self._pipeline.keep_only(collection, parent_source, sources)
                 self._check_lease()
                 await self._jobs.finish(self._job_id)
                 return True
@@ -113,7 +116,7 @@ class JobRun:
         except VectorForgeError as exc:
             await self._report(item, failed(item.source, exc), stopping)
             return
-        if [part.source for part in parts] != [item.source]:
+        if parts[0].parent_source is not None:
             await self._expand(item, parts, stopping)
             return
 
@@ -121,7 +124,11 @@ class JobRun:
             self._stage = (item.ordinal, stage)
 
         result = await self._pipeline.ingest_part(
-            collection, parts[0], item.title, item.metadata, on_stage=on_stage
+            collection,
+            replace(parts[0], parent_source=item.parent_source),
+            item.title,
+            item.metadata,
+            on_stage=on_stage,
         )
         await self._report(item, result, stopping)
 
@@ -136,7 +143,9 @@ class JobRun:
             )
             return
         records = [
-            NewJobItem(part.source, part.media_type, part.content, item.title, item.metadata)
+            NewJobItem(
+                part.source, part.media_type, part.content, item.title, item.metadata, part.parent_source
+            )
             for part in parts
         ]
         await self._jobs.replace_item(self._job_id, item.ordinal, records)

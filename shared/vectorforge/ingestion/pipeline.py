@@ -99,12 +99,42 @@ class IngestionPipeline:
             parts = await self.split(content, source, media_type)
         except VectorForgeError as exc:
             return [failed(source, exc)]
-        return [
+        results = [
             await self.ingest_part(
                 collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress
             )
             for part in parts
         ]
+        try:
+            await self.delete_left_out(collection, parts, results)
+        except VectorForgeError as exc:
+            results.append(failed(source, exc))
+        return results
+
+    async def delete_left_out(
+        self, collection: Collection, parts: Sequence[DocumentPart], results: Sequence[DocumentResult]
+    ) -> int:
+        """Delete the documents of a JSONL file that the file no longer holds.
+
+        Args:
+            collection: Where the file was stored.
+            parts: Every part of the file.
+            results: What became of them; where one failed, nothing is deleted.
+
+        Returns:
+            How many documents were deleted; 0 for other files.
+
+        Raises:
+            DatabaseError: The database failed; nothing was deleted.
+        """
+        parent_source = parts[0].parent_source
+        if parent_source is None or any(result.status is DocumentStatus.FAILED for result in results):
+            return 0
+        return await self.keep_only(collection, parent_source, [part.source for part in parts])
+
+    async def keep_only(self, collection: Collection, parent_source: str, kept: Sequence[str]) -> int:
+        """Delete the documents of a JSONL file but for these sources; returns how many were deleted."""
+        return await self._store.delete_left_out(collection.id, parent_source, kept)
 
     async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
         """Cut a file into its documents (JSONL: the lines; else one), off the event loop.
@@ -223,7 +253,11 @@ class IngestionPipeline:
         warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
         warnings = (*document.warnings, warning) if replaced else document.warnings
         return replace(
-            document, title=chosen.strip()[:_MAX_TITLE_CHARS] or None, metadata=cleaned, warnings=warnings
+            document,
+            title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
+            metadata=cleaned,
+            warnings=warnings,
+            parent_source=part.parent_source,
         )
 
     async def _embed(

@@ -65,6 +65,8 @@ class DocumentPart:
     content: bytes
     source: str
     media_type: str | None
+    parent_source: str | None = None
+    """The JSONL file that this is a line of."""
 
 
 class ReadText(TypedDict):
@@ -91,6 +93,8 @@ class ExtractedDocument:
     """What was replaced or guessed while reading, in sentences."""
     page_starts: tuple[int, ...] = ()
     """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
+    parent_source: str | None = None
+    """The JSONL file that this is a line of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What every vector store's ``replace_document`` and ``delete_document`` must do."""
 
 import math
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -33,6 +34,27 @@ class ReplaceContract:
         assert (second.document_id, second.version) == (first.document_id, 1)
         assert (second.chunks_added, second.chunks_kept, second.chunks_removed) == (0, 2, 0)
         assert await self._all(store, collection_id) == before
+
+    # C19
+    async def test_a_file_that_lost_records(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
+        collection_id, other_id = await make_collection(2, COSINE), await make_collection(2, COSINE)
+        for collection, source, parent in (
+            (collection_id, "f#1", "f"),
+            (collection_id, "f#2", "f"),
+            (collection_id, "f#3", None),
+            (collection_id, "g#2", "g"),
+            (other_id, "f#2", "f"),
+        ):
+            chunks = chunk_drafts([source], [[1, 0]])
+            draft = replace(document_draft(chunks, source=source), parent_source=parent)
+            await store.replace_document(collection, draft, chunks)
+        assert await store.delete_left_out(collection_id, "f", ["f#1", "f#9"]) == 1
+        assert set(await self._all(store, collection_id)) == {"f#1", "f#3", "g#2"}
+        assert set(await self._all(store, other_id)) == {"f#2"}
+        assert await store.delete_left_out(collection_id, "f", ["f#1"]) == 0
+        assert await store.delete_left_out(uuid4(), "f", []) == 0
 
     # C19
     async def test_unchanged_chunks_keep_id_and_embedding(

@@ -1,7 +1,7 @@
 """What a vector store promises, whatever keeps the vectors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -94,4 +94,17 @@ class VectorStore(ABC):
 
         Returns:
             False when there was no such document.
+        """
+
+    @abstractmethod
+    async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Collection[str]) -> int:
+        """Remove the documents of a file that the file no longer holds.
+
+        Args:
+            collection_id: The collection.
+            parent_source: The file, as ``DocumentDraft.parent_source`` names it.
+            kept: Sources of the documents that the file holds now; all others of this file are removed.
+
+        Returns:
+            How many were removed.
         """

@@ -42,17 +42,17 @@ FOR UPDATE
 """
 _INSERT_DOCUMENT = """
 INSERT INTO vectorforge.documents
-    (tenant_id, id, collection_id, source, title, media_type, metadata, text, size_chars, content_hash,
-     version, chunk_count)
-VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(title)s, %(media_type)s, %(metadata)s::jsonb,
-        %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
+    (tenant_id, id, collection_id, source, parent_source, title, media_type, metadata, text, size_chars,
+     content_hash, version, chunk_count)
+VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(parent_source)s, %(title)s, %(media_type)s,
+        %(metadata)s::jsonb, %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
 ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 """
 _UPDATE_DOCUMENT = """
 UPDATE vectorforge.documents
-SET title = %(title)s, media_type = %(media_type)s, metadata = %(metadata)s::jsonb, text = %(text)s,
-    size_chars = %(size_chars)s, content_hash = %(content_hash)s, version = %(version)s,
-    chunk_count = %(chunk_count)s, updated_at = now()
+SET parent_source = %(parent_source)s, title = %(title)s, media_type = %(media_type)s,
+    metadata = %(metadata)s::jsonb, text = %(text)s, size_chars = %(size_chars)s,
+    content_hash = %(content_hash)s, version = %(version)s, chunk_count = %(chunk_count)s, updated_at = now()
 WHERE tenant_id = %(tenant)s AND id = %(document)s
 """
 _CURRENT_CHUNKS = """
@@ -110,6 +110,13 @@ FOR KEY SHARE OF c
 """
 _DELETE_DOCUMENT = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id = %(document)s"
 
+_DELETE_LEFT_OUT = """
+DELETE FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+    AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
+    AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
+"""
+
 
 def wire_vector(numbers: "array[float]") -> "PgVector":
     """Wrap a checked vector for ``%b`` parameters, which carry it in binary form."""
@@ -154,6 +161,7 @@ class DocumentWriter:
         await self._lock_collection(chunks)
         values = {
             "source": document.source,
+            "parent_source": document.parent_source,
             "title": document.title,
             "media_type": document.media_type,
             "metadata": json.dumps(metadata),
@@ -175,6 +183,12 @@ class DocumentWriter:
         await self._write(replacement)
         added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
         return StoredDocument(locked.id, version, added, kept, removed)
+
+    async def delete_left_out(self, parent_source: str, kept: list[str]) -> int:
+        """Delete the documents of a file but for these; see ``VectorStore.delete_left_out``."""
+        await self._execute(_COLLECTION)
+        deleted = await self._execute(_DELETE_LEFT_OUT, {"parent_source": parent_source, "kept": kept})
+        return int(deleted.rowcount)
 
     async def _lock_collection(self, chunks: Sequence[PreparedChunk]) -> None:
         collection = await (await self._execute(_COLLECTION)).fetchone()

@@ -4,7 +4,7 @@ import math
 import operator
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -121,6 +121,14 @@ class InMemoryVectorStore(VectorStore):
                     del collection.documents[source]
                     return True
         return False
+
+    async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
+        """See ``VectorStore.delete_left_out``."""
+        documents = self._collections.get(collection_id, _Collection()).documents
+        left_out = {s for s, d in documents.items() if d.draft.parent_source == parent_source} - set(kept)
+        for source in left_out:
+            del documents[source]
+        return len(left_out)
 
 
 def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) -> _Stored:

@@ -1,6 +1,6 @@
 """The vector store in PostgreSQL with pgvector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -109,6 +109,12 @@ class PgVectorStore(VectorStore):
         """See ``VectorStore.delete_document``."""
         async with self._db.transaction() as connection:
             return await delete_document(connection, self._db.tenant_id, document_id)
+
+    async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
+        """See ``VectorStore.delete_left_out``."""
+        async with self._db.transaction() as connection:
+            writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
+            return await writer.delete_left_out(parent_source, list(kept))
 
 
 def _retrieved(row: Mapping[str, Any], metric: DistanceMetric) -> RetrievedChunk:

@@ -32,6 +32,8 @@ CREATE TABLE vectorforge.documents (
     collection_id uuid NOT NULL,
     source text NOT NULL CHECK (char_length(source) BETWEEN 1 AND 2000),
     source_key bytea NOT NULL GENERATED ALWAYS AS (vectorforge.source_key(source)) STORED,
+    -- the file that this is a record of: what the file no longer holds when it comes again is deleted
+    parent_source text CHECK (char_length(parent_source) BETWEEN 1 AND 2000),
     title text,
     media_type text NOT NULL,
     metadata jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
@@ -49,6 +51,9 @@ CREATE TABLE vectorforge.documents (
 );
 
 CREATE INDEX documents_by_time ON vectorforge.documents (tenant_id, collection_id, updated_at, id);
+CREATE INDEX documents_by_parent
+    ON vectorforge.documents (tenant_id, collection_id, vectorforge.source_key(parent_source))
+    WHERE parent_source IS NOT NULL;
 
 -- Keeps a collection's counts and data_version, whoever changes its documents. Deferred to the commit, so that
 -- writers of one collection wait for each other only there. As the owner, because the eraser may not update.

@@ -33,6 +33,7 @@ CREATE TABLE vectorforge.ingestion_job_items (
     job_id uuid NOT NULL,
     ordinal int NOT NULL CHECK (ordinal >= 0),
     source text NOT NULL,
+    parent_source text,
     media_type text,
     title text,
     metadata jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),

@@ -76,8 +76,8 @@ FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 # The first part takes the item's place, the others go behind the last item.
 _REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
-SET source = %(source)s, media_type = %(media_type)s, title = %(title)s, metadata = %(metadata)s,
-    content = %(content)b, status = 'queued', stage = NULL, attempts = 0
+SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,
+    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """
@@ -86,10 +86,15 @@ WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
 """
 _ADD_PART = """
 INSERT INTO vectorforge.ingestion_job_items
-    (tenant_id, job_id, ordinal, source, media_type, title, metadata, content)
-SELECT %(tenant_id)s, %(job_id)s, max(ordinal) + 1, %(source)s, %(media_type)s, %(title)s, %(metadata)s,
-       %(content)b
+    (tenant_id, job_id, ordinal, source, parent_source, media_type, title, metadata, content)
+SELECT %(tenant_id)s, %(job_id)s, max(ordinal) + 1, %(source)s, %(parent_source)s, %(media_type)s, %(title)s,
+       %(metadata)s, %(content)b
 FROM vectorforge.ingestion_job_items WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s
+"""
+_COMPLETE_FILES = """
+SELECT parent_source, array_agg(source) AS sources FROM vectorforge.ingestion_job_items
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND parent_source IS NOT NULL
+GROUP BY parent_source HAVING bool_and(status IN ('succeeded', 'unchanged'))
 """
 _JOB_STAGE = """
 UPDATE vectorforge.ingestion_jobs SET stage = %(stage)s
@@ -216,6 +221,7 @@ class JobProgress:
                 job_id,
                 ordinal=ordinal,
                 source=part.source,
+                parent_source=part.parent_source,
                 media_type=part.media_type,
                 title=part.title,
                 metadata=Jsonb(dict(part.metadata)),
@@ -229,6 +235,11 @@ class JobProgress:
             await connection.execute(_COUNT_PARTS, self._of(job_id, more=len(rows) - 1))
             await connection.cursor().executemany(_ADD_PART, rows[1:])
         return True
+
+    async def complete_files(self, job_id: UUID) -> dict[str, list[str]]:
+        """The files all of whose records are stored, each with the sources of its records."""
+        rows = await self._db.fetch_all(_COMPLETE_FILES, self._of(job_id))
+        return {row["parent_source"]: row["sources"] for row in rows}
 
     async def set_stage(self, job_id: UUID, stage: str, *, ordinal: int | None = None) -> None:
         """Say what a running job, or one running item of it, is doing: extract, chunk, embed or store."""

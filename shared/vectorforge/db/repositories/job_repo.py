@@ -33,8 +33,8 @@ RETURNING {JOB_COLUMNS}
 """
 _ADD_ITEM = """
 INSERT INTO vectorforge.ingestion_job_items
-    (tenant_id, job_id, ordinal, source, media_type, title, metadata, content)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %b)
+    (tenant_id, job_id, ordinal, source, parent_source, media_type, title, metadata, content)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %b)
 """
 _BY_ID = f"SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
@@ -74,8 +74,8 @@ class JobRepository(JobProgress):
                 raise NotFoundError(f"Collection {collection_id} not found")
             rows = (
                 (
-                    *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.media_type),
-                    *(item.title, Jsonb(dict(item.metadata)), item.content),
+                    *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.parent_source),
+                    *(item.media_type, item.title, Jsonb(dict(item.metadata)), item.content),
                 )
                 for ordinal, item in enumerate(items)
             )

@@ -11,8 +11,8 @@ id, collection_id, status, stage, documents_total, documents_done, documents_fai
 chunks_kept, chunks_removed, error_code, error_message, created_at, started_at, finished_at
 """
 ITEM_COLUMNS = """
-ordinal, source, media_type, title, metadata, status, stage, attempts, error_code, error_message, document_id,
-chunks_added, chunks_kept, chunks_removed
+ordinal, source, parent_source, media_type, title, metadata, status, stage, attempts, error_code,
+error_message, document_id, chunks_added, chunks_kept, chunks_removed
 """
 
 
@@ -33,6 +33,8 @@ class NewJobItem:
     content: bytes
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    parent_source: str | None = None
+    """The JSONL file that this is a line of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class IngestionJobItem:
     ordinal: int
     """Position in the job, from 0."""
     source: str
+    parent_source: str | None
+    """The JSONL file that this is a line of."""
     media_type: str | None
     title: str | None
     metadata: Mapping[str, Any]

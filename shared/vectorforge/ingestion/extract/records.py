@@ -1,6 +1,8 @@
 """JSONL: every line is a document of its own, with its own result."""
 
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,33 +13,31 @@ from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, Extracte
 
 _TEXT_FIELDS = ("text", "content", "body")
 _ID_FIELDS = ("doc_id", "id", "source", "url")
+_HASH_CHARS = 16
+"""64 bits: equal for two different lines of a file of millions once in a million files."""
 
 
 def split_records(content: bytes, source: str) -> Iterator[DocumentPart]:
     """One part for each line that is not blank, in order.
 
     Its source is ``<file>#<id>``, the id being the first of ``doc_id``, ``id``, ``source`` and ``url`` that
-    the line has, else the number of the line from 1. An id that came before is made unique by the number.
-    Lines that are no JSON objects are parts too; reading them gives the error.
+    the line has, else the hash of the line: a line keeps its source when others come or go. What came before
+    is made unique by how often it came. Lines that are no JSON objects are parts too, named by their number;
+    reading them gives the error.
 
     Raises:
         ExtractionError: ``undecodable``: the file as a whole is not text.
     """
     text, _ = decode(content)
-    seen: set[str] = set()
+    seen: Counter[str] = Counter()
     for number, line in enumerate(
         text.split("\n"), start=1
     ):  # splitlines() would cut at U+2028 inside strings
         if not line.strip():
             continue
-        name = _id_of(line) or str(number)
-        if name in seen:
-            name = f"{name}#{number}"
-        seen.add(name)
-        part_source = f"{source}#{name}"
-        if len(part_source) > MAX_SOURCE_CHARS:
-            part_source = f"{source}#{number}"
-        yield DocumentPart(line.encode("utf-8"), part_source, RECORD)
+        yield DocumentPart(
+            line.encode("utf-8"), f"{source}#{_name_of(line, number, source, seen)}", RECORD, source
+        )
 
 
 def extract_record(content: bytes, source: str) -> ExtractedDocument:
@@ -84,11 +84,19 @@ def _is_scalar_or_list(value: Any) -> bool:
     return all(isinstance(item, (str, int, float, bool)) for item in items)
 
 
-def _id_of(line: str) -> str | None:
+def _name_of(line: str, number: int, source: str, seen: Counter[str]) -> str:
     try:
         record = _parse(line)
     except ExtractionError:
-        return None
+        return str(number)
+    name = _id_of(record)
+    if name is None or len(source) + len(name) + 10 > MAX_SOURCE_CHARS:
+        name = hashlib.sha256(line.strip().encode()).hexdigest()[:_HASH_CHARS]
+    seen[name] += 1
+    return name if seen[name] == 1 else f"{name}#{seen[name]}"
+
+
+def _id_of(record: Mapping[str, Any]) -> str | None:
     for field in _ID_FIELDS:
         value = record.get(field)
         if isinstance(value, (str, int)) and not isinstance(value, bool) and str(value).strip():
