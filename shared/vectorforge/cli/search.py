@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.files import shown_source
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
 from vectorforge.cli.question import parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
@@ -73,7 +74,13 @@ def _print(terminal: Terminal, response: "SearchResponse") -> None:
         terminal.json(response)
     elif response.results:
         rows = [
-            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title or "", _snippet(hit.text))
+            (
+                n,
+                f"{hit.score:.3f}",
+                shown_source(hit.source),
+                hit.heading or hit.title or "",
+                _snippet(hit.text),
+            )
             for n, hit in enumerate(response.results, start=1)
         ]
         if terminal.interactive:  # one column less leaves room for the passage

@@ -84,7 +84,7 @@ def local_setup(
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), the README first; empty when they are not at hand.
+    """The project's own README and docs, as (source, file), the README first; empty if they are not there.
 
     Looked for beside the package in a checkout, then inside the installed package.
     """
