@@ -1,6 +1,7 @@
 """Settings come from VECTORFORGE_* and keep their secrets."""
 
 import re
+import traceback
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,34 @@ def test_a_wrong_value_names_the_setting_and_not_the_value(monkeypatch: pytest.M
     with pytest.raises(ConfigurationError, match=r"(?i)chunk_size_chars") as caught:
         VectorForgeConfig.from_environment()
     assert "canary" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["VECTORFORGE_ALLOWED_HOSTS", "VECTORFORGE_API_KEYS"])
+@pytest.mark.parametrize("value", ["canary.example", '{"canary"', '"canary"'])
+def test_a_value_that_is_no_json_names_the_variable_and_not_the_value(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name) as caught:
+        VectorForgeConfig.from_environment()
+    assert "canary" not in caught.value.message
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
+        monkeypatch.setenv(f"VECTORFORGE_{name}", "")
+    assert VectorForgeConfig.from_environment() == VectorForgeConfig()
+    assert VectorForgeConfig().database.database_url is None
+
+
+def test_overlap_must_be_smaller_than_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "150")
+    both = r"VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
+    with pytest.raises(ConfigurationError, match=both):
+        VectorForgeConfig.from_environment()
+    monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "149")
+    assert VectorForgeConfig.from_environment().ingestion.chunk_overlap_chars == 149
 
 
 def test_every_setting_is_documented() -> None:
