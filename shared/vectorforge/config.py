@@ -182,6 +182,27 @@ class VectorForgeConfig(BaseModel):
             ) from None
 
 
+def known_variables() -> frozenset[str]:
+    """The names of all environment variables that are settings."""
+    sections = (field.annotation for field in VectorForgeConfig.model_fields.values())
+    fields = [
+        (name, field)
+        for section in sections
+        if isinstance(section, type) and issubclass(section, _Section)
+        for name, field in section.model_fields.items()
+    ]
+    return frozenset(
+        _variable(choice)
+        for name, field in fields
+        for choice in (
+            field.validation_alias.choices[:-1]  # the last one is the field's own name
+            if isinstance(field.validation_alias, AliasChoices)
+            else [name]
+        )
+        if isinstance(choice, str)
+    )
+
+
 def _variable(place: str | int) -> str:
     """The name of a setting's environment variable."""
     name = str(place)

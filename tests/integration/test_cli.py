@@ -292,6 +292,40 @@ class TestMigrateAndDoctor:
         assert "credentials for openai" in done.stdout
         assert "s3cret" not in done.stdout + done.stderr
 
+    def test_doctor_makes_no_database(self, vectorforge: CommandLine) -> None:
+        nowhere = vectorforge.folder / "nowhere"
+        report = vectorforge.json("doctor", "--data-dir", str(nowhere))
+        assert report["ok"] is True
+        details = {check["name"]: check["detail"] for check in report["checks"]}
+        assert "made by `vectorforge up`" in details["database"]
+        assert not nowhere.exists()
+
+    def test_doctor_knows_every_provider_and_every_variable(self, vectorforge: CommandLine) -> None:
+        environment = {
+            **vectorforge.environment,
+            "VECTORFORGE_GOOGLE_API_KEY": "s3cret",
+            "VECTORFORGE_COHERE_API_KEY": "s3cret",
+            "VECTORFORGE_OLLAMA_BASE_URL": "http://127.0.0.1:1",
+            "VECTORFORGE_MAX_SERVE_BASE_URL": "http://127.0.0.1:1",
+            "VECTORFORGE_OPENAI_APIKEY": "s3cret",
+        }
+        done = subprocess.run(
+            [VECTORFORGE, "doctor", "--json", "--data-dir", str(vectorforge.folder / "nowhere")],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        checks = json.loads(done.stdout)["checks"]
+        models = next(check for check in checks if check["name"] == "models")
+        assert all(name in models["detail"] for name in ("google", "cohere", "ollama", "max_serve"))
+        assert [c for c in checks if c["name"] == "settings" and c["status"] == "warn"] == [
+            {
+                "name": "settings",
+                "status": "warn",
+                "detail": "VECTORFORGE_OPENAI_APIKEY is no setting and is ignored",
+                "remedy": "Did you mean VECTORFORGE_OPENAI_API_KEY?",
+            }
+        ]
+        assert "s3cret" not in done.stdout + done.stderr
+
     def test_a_database_that_is_not_there_is_3(self, vectorforge: CommandLine) -> None:
         environment = {
             **vectorforge.environment,

@@ -1,6 +1,7 @@
 """``vectorforge search``."""
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.schemas.search import SearchResponse
+    from vectorforge.cli.session import Session
 
 _SNIPPET_CHARS = 200
 
@@ -45,28 +47,38 @@ def search(
         vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        import time
-
-        from vectorforge.api.schemas.search import SearchResponse, SearchResult
-        from vectorforge.cli.session import Session, run_in_session
+        from vectorforge.cli.session import run_in_session
 
         text, filters = read_question(question), parse_filter(where)
 
-        async def work(session: Session) -> SearchResponse:
-            target = await session.collection(collection)
-            started = time.perf_counter()
-            found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
-            return SearchResponse(
-                query=text,
-                collection_id=target.id,
-                results=[SearchResult.of(hit) for hit in found],
-                latency_ms=round((time.perf_counter() - started) * 1000, 2),
-            )
+        async def work(session: "Session") -> "SearchResponse":
+            return await _search(session, collection, text, top_k, filters, min_score)
 
         response = run_in_session(terminal, data_dir, work)
         _print(terminal, response)
         if not response.results:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+async def _search(
+    session: "Session",
+    collection: str | None,
+    text: str,
+    top_k: int,
+    filters: dict[str, Any] | None,
+    min_score: float | None,
+) -> "SearchResponse":
+    from vectorforge.api.schemas.search import SearchResponse, SearchResult
+
+    target = await session.collection(collection)
+    started = time.perf_counter()
+    found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
+    return SearchResponse(
+        query=text,
+        collection_id=target.id,
+        results=[SearchResult.of(hit) for hit in found],
+        latency_ms=round((time.perf_counter() - started) * 1000, 2),
+    )
 
 
 def _print(terminal: Terminal, response: "SearchResponse") -> None:
