@@ -1,4 +1,4 @@
-"""``vectorforge up`` as a process of its own: whose documents it touches, who may log in, what it survives."""
+"""``vectorforge up`` as a process: whose documents it touches, who may log in, what it survives."""
 
 import hashlib
 import json

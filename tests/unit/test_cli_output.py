@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from vectorforge import errors
 from vectorforge.cli.app import run
 from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.cli.files import find_files, source_name
+from vectorforge.cli.files import find_files, shown_source, source_name
 from vectorforge.cli.migrate import login_passwords
 from vectorforge.cli.question import parse_filter, parse_metadata, read_question
 from vectorforge.cli.server import bind, stop_on_sigterm
@@ -216,9 +216,13 @@ class TestFiles:
         self, tree: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tree)
-        assert source_name(Path("sub/c.md")) == source_name(tree / "sub" / "c.md") == "sub/c.md"
+        name = (tree / "sub" / "c.md").resolve().as_posix()
+        assert source_name(Path("sub/c.md")) == source_name(tree / "sub" / "loop" / "sub" / "c.md") == name
+        assert shown_source(name) == "./sub/c.md"
         monkeypatch.chdir(tree / "sub")
-        assert source_name(Path("../a.txt")) == (tree / "a.txt").resolve().as_posix()
+        assert source_name(Path("c.md")) == name
+        assert shown_source((tree / "a.txt").as_posix()) == (tree / "a.txt").as_posix()
+        assert shown_source("uploaded.md") == "uploaded.md"
 
 
 class TestArguments:

@@ -64,7 +64,7 @@ def up(
 
 
 def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":
-    """The settings of a laptop: only this machine's own names in the Host header; no login, unless one is set.
+    """The settings of a laptop: only its own names in the Host header; no login, unless one is set.
 
     Args:
         config: As read from the environment; its ``VECTORFORGE_AUTH`` and ``VECTORFORGE_API_KEYS`` are kept.

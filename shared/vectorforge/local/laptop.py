@@ -1,5 +1,6 @@
 """What the command line needs to run on one machine: a data folder, a database, documents to start with."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pydantic import SecretStr
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
+from vectorforge.local.account import account_for, closed_above, make_folder
 
 SAMPLE_PREFIX = "vectorforge/"
 """What the sources of the sample begin with, so that they are nobody else's."""
@@ -29,13 +31,22 @@ class LocalSetup:
 
 
 def default_data_dir() -> Path:
-    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data."""
+    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data.
+
+    For root, whose home is closed to the account that its server runs as, ``/var/lib/vectorforge``.
+    """
     home = Path.home()
+    folder = home / ".local" / "share" / "vectorforge"
     if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "vectorforge"
-    if sys.platform == "win32":
-        return home / "AppData" / "Local" / "vectorforge"
-    return home / ".local" / "share" / "vectorforge"
+        folder = home / "Library" / "Application Support" / "vectorforge"
+    if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
+        return Path("/var/lib/vectorforge")
+    return folder
+
+
+def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path:
+    """Where the embedded database is kept: as told, else as set, else ``default_data_dir()``."""
+    return (data_dir or config.database.data_dir or default_data_dir()).expanduser().absolute()
 
 
 @contextmanager
@@ -64,9 +75,9 @@ def local_setup(
     from vectorforge.local.lease import leased
     from vectorforge.local.postgres import EmbeddedPostgres
 
-    folder = data_dir or database.data_dir or default_data_dir()
+    folder = data_folder(config, data_dir)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:
         raise ConfigurationError(
             f"The data folder {folder} cannot be made; choose another with --data-dir."
@@ -84,7 +95,7 @@ def local_setup(
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), the README first; empty when they are not at hand.
+    """The project's own README and docs, as (source, file), the README first; empty if they are not there.
 
     Looked for beside the package in a checkout, then inside the installed package.
     """
