@@ -86,6 +86,81 @@ async def test_the_same_source_again_is_unchanged_or_a_new_version(
     assert document["version"] == 2
 
 
+async def test_documents_of_one_request_cannot_replace_each_other(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
+    path = f"/v1/collections/{collection_id}/documents"
+    files = [("files", (f"{folder}/a.txt", folder.encode(), "text/plain")) for folder in ("one", "two")]
+    documents = [{"source": source, "text": source} for source in ("a.txt", "b.txt", " a.txt ")]
+    for response, field in (
+        (await client.post(path, files=files), "files"),
+        (await client.post(path, json={"documents": documents}), "documents"),
+    ):
+        assert response.status_code == 422, response.text
+        assert response.json()["errors"][0]["field"] == field
+        assert "'a.txt'" in response.json()["detail"]
+        assert "b.txt" not in response.json()["detail"]
+    assert (await get(client, path))["total"] == 0
+
+
+async def test_what_was_replaced_while_reading_is_told(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
+    response = await client.post(
+        f"/v1/collections/{collection_id}/documents",
+        files=[
+            ("files", (name, text, "text/plain")) for name, text in (("a.txt", b"a\x00b"), ("b.txt", b"ab"))
+        ],
+    )
+    first, second = (await finished_job(client, response.json()["id"]))["documents"]
+    assert len(first["warnings"]) == 1
+    assert "Replaced 1 character" in first["warnings"][0]
+    assert second["warnings"] == []
+
+
+async def test_documents_of_a_job_and_passages_of_a_document_come_in_pages(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
+    names = [f"d{number}" for number in range(5)]
+    long = "\n\n".join(f"# Part {number}\n\n{'Some words. ' * 60}" for number in range(5))
+    job = await add_documents(client, collection_id, **dict.fromkeys(names, long))
+    assert len(job["documents"]) == 5
+    page = await get(client, f"/v1/jobs/{job['id']}", documents_limit=2, documents_offset=3)
+    assert page["documents"] == job["documents"][3:5]
+    assert (page["documents_total"], page["documents_limit"], page["documents_offset"]) == (5, 2, 3)
+
+    path = f"/v1/documents/{job['documents'][0]['document_id']}/chunks"
+    whole = await get(client, path)
+    assert whole["total"] == len(whole["chunks"]) >= 5
+    page = await get(client, path, limit=2, offset=1)
+    assert page == {"chunks": whole["chunks"][1:3], "total": whole["total"], "limit": 2, "offset": 1}
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"offset": -1}):
+        assert (await client.get(path, params=wrong)).status_code == 422
+
+
+async def test_a_passage_says_whether_its_document_still_holds_it(
+    client: httpx2.AsyncClient, collection_id: str
+) -> None:
+    job = await add_documents(client, collection_id, page="One.")
+    path = f"/v1/documents/{job['documents'][0]['document_id']}/chunks"
+    (old,) = (await get(client, path))["chunks"]
+    found = await get(client, f"/v1/chunks/{old['id']}")
+    assert (found["retired"], found["document_version"]) == (False, 1)
+    await add_documents(client, collection_id, page="Two.")
+    found = await get(client, f"/v1/chunks/{old['id']}")
+    assert (found["retired"], found["document_version"], found["text"]) == (True, 1, "One.")
+    (new,) = (await get(client, path))["chunks"]
+    found = await get(client, f"/v1/chunks/{new['id']}")
+    assert (found["retired"], found["document_version"]) == (False, 2)
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/openapi.json"])
+async def test_public_routes_answer_head(client: httpx2.AsyncClient, path: str) -> None:
+    whole, head = await client.get(path), await client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
 async def test_a_collection_goes_with_its_documents(client: httpx2.AsyncClient, collection_id: str) -> None:
     job = await add_documents(client, collection_id, page="One.")
     assert (await client.delete(f"/v1/collections/{collection_id}")).status_code == 204

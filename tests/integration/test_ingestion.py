@@ -15,11 +15,11 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, JobRepository, NewJobItem
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import EmbeddingRateLimitError
+from vectorforge.errors import ConfigurationError, EmbeddingRateLimitError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentResult, DocumentStatus, ExtractedDocument, IngestionStage
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker import MAX_CLAIMS, IngestionWorker
 from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -511,6 +511,74 @@ class TestWorker:
         assert (poison.status, good.status, job.status) == ("failed", "succeeded", "partial")
         assert poison.error is not None
         assert poison.error.code == "document_crashes"
+
+    async def test_a_pipeline_that_cannot_be_made_ends_the_job(self, job_room: Room) -> None:
+        failures = [ConfigurationError("chunk_overlap_chars is too large."), RuntimeError("canary")]
+        errors = []
+        for failure in failures:
+
+            def broken(_: str, failure: Exception = failure) -> IngestionPipeline:
+                raise failure
+
+            job = await job_room.jobs.create(job_room.collection.id, [NewJobItem("a.txt", None, b"text")])
+            await IngestionWorker(job_room.database, broken).run_until_idle()
+            job = await ended(job_room, job)
+            assert (job.status, job.documents_failed) == ("failed", 1)
+            assert job.error is not None
+            errors.append(job.error)
+        assert [error.code for error in errors] == ["configuration_error", "internal_error"]
+        assert "canary" not in errors[1].message
+
+    async def test_a_job_that_stops_every_worker_is_given_up(self, job_room: Room) -> None:
+        job = await job_room.jobs.create(job_room.collection.id, [NewJobItem("a.txt", None, b"text")])
+        for claims in range(1, MAX_CLAIMS + 1):  # killed before the first document each time
+            claimed = await JobDispatcher(job_room.database).claim(0.02)
+            assert claimed is not None
+            assert claimed.claims == claims
+            await asyncio.sleep(0.05)
+        await job_room.worker().run_until_idle()
+        job = await ended(job_room, job)
+        assert job.error is not None
+        assert (job.status, job.error.code) == ("failed", "job_crashes")
+
+    async def test_a_long_queue_of_one_tenant_does_not_starve_another(self, job_room: Room) -> None:
+        """One worker, one job at a time: the other tenant's document does not wait for all."""
+        job_room.embedder = HashingEmbedder(delay_s=0.05)
+        other = await make_room(job_room.database, "other", job_room.embedder)
+        items = [NewJobItem(f"{n}.txt", None, paragraph(n).encode()) for n in range(30)]
+        slow = await job_room.jobs.create(job_room.collection.id, items)
+        rooms = {"tenant": job_room, "other": other}
+        worker = IngestionWorker(
+            job_room.database, lambda tenant: rooms[tenant].pipeline, concurrent_jobs=1, turn_s=0.0
+        )
+        async with worker:
+
+            async def has_begun() -> bool:
+                current = await job_room.jobs.find_by_id(slow.id)
+                return current is not None and current.documents_done > 0
+
+            await until(has_begun)
+            quick = await other.jobs.create(other.collection.id, [NewJobItem("a.txt", None, b"text")])
+            worker.wake()
+            assert (await ended(other, quick)).status == "succeeded"
+            current = await job_room.jobs.find_by_id(slow.id)
+            assert current is not None
+            assert current.documents_done < 30
+            done = await ended(job_room, slow)
+        assert (done.status, done.documents_done) == ("succeeded", 30)
+        assert {item.attempts for item in await job_room.jobs.items(slow.id)} == {1}
+
+    async def test_one_slow_file_does_not_hold_up_another_tenant(self, job_room: Room) -> None:
+        other = await make_room(job_room.database, "other", HashingEmbedder())
+        job_room.embedder = HashingEmbedder(delay_s=3600)
+        rooms = {"tenant": job_room, "other": other}
+        await job_room.jobs.create(job_room.collection.id, [NewJobItem("slow.txt", None, b"text")])
+        worker = IngestionWorker(job_room.database, lambda tenant: rooms[tenant].pipeline)
+        worker.start()
+        quick = await other.jobs.create(other.collection.id, [NewJobItem("a.txt", None, b"text")])
+        worker.wake()
+        assert (await ended(other, quick)).status == "succeeded"
+        await worker.stop(grace_s=0.05)
 
     async def test_a_collection_deleted_meanwhile_ends_its_job(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=1.0)

@@ -10,7 +10,8 @@ from psycopg.types.json import Jsonb
 
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
+from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import (
     IngestionJob,
     JobDispatcher,
@@ -219,7 +220,7 @@ class TestDocuments:
         assert await repo.list(collection.id) == ([document], 1)
         (chunk,) = await repo.chunks(document_id)
         assert (chunk.id, chunk.index, chunk.document_id) == (chunk_id, 0, document_id)
-        assert await repo.chunk(chunk_id) == chunk
+        assert await repo.chunk(chunk_id) == CitedChunk(chunk, retired=False, document_version=1)
         current = await repo.current_hashes(collection.id, "a.txt")
         assert current is not None
         assert (current.document_id, current.version, len(current.chunk_hashes)) == (document_id, 1, 1)
@@ -311,7 +312,10 @@ class TestJobs:
         """A job claimed by a worker. Other tests' jobs may be claimed first; they are finished."""
         collection = await make_collection(db, f"c-{uuid4().hex}")
         job = await JobRepository(db).create(collection.id, make_items(items))
-        while (claimed := await JobDispatcher(database).claim()) != (db.tenant_id, job.id):
+        while (claimed := await JobDispatcher(database).claim()) is None or claimed[:2] != (
+            db.tenant_id,
+            job.id,
+        ):
             assert claimed is not None
             await JobRepository(database.for_tenant(claimed[0])).finish(claimed[1])
         return job
@@ -330,7 +334,11 @@ class TestJobs:
         assert not await repo.item_succeeded(job.id, 0, chunks_added=3)  # reported twice, counted once
         second = await repo.next_item(job.id)
         assert second is not None
-        assert await repo.item_failed(job.id, 1, code="extraction_failed", message="Encrypted.")
+        warnings = ["w" * 1000] * 100
+        assert await repo.item_failed(
+            job.id, 1, code="extraction_failed", message="Encrypted.", warnings=warnings
+        )
+        assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
         assert await repo.next_item(job.id) is None
         finished = await repo.finish(job.id)
         assert finished is not None
@@ -355,7 +363,7 @@ class TestJobs:
         assert await dispatcher.claim() is None  # somebody works on it
         assert await repo.heartbeat(job.id, 0.05)
         await asyncio.sleep(0.1)
-        assert await dispatcher.claim() == (tenant_db.tenant_id, job.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, 2)
         again = await repo.next_item(job.id)
         assert again is not None
         assert (again.ordinal, again.attempts, again.content) == (0, 2, b"\x00\xff0")
@@ -371,11 +379,11 @@ class TestJobs:
             begun += 1
             await repo.heartbeat(job.id, 0.001)
             await asyncio.sleep(0.01)
-            assert await dispatcher.claim() == (tenant_db.tenant_id, job.id)
-        assert begun == 5
+            assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, begun + 1)
+        assert begun == MAX_ATTEMPTS == 3
         (item,) = await repo.items(job.id)
         assert item.error is not None
-        assert (item.status, item.error.code) == ("failed", "too_many_attempts")
+        assert (item.status, item.error.code) == ("failed", "document_crashes")
         finished = await repo.finish(job.id)
         assert finished is not None
         assert (finished.status, finished.documents_failed) == ("failed", 1)
@@ -403,9 +411,9 @@ class TestJobs:
         assert (finished.status, finished.documents_failed) == ("failed", 3)
 
     async def test_every_worker_gets_another_job(self, database: Database, tenant_db: TenantDatabase) -> None:
-        collection = await make_collection(tenant_db)
         repo = JobRepository(tenant_db)
-        made = {(await repo.create(collection.id, make_items(1))).id for _ in range(8)}
+        collections = [await make_collection(tenant_db, f"c{number}") for number in range(8)]
+        made = {(await repo.create(collection.id, make_items(1))).id for collection in collections}
         claims = await asyncio.gather(*(JobDispatcher(database).claim() for _ in range(12)))
         claimed = [claim[1] for claim in claims if claim and claim[0] == tenant_db.tenant_id]
         assert len(claimed) == len(set(claimed))
@@ -425,10 +433,44 @@ class TestJobs:
         first, second = [await JobDispatcher(database).claim() for _ in range(2)]
         assert first is not None
         assert first[0] == tenant_db.tenant_id
-        assert second == (other_tenant_db.tenant_id, late.id)
+        assert second == (other_tenant_db.tenant_id, late.id, 1)
         for db in (tenant_db, other_tenant_db):
             for job in await JobRepository(db).list():
                 await JobRepository(db).finish(job.id)
+
+    # C19: of two versions of a document, the one sent later stays
+    async def test_jobs_of_one_collection_take_turns(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
+        repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
+        collection = await make_collection(tenant_db)
+        first = await repo.create(collection.id, make_items(1))
+        second = await repo.create(collection.id, make_items(1))
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        assert await dispatcher.claim() is None
+        await repo.release(first.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        await repo.finish(first.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, second.id, 1)
+        await repo.finish(second.id)
+
+    async def test_whoever_had_no_turn_comes_first(
+        self, database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+    ) -> None:
+        dispatcher, repo = JobDispatcher(database), JobRepository(tenant_db)
+        first = await repo.create((await make_collection(tenant_db)).id, make_items(2))
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        assert not await dispatcher.others_wait(tenant_db.tenant_id)
+        other_repo = JobRepository(other_tenant_db)
+        other = await other_repo.create((await make_collection(other_tenant_db)).id, make_items(1))
+        assert await dispatcher.others_wait(tenant_db.tenant_id)
+        assert not await dispatcher.others_wait(other_tenant_db.tenant_id)
+        await repo.release(first.id)
+        assert await dispatcher.claim() == (other_tenant_db.tenant_id, other.id, 1)
+        await other_repo.release(other.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        await repo.finish(first.id)
+        await other_repo.finish(other.id)
 
     async def test_limits(self, tenant_db: TenantDatabase) -> None:
         repo = JobRepository(tenant_db)

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from vectorforge.api.schemas.base import MAX_OFFSET, MAX_PAGE
+from vectorforge.api.schemas.base import MAX_OFFSET, MAX_PAGE, MAX_PARTS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AuthenticationError, InvalidInputError
 
@@ -43,6 +43,7 @@ ApplicationDep = Annotated[Application, Depends(find_application)]
 Tenant = Annotated[TenantServices, Depends(find_tenant_services)]
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows to return.")]
+PartsLimit = Annotated[int, Query(ge=1, le=MAX_PARTS, description="Rows to return.")]
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Rows to skip.")]
 
 

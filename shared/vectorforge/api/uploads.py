@@ -1,7 +1,8 @@
 """Documents in a request, as files or as JSON, made into items of an ingestion job."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -42,6 +43,7 @@ REQUEST_BODY: dict[str, Any] = {
     },
 }
 """For OpenAPI: FastAPI knows one body type for each route only."""
+_MAX_NAMED_SOURCES = 5
 
 
 async def read_job_items(request: Request, settings: IngestionSettings) -> list[NewJobItem]:
@@ -51,7 +53,8 @@ async def read_job_items(request: Request, settings: IngestionSettings) -> list[
         HTTPException: 415, the body is neither JSON nor multipart; 413, a document is too large; 400, the
             body is malformed.
         RequestValidationError: The JSON is not a ``DocumentsRequest``.
-        InvalidInputError: There is no file, there are too many documents, or the metadata is not an object.
+        InvalidInputError: There is no file, there are too many documents, two have the same name, or the
+            metadata is not an object.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "multipart/form-data":
@@ -76,7 +79,20 @@ async def _items_of_form(form: FormData, settings: IngestionSettings) -> list[Ne
     if not uploads:
         raise InvalidInputError("At least one file is required, as a part named files.", field="files")
     metadata = _metadata_of(form)
-    return [await _item_of_upload(upload, metadata, settings) for upload in uploads]
+    items = [await _item_of_upload(upload, metadata, settings) for upload in uploads]
+    _check_sources((item.source for item in items), field="files")
+    return items
+
+
+def _check_sources(sources: Iterable[str], *, field: str) -> None:
+    """Refuse documents of one request that would replace each other."""
+    repeated = [source[:100] for source, times in Counter(sources).items() if times > 1]
+    if repeated:
+        names = ", ".join(repr(source) for source in repeated[:_MAX_NAMED_SOURCES])
+        more = " and others" if len(repeated) > _MAX_NAMED_SOURCES else ""
+        raise InvalidInputError(
+            f"Each document needs a name of its own; more than one is called {names}{more}.", field=field
+        )
 
 
 def _metadata_of(form: FormData) -> dict[str, Any]:
@@ -134,6 +150,7 @@ def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[
     if len(body.documents) > limit:
         raise InvalidInputError(f"At most {limit} documents fit into one request.", field="documents")
     _check_sizes(body.documents, settings.max_document_bytes)
+    _check_sources((document.source for document in body.documents), field="documents")
     return [
         NewJobItem(
             source=document.source,

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_repo import IngestionJobItem, JobError, JobRepository, NewJobItem
+from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
+from vectorforge.db.repositories.job_repo import IngestionJobItem, JobRepository, NewJobItem
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionStage
@@ -16,8 +18,6 @@ from vectorforge.types import Collection
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 3
-"""How often a document is begun: one that kills the process must not do so for ever."""
 MAX_RECORDS = 10_000
 """Documents in one JSONL file."""
 _BEAT_S = 1.0
@@ -37,11 +37,23 @@ class JobRun:
         job_id: The job; this process has just claimed it.
         pipeline: Of the same tenant.
         lease_s: For how long it was claimed, in seconds.
+        others_wait: Whether somebody else should have the next turn; asked between documents.
+        turn_s: Seconds before that is asked, and between two such questions.
     """
 
     def __init__(
-        self, db: TenantDatabase, job_id: UUID, pipeline: IngestionPipeline, *, lease_s: float
+        self,
+        db: TenantDatabase,
+        job_id: UUID,
+        pipeline: IngestionPipeline,
+        *,
+        lease_s: float,
+        others_wait: Callable[[], Awaitable[bool]],
+        turn_s: float,
     ) -> None:
+        self._others_wait = others_wait
+        self._turn_s = turn_s
+        self._turn_ends = time.monotonic() + turn_s
         self._jobs = JobRepository(db)
         self._collections = CollectionRepository(db)
         self._job_id = job_id
@@ -51,7 +63,7 @@ class JobRun:
         self._stage: tuple[int, IngestionStage] | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Ingest document after document until none is left or ``stopping`` is set.
+        """Ingest document after document until none is left, others want their turn, or ``stopping`` is set.
 
         A job that is not finished is given back to the queue, also when this is cancelled; then the
         document being worked on is begun anew by whoever takes the job next.
@@ -100,17 +112,19 @@ class JobRun:
                 await self._jobs.finish(self._job_id)
                 return True
             await self._one_item(collection, item, stopping)
+            if await self._turn_is_over():
+                break
         return False
+
+    async def _turn_is_over(self) -> bool:
+        if time.monotonic() < self._turn_ends:
+            return False
+        self._turn_ends = time.monotonic() + self._turn_s
+        return await self._others_wait()
 
     async def _one_item(
         self, collection: Collection, item: IngestionJobItem, stopping: asyncio.Event
     ) -> None:
-        if item.attempts > MAX_ATTEMPTS:
-            error = JobError(
-                "document_crashes", f"Reading the document stopped the server {MAX_ATTEMPTS} times."
-            )
-            await self._jobs.item_failed(self._job_id, item.ordinal, code=error.code, message=error.message)
-            return
         try:
             parts = await self._pipeline.split(item.content or b"", item.source, item.media_type)
         except VectorForgeError as exc:
@@ -162,13 +176,19 @@ class JobRun:
                 chunks_kept=result.chunks_kept,
                 chunks_removed=result.chunks_removed,
                 unchanged=result.status is DocumentStatus.UNCHANGED,
+                warnings=result.warnings,
             )
             return
         if error.code == DatabaseUnavailableError.code:  # not the document's fault
             raise DatabaseUnavailableError(error.message)
         retry = error.retryable and item.attempts < MAX_ATTEMPTS
         await self._jobs.item_failed(
-            self._job_id, item.ordinal, code=error.code, message=error.message, retry=retry
+            self._job_id,
+            item.ordinal,
+            code=error.code,
+            message=error.message,
+            retry=retry,
+            warnings=result.warnings,
         )
         if retry:
             await _pause(_FIRST_PAUSE_S * 2 ** (item.attempts - 1), stopping)

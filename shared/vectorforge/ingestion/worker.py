@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
-from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
+from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.job_run import JobRun
@@ -16,6 +19,8 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 30.0
+MAX_CLAIMS = MAX_ATTEMPTS + 2
+"""How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
 
 class IngestionWorker:
@@ -24,9 +29,12 @@ class IngestionWorker:
     Args:
         database: Where jobs wait; opened before ``start``.
         make_pipeline: Gives the pipeline of a tenant, by its id.
-        concurrent_jobs: Jobs carried out at the same time, at least 1.
+        concurrent_jobs: Jobs carried out at the same time, at least 1; two, so that one slow file does not
+            hold up everybody else.
         lease_s: A job of a killed process is taken up after at most this many seconds.
         poll_s: Seconds between looks for jobs that nobody announced with ``wake``.
+        turn_s: Seconds after which a job goes back to the queue, at the end of a document, when another
+            tenant's waits.
     """
 
     def __init__(
@@ -34,15 +42,17 @@ class IngestionWorker:
         database: Database,
         make_pipeline: Callable[[str], IngestionPipeline],
         *,
-        concurrent_jobs: int = 1,
-        lease_s: float = 30.0,
+        concurrent_jobs: int = 2,
+        lease_s: float = 10.0,
         poll_s: float = 5.0,
+        turn_s: float = 1.0,
     ) -> None:
         self._database = database
         self._make_pipeline = make_pipeline
         self._concurrent_jobs = concurrent_jobs
         self._lease_s = lease_s
         self._poll_s = poll_s
+        self._turn_s = turn_s
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,18 +121,39 @@ class IngestionWorker:
             await self._wait(pause_s)
 
     async def _run_next(self) -> bool:
-        claimed = await JobDispatcher(self._database).claim(self._lease_s)
+        dispatcher = JobDispatcher(self._database)
+        claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
             return False
-        tenant_id, job_id = claimed
+        db = self._database.for_tenant(claimed.tenant_id)
+        if claimed.claims > MAX_CLAIMS:
+            message = f"The job stopped its worker {MAX_CLAIMS} times without finishing a document."
+            await JobRepository(db).finish(claimed.job_id, error=JobError("job_crashes", message))
+            return True
+        try:
+            pipeline = self._make_pipeline(claimed.tenant_id)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the job would meet it again
+            await self._end(db, claimed.job_id, exc)
+            return True
         run = JobRun(
-            self._database.for_tenant(tenant_id),
-            job_id,
-            self._make_pipeline(tenant_id),
+            db,
+            claimed.job_id,
+            pipeline,
             lease_s=self._lease_s,
+            others_wait=partial(dispatcher.others_wait, claimed.tenant_id),
+            turn_s=self._turn_s,
         )
         await run.run(self._stopping)
         return True
+
+    async def _end(self, db: TenantDatabase, job_id: UUID, exc: Exception) -> None:
+        """End a job that cannot even be begun, and say why."""
+        if not isinstance(exc, VectorForgeError):
+            log_unexpected(logger, "An ingestion job could not be begun", exc)
+            exc = VectorForgeError()
+        else:
+            logger.error("An ingestion job could not be begun: %s", exc.message)
+        await JobRepository(db).finish(job_id, error=JobError(exc.code, exc.message))
 
     async def _wait(self, seconds: float) -> None:
         try:

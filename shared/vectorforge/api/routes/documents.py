@@ -4,8 +4,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import ApplicationDep, Limit, Offset, Tenant
+from vectorforge.api.dependencies import ApplicationDep, Limit, Offset, PartsLimit, Tenant
 from vectorforge.api.responses import problems
+from vectorforge.api.schemas.base import MAX_PARTS
 from vectorforge.api.schemas.documents import (
     ChunkBody,
     ChunkList,
@@ -62,7 +63,8 @@ async def add_documents(
     job = await tenant.jobs.create(collection_id, new_items)
     application.ingestion_worker.wake()
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return JobWithDocuments.with_items(job, await tenant.jobs.items(job.id))
+    items = await tenant.jobs.items(job.id, limit=MAX_PARTS)
+    return JobWithDocuments.with_items(job, items, limit=MAX_PARTS, offset=0)
 
 
 @router.get("/documents/{document_id}", responses=problems(404))
@@ -95,16 +97,24 @@ async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
 
 
 @router.get("/documents/{document_id}/chunks", responses=problems(404))
-async def list_chunks(document_id: UUID, tenant: Tenant) -> ChunkList:
-    """The document's passages, in order."""
-    await _find_document(tenant, document_id)
-    return ChunkList(chunks=[ChunkBody.of(chunk) for chunk in await tenant.documents.chunks(document_id)])
+async def list_chunks(
+    document_id: UUID, tenant: Tenant, limit: PartsLimit = MAX_PARTS, offset: Offset = 0
+) -> ChunkList:
+    """A page of the document's passages, in order."""
+    document = await _find_document(tenant, document_id)
+    found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
+    return ChunkList(
+        chunks=[ChunkBody.of(chunk) for chunk in found],
+        total=document.chunk_count,
+        limit=limit,
+        offset=offset,
+    )
 
 
 @router.get("/chunks/{chunk_id}", responses=problems(404))
 async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
-    """One passage and the document it is from."""
-    chunk = await tenant.documents.chunk(chunk_id)
-    if chunk is None:
+    """One passage and the document it is from; also one that the document no longer holds (`retired`)."""
+    cited = await tenant.documents.chunk(chunk_id)
+    if cited is None:
         raise NotFoundError(f"Chunk {chunk_id} not found")
-    return ChunkWithDocument.of_document(chunk, await _find_document(tenant, chunk.document_id))
+    return ChunkWithDocument.of_document(cited, await _find_document(tenant, cited.chunk.document_id))

@@ -22,6 +22,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 _RESPONSES[503] = {"model": HealthResponse, "description": "The database does not answer."}
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health", responses=_RESPONSES)
 async def health(
     request: Request,

@@ -5,8 +5,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from vectorforge.api.dependencies import Limit, Offset, Tenant
+from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant
 from vectorforge.api.responses import problems
+from vectorforge.api.schemas.base import MAX_PARTS
 from vectorforge.api.schemas.jobs import JobBody, JobList, JobWithDocuments
 from vectorforge.errors import NotFoundError
 
@@ -26,9 +27,12 @@ async def list_jobs(
 
 
 @router.get("/{job_id}", responses=problems(404))
-async def show_job(job_id: UUID, tenant: Tenant) -> JobWithDocuments:
-    """One job with its documents."""
+async def show_job(
+    job_id: UUID, tenant: Tenant, documents_limit: PartsLimit = MAX_PARTS, documents_offset: Offset = 0
+) -> JobWithDocuments:
+    """One job with a page of its documents."""
     job = await tenant.jobs.find_by_id(job_id)
     if job is None:
         raise NotFoundError(f"Job {job_id} not found")
-    return JobWithDocuments.with_items(job, await tenant.jobs.items(job_id))
+    items = await tenant.jobs.items(job_id, limit=documents_limit, offset=documents_offset)
+    return JobWithDocuments.with_items(job, items, limit=documents_limit, offset=documents_offset)

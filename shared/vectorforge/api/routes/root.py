@@ -29,6 +29,7 @@ ENDPOINTS = {
 _INLINE = re.compile(r"<(script|style)[^>]*>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 
 
+@router.head("/", response_model=RootResponse, include_in_schema=False)
 @router.get(
     "/",
     response_model=RootResponse,

@@ -16,6 +16,9 @@ MAX_QUERY_CHARS = 100_000
 MAX_PAGE = 200
 """Rows of one page at most."""
 
+MAX_PARTS = 1000
+"""Rows of one page of what belongs together: the passages of a document, the documents of a job."""
+
 MAX_OFFSET = 1_000_000
 
 

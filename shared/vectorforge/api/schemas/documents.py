@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field, StringConstraints
 
 from vectorforge.api.schemas.base import Metadata, RequestBody
-from vectorforge.db.repositories.document_repo import Document
+from vectorforge.db.repositories.document_repo import CitedChunk, Document
 from vectorforge.types import Chunk
 
 MAX_SOURCE_CHARS = 2000
@@ -106,9 +106,12 @@ class ChunkBody(BaseModel):
 
 
 class ChunkList(BaseModel):
-    """All passages of a document, in order."""
+    """A page of a document's passages, in order."""
 
     chunks: list[ChunkBody]
+    total: int
+    limit: int
+    offset: int
 
 
 class ChunkDocument(BaseModel):
@@ -122,13 +125,23 @@ class ChunkDocument(BaseModel):
 class ChunkWithDocument(ChunkBody):
     """A passage and where it is from."""
 
+    retired: bool = Field(
+        description="Whether the document has changed since and no longer holds the passage; then the "
+        "offsets do not count in its current text."
+    )
+    document_version: int = Field(description="Version of the document whose text the offsets count in.")
     document: ChunkDocument
 
     @classmethod
-    def of_document(cls, chunk: Chunk, document: Document) -> Self:
+    def of_document(cls, cited: CitedChunk, document: Document) -> Self:
         """The body for the chunk of this document."""
         origin = ChunkDocument(id=document.id, source=document.source, title=document.title)
-        return cls(**_chunk_fields(chunk), document=origin)
+        return cls(
+            **_chunk_fields(cited.chunk),
+            retired=cited.retired,
+            document_version=cited.document_version,
+            document=origin,
+        )
 
 
 def _chunk_fields(chunk: Chunk) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Self
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from vectorforge.db.repositories.job_repo import IngestionJob, IngestionJobItem
 
@@ -26,6 +26,7 @@ class JobDocument(BaseModel):
     stage: str | None
     error: JobError | None
     document_id: UUID | None
+    warnings: list[str] = Field(description="What was replaced or guessed while reading, at most ten.")
     chunks_added: int
     chunks_kept: int
     chunks_removed: int
@@ -40,6 +41,7 @@ class JobDocument(BaseModel):
             stage=item.stage,
             error=JobError(code=item.error.code, message=item.error.message) if item.error else None,
             document_id=item.document_id,
+            warnings=list(item.warnings),
             chunks_added=item.chunks_added,
             chunks_kept=item.chunks_kept,
             chunks_removed=item.chunks_removed,
@@ -86,14 +88,23 @@ class JobBody(BaseModel):
 
 
 class JobWithDocuments(JobBody):
-    """A job and each of its documents, in the order they were sent."""
+    """A job and a page of its documents, in the order they were sent; ``documents_total`` counts all."""
 
     documents: list[JobDocument]
+    documents_limit: int
+    documents_offset: int
 
     @classmethod
-    def with_items(cls, job: IngestionJob, items: Sequence[IngestionJobItem]) -> Self:
-        """The body for the job and its items."""
-        return cls(**JobBody.of(job).model_dump(), documents=[JobDocument.of(item) for item in items])
+    def with_items(
+        cls, job: IngestionJob, items: Sequence[IngestionJobItem], *, limit: int, offset: int
+    ) -> Self:
+        """The body for the job and a page of its items."""
+        return cls(
+            **JobBody.of(job).model_dump(),
+            documents=[JobDocument.of(item) for item in items],
+            documents_limit=limit,
+            documents_offset=offset,
+        )
 
 
 class JobList(BaseModel):

@@ -3,7 +3,7 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -39,10 +39,16 @@ _TEXT = "SELECT text FROM vectorforge.documents WHERE tenant_id = %s AND id = %s
 
 _CHUNKS = f"""
 SELECT {_CHUNK_COLUMNS} FROM vectorforge.chunks
-WHERE tenant_id = %s AND document_id = %s AND to_version IS NULL
-ORDER BY ordinal
+WHERE tenant_id = %(tenant_id)s AND document_id = %(document_id)s AND to_version IS NULL
+ORDER BY ordinal LIMIT %(limit)s OFFSET %(offset)s
 """
-_CHUNK = f"SELECT {_CHUNK_COLUMNS} FROM vectorforge.chunks WHERE tenant_id = %s AND id = %s"
+# A retired chunk was last part of the version before the one that retired it.
+_CHUNK = f"""
+SELECT {_CHUNK_COLUMNS}, to_version IS NOT NULL AS retired, coalesce(to_version - 1, (
+    SELECT d.version FROM vectorforge.documents d WHERE d.tenant_id = c.tenant_id AND d.id = c.document_id
+)) AS document_version
+FROM vectorforge.chunks c WHERE tenant_id = %s AND id = %s
+"""
 
 _CURRENT = """
 SELECT d.id AS document_id, d.version, d.content_hash, array(
@@ -85,6 +91,17 @@ class CurrentDocument:
     """Of the current chunks: what has one of these need not be embedded again."""
 
 
+@dataclass(frozen=True, slots=True)
+class CitedChunk:
+    """A chunk, and the text that its offsets count in."""
+
+    chunk: Chunk
+    retired: bool
+    """Whether the document has changed since and no longer holds the chunk."""
+    document_version: int
+    """The document's version that the offsets belong to: the current one, or the last that held the chunk."""
+
+
 class DocumentRepository:
     """The documents of one tenant."""
 
@@ -101,9 +118,27 @@ class DocumentRepository:
         row = await self._db.fetch_one(_BY_SOURCE, (self._db.tenant_id, collection_id, source))
         return Document(**row) if row else None
 
-    async def chunks(self, document_id: UUID) -> list[Chunk]:
-        """The current chunks, in order; empty when there is no such document."""
-        return [Chunk(**row) for row in await self._db.fetch_all(_CHUNKS, (self._db.tenant_id, document_id))]
+    async def chunks(
+        self, document_id: UUID, *, limit: int | None = None, offset: int = 0
+    ) -> Sequence[Chunk]:
+        """The current chunks, in order; empty when there is no such document.
+
+        Args:
+            document_id: The document; its ``chunk_count`` counts all.
+            limit: Chunks of the page, 1 to 1,000; None: all.
+            offset: Chunks before the page.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
+        checked_page(limit or 1, offset)
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "document_id": document_id,
+            "limit": limit,
+            "offset": offset,
+        }
+        return [Chunk(**row) for row in await self._db.fetch_all(_CHUNKS, values)]
 
     async def list(
         self, collection_id: UUID, *, limit: int = 50, offset: int = 0
@@ -130,10 +165,13 @@ class DocumentRepository:
         row = await self._db.fetch_one(_TEXT, (self._db.tenant_id, document_id))
         return str(row["text"]) if row else None
 
-    async def chunk(self, chunk_id: UUID) -> Chunk | None:
+    async def chunk(self, chunk_id: UUID) -> CitedChunk | None:
         """A chunk, or None; also one retired by the last change of its document: it may be cited still."""
         row = await self._db.fetch_one(_CHUNK, (self._db.tenant_id, chunk_id))
-        return Chunk(**row) if row else None
+        if row is None:
+            return None
+        retired, version = row.pop("retired"), row.pop("document_version")
+        return CitedChunk(Chunk(**row), retired, version)
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
         """What is stored of this source now, or None."""

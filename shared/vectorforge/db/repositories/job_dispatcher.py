@@ -1,12 +1,24 @@
 """Which job a worker takes next, whoever it belongs to."""
 
+from typing import NamedTuple
 from uuid import UUID
 
 from vectorforge.db.connection import Database
 
 _CLAIM = """
-SELECT claimed_tenant_id, claimed_job_id FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
+SELECT claimed_tenant_id, claimed_job_id, claims_without_progress
+FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 """
+_OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
+
+
+class ClaimedJob(NamedTuple):
+    """A job that this worker has to carry out now."""
+
+    tenant_id: str
+    job_id: UUID
+    claims: int
+    """Claims since one of its documents last came to an end, with this one; 1 at first."""
 
 
 class JobDispatcher:
@@ -15,17 +27,23 @@ class JobDispatcher:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim(self, lease_s: float = 60.0) -> tuple[str, UUID] | None:
+    async def claim(self, lease_s: float = 60.0) -> ClaimedJob | None:
         """Take the next job, for as long as its lease lasts; ``JobRepository.heartbeat`` prolongs it.
 
         A job whose lease has run out (its worker was killed) is taken over, with the items it had begun.
-        Tenants with fewer running jobs come first, then older jobs.
+        Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
+        Of one collection only the oldest job that has not ended is handed out.
 
         Args:
             lease_s: Seconds until another worker may take it over, more than 0 and at most 86,400.
 
         Returns:
-            Tenant and job, now running; None when no job waits.
+            The job, now running; None when no job waits.
         """
         row = await self._database.fetch_untenanted(_CLAIM, (lease_s,))
-        return (row["claimed_tenant_id"], row["claimed_job_id"]) if row else None
+        return ClaimedJob(*row.values()) if row else None
+
+    async def others_wait(self, tenant_id: str) -> bool:
+        """Whether a job of another tenant could be claimed now."""
+        row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))
+        return bool(row and row["found"])

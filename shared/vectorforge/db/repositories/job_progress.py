@@ -17,21 +17,24 @@ from vectorforge.db.repositories.job_types import (
     NewJobItem,
 )
 
-MAX_ATTEMPTS = 5
+MAX_ATTEMPTS = 3
 """How often an item is begun; one that kills its worker every time must not do so for ever."""
 MAX_ERROR_CHARS = 2000
+MAX_WARNINGS = 10
+"""Of one item."""
+MAX_WARNING_CHARS = 300
 
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
     UPDATE vectorforge.ingestion_job_items
-    SET status = 'failed', content = NULL, error_code = 'too_many_attempts',
-        error_message = 'The document was begun several times and never finished.'
+    SET status = 'failed', content = NULL, error_code = 'document_crashes',
+        error_message = 'Reading the document stopped the server ' || attempts || ' times.'
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued'
       AND attempts >= %(max_attempts)s
     RETURNING 1
 )
 UPDATE vectorforge.ingestion_jobs
-SET documents_failed = documents_failed + (SELECT count(*) FROM given_up)
+SET documents_failed = documents_failed + (SELECT count(*) FROM given_up), claims = 0
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND EXISTS (SELECT FROM given_up)
 """
 _NEXT_ITEM = f"""
@@ -50,13 +53,13 @@ _ITEM_SUCCEEDED = """
 WITH done AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = %(status)s, content = NULL, stage = NULL, error_code = NULL, error_message = NULL,
-        document_id = %(document_id)s, chunks_added = %(chunks_added)s, chunks_kept = %(chunks_kept)s,
-        chunks_removed = %(chunks_removed)s
+        document_id = %(document_id)s, warnings = %(warnings)s::text[],
+        chunks_added = %(chunks_added)s, chunks_kept = %(chunks_kept)s, chunks_removed = %(chunks_removed)s
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
     RETURNING tenant_id, job_id
 )
 UPDATE vectorforge.ingestion_jobs AS job
-SET documents_done = documents_done + 1, chunks_added = chunks_added + %(chunks_added)s,
+SET documents_done = documents_done + 1, claims = 0, chunks_added = chunks_added + %(chunks_added)s,
     chunks_kept = chunks_kept + %(chunks_kept)s, chunks_removed = chunks_removed + %(chunks_removed)s
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
@@ -65,12 +68,12 @@ WITH done AS (
     UPDATE vectorforge.ingestion_job_items
     SET status = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN 'queued' ELSE 'failed' END,
         content = CASE WHEN %(retry)s AND attempts < %(max_attempts)s THEN content END,
-        error_code = %(code)s, error_message = %(message)s
+        error_code = %(code)s, error_message = %(message)s, warnings = %(warnings)s::text[]
     WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
     RETURNING tenant_id, job_id, status
 )
 UPDATE vectorforge.ingestion_jobs AS job
-SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END
+SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END, claims = 0
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
 # The first part takes the item's place, the others go behind the last item.
@@ -81,7 +84,7 @@ SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """
-UPDATE vectorforge.ingestion_jobs SET documents_total = documents_total + %(more)s
+UPDATE vectorforge.ingestion_jobs SET documents_total = documents_total + %(more)s, claims = 0
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
 """
 _ADD_PART = """
@@ -114,7 +117,8 @@ UPDATE vectorforge.ingestion_job_items SET status = 'queued', attempts = greates
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'running'
 """
 _RELEASE = """
-UPDATE vectorforge.ingestion_jobs SET status = 'queued', stage = NULL, lease_expires_at = NULL
+UPDATE vectorforge.ingestion_jobs
+SET status = 'queued', stage = NULL, lease_expires_at = NULL, claims = greatest(claims - 1, 0)
 WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s AND status = 'running'
 """
 _FAIL_OPEN_ITEMS = """
@@ -143,7 +147,7 @@ class JobProgress:
     async def next_item(self, job_id: UUID) -> IngestionJobItem | None:
         """Begin the next queued item; with its content. None when no item is queued.
 
-        An item begun five times without an end is marked as failed instead ("too_many_attempts").
+        An item begun three times without an end is marked as failed instead ("document_crashes").
         """
         values = self._of(job_id, max_attempts=MAX_ATTEMPTS)
         async with self._db.transaction() as connection:
@@ -161,8 +165,11 @@ class JobProgress:
         chunks_kept: int = 0,
         chunks_removed: int = 0,
         unchanged: bool = False,
+        warnings: Sequence[str] = (),
     ) -> bool:
         """Mark a running item as stored (or as stored already, ``unchanged``) and drop its content.
+
+        Of ``warnings`` the first ten are kept, each cut to 300 characters.
 
         Returns:
             False when the item was not running: another worker took it over. Nothing is counted then.
@@ -175,11 +182,19 @@ class JobProgress:
             chunks_added=chunks_added,
             chunks_kept=chunks_kept,
             chunks_removed=chunks_removed,
+            warnings=_bounded(warnings),
         )
         return await self._db.execute(_ITEM_SUCCEEDED, values) == 1
 
     async def item_failed(
-        self, job_id: UUID, ordinal: int, *, code: str, message: str, retry: bool = False
+        self,
+        job_id: UUID,
+        ordinal: int,
+        *,
+        code: str,
+        message: str,
+        retry: bool = False,
+        warnings: Sequence[str] = (),
     ) -> bool:
         """Mark a running item as failed and drop its content.
 
@@ -188,7 +203,8 @@ class JobProgress:
             ordinal: The item.
             code: Our error code.
             message: Our text, cut to 2,000 characters.
-            retry: Put it back into the queue instead, unless it was begun five times.
+            retry: Put it back into the queue instead, unless it was begun three times.
+            warnings: The first ten are kept, each cut to 300 characters.
 
         Returns:
             False when the item was not running.
@@ -200,6 +216,7 @@ class JobProgress:
             message=message[:MAX_ERROR_CHARS],
             retry=retry,
             max_attempts=MAX_ATTEMPTS,
+            warnings=_bounded(warnings),
         )
         return await self._db.execute(_ITEM_FAILED, values) == 1
 
@@ -280,3 +297,7 @@ class JobProgress:
 
     def _of(self, job_id: UUID, **values: Any) -> dict[str, Any]:
         return {"tenant_id": self._db.tenant_id, "job_id": job_id, **values}
+
+
+def _bounded(warnings: Sequence[str]) -> list[str]:
+    return [warning[:MAX_WARNING_CHARS] for warning in warnings[:MAX_WARNINGS]]

@@ -16,7 +16,7 @@ from vectorforge.db.repositories.job_types import (
     JobError,
     NewJobItem,
 )
-from vectorforge.db.repositories.page import checked_page
+from vectorforge.db.repositories.page import MAX_PAGE, checked_page
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 __all__ = ["IngestionJob", "IngestionJobItem", "JobDispatcher", "JobError", "JobRepository", "NewJobItem"]
@@ -45,7 +45,7 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 _ITEMS = f"""
 SELECT {ITEM_COLUMNS} FROM vectorforge.ingestion_job_items
-WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal
+WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal LIMIT %s OFFSET %s
 """
 
 
@@ -87,11 +87,21 @@ class JobRepository(JobProgress):
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
         return IngestionJob.of(row) if row else None
 
-    async def items(self, job_id: UUID) -> list[IngestionJobItem]:
-        """Every item of a job, in order, without the content."""
-        return [
-            IngestionJobItem.of(row) for row in await self._db.fetch_all(_ITEMS, (self._db.tenant_id, job_id))
-        ]
+    async def items(
+        self, job_id: UUID, *, limit: int = MAX_PAGE, offset: int = 0
+    ) -> Sequence[IngestionJobItem]:
+        """A page of the items of a job, in order, without the content; ``documents_total`` counts all.
+
+        Args:
+            job_id: The job; one that does not exist has no items.
+            limit: Items of the page, 1 to 1,000.
+            offset: Items before the page.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
+        page = (self._db.tenant_id, job_id, *checked_page(limit, offset))
+        return [IngestionJobItem.of(row) for row in await self._db.fetch_all(_ITEMS, page)]
 
     async def list(
         self, collection_id: UUID | None = None, *, limit: int = 50, offset: int = 0

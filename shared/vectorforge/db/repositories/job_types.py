@@ -1,6 +1,6 @@
 """What an ingestion job looks like."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -12,7 +12,7 @@ chunks_kept, chunks_removed, error_code, error_message, created_at, started_at, 
 """
 ITEM_COLUMNS = """
 ordinal, source, parent_source, media_type, title, metadata, status, stage, attempts, error_code,
-error_message, document_id, chunks_added, chunks_kept, chunks_removed
+error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 """
 
 
@@ -83,6 +83,8 @@ class IngestionJobItem:
     """How often it was begun."""
     error: JobError | None
     document_id: UUID | None
+    warnings: Sequence[str]
+    """What was replaced or guessed while reading."""
     chunks_added: int
     chunks_kept: int
     chunks_removed: int
