@@ -26,3 +26,5 @@ fmt: $(UV) ## Fix what can be fixed, and format
 .uv/bin/uv:
 	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }
 	@.uv/bin/pip install --quiet --disable-pip-version-check uv
+	@echo "There is no uv on PATH, so one was put here; where the README says uv, use .uv/bin/uv:" >&2
+	@echo "    .uv/bin/uv run vectorforge --help" >&2

@@ -20,6 +20,7 @@ from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 TEMPLATE = "vectorforge_template"
+PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 
 
 class PgBouncer:
@@ -37,7 +38,7 @@ class PgBouncer:
             f"listen_addr =\nlisten_port = 6432\nunix_socket_dir = {directory}\nlogfile = {directory}/log\n"
             f"max_client_conn = 500\ndefault_pool_size = {pool_size}\nadmin_users = postgres\n"
         )
-        command = [shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", str(directory / "pgbouncer.ini")]
+        command = [PGBOUNCER, str(directory / "pgbouncer.ini")]
         if os.geteuid() == 0:
             for path in (directory, *directory.iterdir()):
                 os.chown(path, account.pw_uid, account.pw_gid)
@@ -93,6 +94,8 @@ def postgres_server(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPost
 @pytest.fixture(scope="session")
 def pgbouncer(postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]) -> Iterator[PgBouncer]:
     """PgBouncer before ``postgres_server``, five server connections a database and role."""
+    if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
+        pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
     bouncer = PgBouncer(private_dir("pgb"), postgres_server)
     yield bouncer
     bouncer.stop()

@@ -3,11 +3,12 @@
 Nothing else reads the environment. Secrets are ``SecretStr``: they never appear in logs, errors or ``repr``.
 """
 
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from vectorforge.errors import ConfigurationError
 
@@ -22,6 +23,7 @@ def _env(*names: str, **kwargs: Any) -> Any:
 class _Section(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="VECTORFORGE_",
+        env_ignore_empty=True,  # VARIABLE= is how shells and compose files unset one
         frozen=True,
         extra="ignore",
         hide_input_in_errors=True,  # a mistyped secret must not be printed
@@ -113,6 +115,14 @@ class IngestionSettings(_Section):
     extraction_timeout_s: float = Field(default=120.0, gt=0)
     max_documents_per_request: int = Field(default=100, ge=1, le=10_000)
 
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.chunk_overlap_chars >= self.chunk_size_chars:
+            raise ValueError(
+                "VECTORFORGE_CHUNK_OVERLAP_CHARS must be smaller than VECTORFORGE_CHUNK_SIZE_CHARS"
+            )
+        return self
+
 
 class QuerySettings(_Section):
     """Bounds of a question."""
@@ -163,5 +173,39 @@ class VectorForgeConfig(BaseModel):
         try:
             return cls(**overrides)
         except ValidationError as exc:
-            places = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+            places = "; ".join(": ".join([*map(_variable, e["loc"]), e["msg"]]) for e in exc.errors())
             raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc
+        except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
+            field = re.search(r'field "(\w+)"', str(exc))
+            name = _variable(field[1]) if field else "A VECTORFORGE_* variable"
+            # Not "from exc": the parser's error carries the value.
+            raise ConfigurationError(
+                f'{name} is not valid JSON; see docs/configuration.md, e.g. ["example.com"] for a list.'
+            ) from None
+
+
+def known_variables() -> frozenset[str]:
+    """The names of all environment variables that are settings."""
+    sections = (field.annotation for field in VectorForgeConfig.model_fields.values())
+    fields = [
+        (name, field)
+        for section in sections
+        if isinstance(section, type) and issubclass(section, _Section)
+        for name, field in section.model_fields.items()
+    ]
+    return frozenset(
+        _variable(choice)
+        for name, field in fields
+        for choice in (
+            field.validation_alias.choices[:-1]  # the last one is the field's own name
+            if isinstance(field.validation_alias, AliasChoices)
+            else [name]
+        )
+        if isinstance(choice, str)
+    )
+
+
+def _variable(place: str | int) -> str:
+    """The name of a setting's environment variable."""
+    name = str(place)
+    return name if name.startswith("VECTORFORGE_") else f"VECTORFORGE_{name.upper()}"

@@ -71,4 +71,4 @@ async def with_retries(
                     return await operation()
     except TimeoutError as exc:
         raise last_error or DeadlineExceededError() from exc
-    raise AssertionError("stamina always returns or raises")  # pragma: no cover
+    raise AssertionError("stamina always returns or raises")

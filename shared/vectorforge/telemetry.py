@@ -8,7 +8,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
@@ -191,7 +191,7 @@ class Instrumented(Protocol):
 
 def instrument(
     prefix: str, tags: Callable[[Any], Tags] = lambda _: {}
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
     """``measure`` as a decorator for an async method of an ``Instrumented`` object.
 
     Args:
@@ -199,7 +199,7 @@ def instrument(
         tags: Computes the tags from the object.
     """
 
-    def decorate(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def decorate(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         @functools.wraps(method)
         async def measured(*args: P.args, **kwargs: P.kwargs) -> T:
             owner: Any = args[0]

@@ -50,7 +50,7 @@ class TestOpenAI(LLMStreamContract):
     def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
         return OpenAIProvider(credentials, base_url=base_url, **kwargs)
 
-    # A-058 A-075 A-078 A-079 A-080 C12
+    # A-057 A-058 A-075 A-078 A-079 A-080 C12
     async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
         await provider.generate(MESSAGES)
         await provider.generate(MESSAGES, FULL_CONFIG)

@@ -105,7 +105,7 @@ def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
 def fetch(url: str, body: Any = None, **headers: str) -> Any:
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"content-type": "application/json", **headers})  # noqa: S310 - our own server
-    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - as above
         return json.load(response)
 
 
@@ -147,7 +147,8 @@ class TestIngestAndAsk:
         answer = handbook.json("ask", "Who approves a refund?", "-c", "handbook")
         assert "finance team" in answer["answer"]
         cited = answer["citations"][0]["source_number"]
-        assert answer["sources"][cited - 1]["document_source"] == "handbook.md"
+        source = answer["sources"][cited - 1]["document_source"]
+        assert source == str((handbook.folder / "handbook.md").resolve())
 
         found = handbook.json("search", "-", "-c", "handbook", "-k", "1", stdin="days off")
         assert len(found["results"]) == 1
@@ -156,7 +157,7 @@ class TestIngestAndAsk:
     def test_plain_text(self, handbook: CommandLine) -> None:
         shown = handbook("ask", "Who approves a refund?", "-c", "handbook").stdout
         assert "finance team" in shown
-        assert "] handbook.md" in shown
+        assert "] ./handbook.md" in shown
         lines = handbook("search", "refund", "-c", "handbook").stdout.splitlines()
         assert lines[0].split("\t") == ["rank", "score", "source", "heading", "passage"]
         assert all(line.count("\t") == 4 for line in lines)
@@ -170,15 +171,27 @@ class TestIngestAndAsk:
         (vectorforge.folder / "corpus.jsonl").write_text("\n".join(lines))
         summary = vectorforge.json("ingest", "corpus.jsonl", "-c", "corpus", code=1)
         assert (summary["documents"], summary["succeeded"], summary["failed"]) == (3, 2, 1)
-        assert summary["failures"][0]["source"] == "corpus.jsonl#3"
+        assert summary["failures"][0]["source"].endswith("/corpus.jsonl#3")
         assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 2
-        vectorforge("documents", "delete", "corpus.jsonl#a", "-c", "corpus", "--yes")
+        assert "./corpus.jsonl#a\t" in vectorforge("documents", "list", "-c", "corpus").stdout
+        vectorforge("documents", "delete", "./corpus.jsonl#a", "-c", "corpus", "--yes")
         assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 1
+
+    def test_a_source_does_not_depend_on_the_working_directory(self, vectorforge: CommandLine) -> None:
+        a, b = (CommandLine(vectorforge.folder / name, vectorforge.data_dir) for name in "ab")
+        for cli in (a, b):
+            cli.folder.mkdir()
+            (cli.folder / "README.md").write_text(f"This is the text of {cli.folder}.")
+            assert cli.json("ingest", "README.md", "-c", "two")["succeeded"] == 1
+        for path in ("../a/README.md", "../a", str(a.folder)):
+            assert b.json("ingest", path, "-c", "two")["unchanged"] == 1
+        sources = {d["source"] for d in b.json("documents", "list", "-c", "two")["documents"]}
+        assert sources == {str((cli.folder / "README.md").resolve()) for cli in (a, b)}
 
     def test_what_cannot_be_read_says_why(self, vectorforge: CommandLine) -> None:
         (vectorforge.folder / "empty.md").write_text("")
         done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
-        assert "error: empty.md: The document is empty." in done.stderr
+        assert "error: ./empty.md: The document is empty." in done.stderr
         assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
 
 
@@ -206,8 +219,16 @@ class TestModels:
             server.script(Reply(texts=("The finance", " team ", "[Source 1].")))
             code, out, err = await self.ask(handbook, server)
         assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
-        assert "[1] handbook.md" in out
+        assert "[1] ./handbook.md" in out
         assert err.startswith("openai")
+
+    async def test_what_is_not_cited_is_no_source(self, handbook: CommandLine) -> None:
+        async with FakeOpenAI() as server:
+            server.script(Reply(texts=("Nobody knows.",)))
+            code, out, _ = await self.ask(handbook, server)
+        assert code == 0
+        assert "Sources" not in out
+        assert "Passages read" in out
 
     async def test_an_answer_that_breaks_off_is_3_and_shows_what_came(self, handbook: CommandLine) -> None:
         async with FakeOpenAI() as server:
@@ -269,6 +290,40 @@ class TestMigrateAndDoctor:
         assert done.returncode == 1
         assert "fail database" in done.stdout
         assert "credentials for openai" in done.stdout
+        assert "s3cret" not in done.stdout + done.stderr
+
+    def test_doctor_makes_no_database(self, vectorforge: CommandLine) -> None:
+        nowhere = vectorforge.folder / "nowhere"
+        report = vectorforge.json("doctor", "--data-dir", str(nowhere))
+        assert report["ok"] is True
+        details = {check["name"]: check["detail"] for check in report["checks"]}
+        assert "made by `vectorforge up`" in details["database"]
+        assert not nowhere.exists()
+
+    def test_doctor_knows_every_provider_and_every_variable(self, vectorforge: CommandLine) -> None:
+        environment = {
+            **vectorforge.environment,
+            "VECTORFORGE_GOOGLE_API_KEY": "s3cret",
+            "VECTORFORGE_COHERE_API_KEY": "s3cret",
+            "VECTORFORGE_OLLAMA_BASE_URL": "http://127.0.0.1:1",
+            "VECTORFORGE_MAX_SERVE_BASE_URL": "http://127.0.0.1:1",
+            "VECTORFORGE_OPENAI_APIKEY": "s3cret",
+        }
+        done = subprocess.run(
+            [VECTORFORGE, "doctor", "--json", "--data-dir", str(vectorforge.folder / "nowhere")],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        checks = json.loads(done.stdout)["checks"]
+        models = next(check for check in checks if check["name"] == "models")
+        assert all(name in models["detail"] for name in ("google", "cohere", "ollama", "max_serve"))
+        assert [c for c in checks if c["name"] == "settings" and c["status"] == "warn"] == [
+            {
+                "name": "settings",
+                "status": "warn",
+                "detail": "VECTORFORGE_OPENAI_APIKEY is no setting and is ignored",
+                "remedy": "Did you mean VECTORFORGE_OPENAI_API_KEY?",
+            }
+        ]
         assert "s3cret" not in done.stdout + done.stderr
 
     def test_a_database_that_is_not_there_is_3(self, vectorforge: CommandLine) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +80,18 @@ async def test_one_statement_is_one_round_trip(proxy: Proxy) -> None:
         assert proxy.round_trips == 2
 
 
+# Performance: so is a search through an index, whose settings end with its transaction.
+async def test_a_search_through_an_index_is_one_round_trip(proxy: Proxy) -> None:
+    read = "SELECT current_setting('hnsw.ef_search') AS ef, current_setting('hnsw.iterative_scan') AS scan"
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        assert await tenant.fetch_all(read, ef_search=123) == [{"ef": "123", "scan": "strict_order"}]
+        assert proxy.round_trips == 2
+        assert await tenant.fetch_all(read) == [{"ef": "40", "scan": "off"}]
+
+
 # C34: what pins a session of RDS Proxy must not be seen on the wire
 async def test_nothing_that_pins_a_session_is_sent(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1) as database:
@@ -109,10 +120,9 @@ async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
         tenant = database.for_tenant("a")
         await tenant.fetch_one("SELECT 1")
         proxy.open.clear()
-        started = time.monotonic()
-        with pytest.raises(DatabaseUnavailableError):
-            await tenant.fetch_one("SELECT 1")
-        assert time.monotonic() - started < 5
+        async with asyncio.timeout(5):  # it gives up by itself, long before
+            with pytest.raises(DatabaseUnavailableError):
+                await tenant.fetch_one("SELECT 1")
         proxy.open.set()
         for _ in range(10):  # each at most half a second, or at once
             if (await database.health()).healthy:
@@ -124,17 +134,16 @@ async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
 async def test_a_caller_who_gives_up_is_let_go(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
-        started = time.monotonic()
 
         async def ask() -> None:
             async with tenant.transaction() as connection:
                 proxy.open.clear()
                 await connection.execute("SELECT 1")
 
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await ask()
-        assert time.monotonic() - started < 4
+        async with asyncio.timeout(4):  # the driver alone would need ten seconds
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await ask()
         proxy.open.set()
 
 

@@ -19,6 +19,10 @@ import pytest
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+from vectorforge.local.account import account_for
+from vectorforge.local.cluster import binaries, passable
+from vectorforge.local.laptop import default_data_dir
+from vectorforge.local.lease import leased
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.local.postmaster import is_alive
 
@@ -260,3 +264,62 @@ async def test_the_app_works_on_it_as_its_own_role(place: Path) -> None:
         await asyncio.to_thread(kill, server)
         await asyncio.to_thread(server.start)
         assert (await database.health()).healthy  # the same pool, a new server
+
+
+def test_it_is_stopped_by_the_last_that_needs_it(place: Path) -> None:
+    """Also after a kill -9, when nobody is connected and a short command has started it again."""
+    with leased(EmbeddedPostgres(place / "data")):
+        first = EmbeddedPostgres(place / "data")
+        first.start()
+        kill(first)
+        second = EmbeddedPostgres(place / "data")
+        with leased(second):
+            pass
+        assert is_alive(second.pid)
+    assert not is_alive(second.pid)
+
+
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another account")
+
+
+@ONLY_ROOT
+def test_a_closed_directory_is_refused_and_stays_closed(place: Path) -> None:
+    home = place / "home"
+    home.mkdir(mode=0o700)
+    with pytest.raises(ConfigurationError, match=f"chmod o.x {home}"):
+        EmbeddedPostgres(home / "folder" / "data").start()
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+@ONLY_ROOT
+def test_programs_below_a_closed_directory_run_from_beside_the_data(place: Path) -> None:
+    """As in a virtual environment below root's home."""
+    home = place / "home"
+    home.mkdir(mode=0o700)
+    package = binaries(18).parents[1]
+    for name in (package.name, f"{package.name}.libs"):
+        shutil.copytree(package.with_name(name), home / name, copy_function=os.link)
+    account = account_for(place / "data")
+    for _ in range(2):
+        bin_dir = passable(home / package.name / "pginstall18" / "bin", account, place)
+        assert not bin_dir.is_relative_to(home)
+        done = subprocess.run(
+            [bin_dir / "initdb", "--version"], **account.run_as(), capture_output=True, check=True
+        )
+        assert b"PostgreSQL" in done.stdout
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert len(list(place.iterdir())) == 2, "one copy"
+
+
+@ONLY_ROOT
+def test_the_default_place_of_root_is_one_that_its_server_reaches(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = place / "home"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(home))
+    assert default_data_dir() == Path("/var/lib/vectorforge")
+    home.chmod(0o711)
+    assert default_data_dir() == home / ".local" / "share" / "vectorforge"
+    EmbeddedPostgres(default_data_dir() / "postgres").start()  # below folders that it makes itself
+    assert home.stat().st_mode & 0o777 == 0o711

@@ -56,6 +56,13 @@ class OvertakenEmbedder(HashingEmbedder):
         return await super()._call_api(texts, model)
 
 
+class BrokenEmbedder(HashingEmbedder):
+    """Has a bug, and the bug has a secret."""
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        raise RuntimeError("postgresql://admin:hunter2@10.0.0.1/prod")
+
+
 @dataclass
 class Room:
     """One tenant's collection and what ingests into it."""
@@ -316,6 +323,17 @@ class TestPipeline:
         assert {found.chunk.text.split()[3] for found in await room.search("paragraph")} == {"old"}
         assert (await broken.ingest(text_of("new"))).status is DocumentStatus.SUCCEEDED
 
+    # C22
+    async def test_a_bug_fails_its_document_and_tells_nothing(
+        self, room: Room, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        room.embedder = BrokenEmbedder()
+        result = await room.ingest(text_of())
+        assert result.error is not None
+        assert result.error.code == "internal_error"
+        assert "Ingestion of a document failed unexpectedly: builtins.RuntimeError" in caplog.text
+        assert "hunter2" not in caplog.text + result.error.message
+
     async def test_progress(self, room: Room) -> None:
         stages: list[str] = []
         progress: list[tuple[int, int]] = []
@@ -355,6 +373,23 @@ async def ended(room: Room, job: IngestionJob) -> IngestionJob:
 
 
 class TestWorker:
+    # C22
+    async def test_a_bug_makes_it_wait_and_tells_nothing(
+        self, job_room: Room, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def make_pipeline(_: str) -> IngestionPipeline:
+            raise RuntimeError("postgresql://admin:hunter2@10.0.0.1/prod")
+
+        await job_room.jobs.create(
+            job_room.collection.id,
+            [NewJobItem(source="a.txt", title=None, media_type="text/plain", metadata={}, content=b"text")],
+        )
+        async with IngestionWorker(job_room.database, make_pipeline), asyncio.timeout(10):
+            while not caplog.records:  # noqa: ASYNC110 - a log announces nothing
+                await asyncio.sleep(0.01)
+        assert "Ingestion waits 1 s after an unexpected error: builtins.RuntimeError" in caplog.text
+        assert "hunter2" not in caplog.text
+
     async def test_a_job_reports_each_document(self, job_room: Room) -> None:
         lines = '{"id": "x", "text": "first"}\nbroken\n{"id": "y", "text": "second"}'
         job = await job_room.jobs.create(

@@ -13,10 +13,12 @@ from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
 from vectorforge.types import ChunkDraft, DistanceMetric, RetrievedChunk
+from vectorforge.vectorstore.document_writer import delete_document
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 COSINE = DistanceMetric.COSINE
 SIZE = 8
+WAITS = "wait_event_type = 'Lock'"
 
 
 def edition(number: int) -> list[ChunkDraft]:
@@ -154,6 +156,22 @@ async def test_writers_and_deletions_do_not_deadlock(tenant_db: TenantDatabase) 
             if isinstance(error, BaseException) and not isinstance(error, NotFoundError)
         ] == []
         assert await count(tenant_db, "vectorforge.embeddings") == 0
+
+
+# The order of locks itself: a document's deletion that has not committed when its collection is deleted
+async def test_a_document_and_its_collection_deleted_at_once(tenant_db: TenantDatabase) -> None:
+    collection_id, chunks = await insert_collection(tenant_db, 4, COSINE), edition(1)
+    stored = await PgVectorStore(tenant_db).replace_document(collection_id, document_draft(chunks), chunks)
+    async with tenant_db.transaction() as connection:
+        assert await delete_document(connection, tenant_db.tenant_id, stored.document_id)
+        statement = "DELETE FROM vectorforge.collections WHERE id = %s"
+        dropping = asyncio.create_task(tenant_db.execute(statement, (collection_id,)))
+        async with asyncio.timeout(5):
+            waiting = f"pg_stat_activity WHERE starts_with(query, '{statement[:30]}') AND {WAITS}"
+            while await count(tenant_db, waiting) == 0:  # noqa: ASYNC110 - a lock announces nothing
+                await asyncio.sleep(0.02)
+    assert await dropping == 1
+    assert await count(tenant_db, "vectorforge.documents") == 0
 
 
 async def test_unchanged_writes_nothing(tenant_db: TenantDatabase) -> None:

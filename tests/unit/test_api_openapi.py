@@ -1,12 +1,13 @@
 """The committed OpenAPI document."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vectorforge.api.app import create_routes
+from vectorforge.api.app import _DOORS, create_routes
 from vectorforge.api.schemas.events import EVENT_DATA
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -21,6 +22,12 @@ def test_the_committed_document_is_current(document: Any) -> None:
     assert json.loads(COMMITTED.read_text(encoding="utf-8")) == json.loads(json.dumps(document)), (
         "run: python -m vectorforge.api.openapi > docs/openapi.json"
     )
+
+
+def test_every_handler_is_a_coroutine_function() -> None:  # B-037
+    endpoints = [endpoint for door in _DOORS for endpoint in (route.endpoint for route in door.router.routes)]
+    assert len(endpoints) >= 20
+    assert [e.__name__ for e in endpoints if not inspect.iscoroutinefunction(e)] == []
 
 
 def test_every_reference_leads_somewhere(document: Any) -> None:

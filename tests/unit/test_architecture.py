@@ -1,8 +1,10 @@
 """The layout holds: files of the design, README's table, no SDK before it is needed."""
 
+import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,10 +47,32 @@ def test_tests_of_the_design_exist(path: str) -> None:
     assert (ROOT / "tests" / path).is_file()
 
 
+PHASE_2 = [  # A-002, C29: what the design uses and does not define
+    "embedding.registry:EmbeddingProviderRegistry",
+    "vectorstore.pgvector:PgVectorStore",
+    "db.repositories.collection_repo:CollectionRepository",
+    "types:RetrievedChunk",
+    "types:DistanceMetric",
+    "config:VectorForgeConfig",
+    "db.repositories.query_log_repo:QueryLog",
+    "telemetry:MetricsCollector",
+    "telemetry:instrument",
+    "health:HealthChecker",
+    "health:ComponentHealth",
+]
+
+
+@pytest.mark.parametrize("place", PHASE_2)
+def test_objects_of_the_phase_before_exist(place: str) -> None:
+    module, name = place.split(":")
+    assert hasattr(importlib.import_module(f"vectorforge.{module}"), name)
+
+
 def test_every_path_in_the_find_it_table_exists() -> None:
     readme = (ROOT / "README.md").read_text()
-    table = readme[readme.index("## Find it") :].split("\n## ")[1 - 1]
-    paths = re.findall(r"\|[^|]+\|\s*`([^`]+)`", table)
+    section = re.search(r"^## Find it\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    paths = re.findall(r"\|[^|]+\|\s*`([^`]+)`", section[1])
     assert len(paths) >= 10
     missing = [path for path in paths if not (ROOT / path).exists()]
     assert missing == []
@@ -61,3 +85,11 @@ def test_nothing_heavy_is_imported_before_it_is_needed(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
+
+
+def test_every_room_has_its_place_in_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    placed = set(re.findall(r"vectorforge\.(\w+)", " ".join(contracts[0]["layers"])))
+    package = ROOT / "shared" / "vectorforge"
+    rooms = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
+    assert rooms - placed == {"__init__", "testing"}  # testing may import anything, and nothing imports it

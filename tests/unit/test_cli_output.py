@@ -16,13 +16,13 @@ from pydantic import SecretStr
 from vectorforge import errors
 from vectorforge.cli.app import run
 from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.cli.files import find_files, source_name
+from vectorforge.cli.files import find_files, shown_source, source_name
 from vectorforge.cli.migrate import login_passwords
 from vectorforge.cli.question import parse_filter, parse_metadata, read_question
 from vectorforge.cli.server import bind, stop_on_sigterm
 from vectorforge.cli.terminal import Terminal, command, printable
 from vectorforge.cli.up import serving_config
-from vectorforge.config import DatabaseSettings, VectorForgeConfig
+from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 from vectorforge.local import laptop
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
@@ -216,9 +216,13 @@ class TestFiles:
         self, tree: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tree)
-        assert source_name(Path("sub/c.md")) == source_name(tree / "sub" / "c.md") == "sub/c.md"
+        name = (tree / "sub" / "c.md").resolve().as_posix()
+        assert source_name(Path("sub/c.md")) == source_name(tree / "sub" / "loop" / "sub" / "c.md") == name
+        assert shown_source(name) == "./sub/c.md"
         monkeypatch.chdir(tree / "sub")
-        assert source_name(Path("../a.txt")) == (tree / "a.txt").resolve().as_posix()
+        assert source_name(Path("c.md")) == name
+        assert shown_source((tree / "a.txt").as_posix()) == (tree / "a.txt").as_posix()
+        assert shown_source("uploaded.md") == "uploaded.md"
 
 
 class TestArguments:
@@ -269,6 +273,23 @@ class TestUp:
         assert config.server.auth == "local"
         assert set(config.server.allowed_hosts) == {"localhost", "127.0.0.1", "::1"}
 
+    def test_a_chosen_login_is_kept(self) -> None:
+        keys = ServerSettings(api_keys={"0" * 64: "acme"})
+        for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - nothing listens
+            config = serving_config(VectorForgeConfig(server=keys), host)
+            assert config.server.auth == "api_key"
+        local = VectorForgeConfig(server=ServerSettings(auth="local", api_keys={"0" * 64: "acme"}))
+        assert serving_config(local, "127.0.0.1").server.auth == "local"
+
+    def test_other_machines_are_not_served_without_a_login(self) -> None:
+        for server in (ServerSettings(), ServerSettings(auth="local")):
+            config = VectorForgeConfig(server=server)
+            with pytest.raises(errors.ConfigurationError, match="--insecure"):
+                serving_config(config, "192.0.2.1")
+            assert serving_config(config, "192.0.2.1", insecure=True).server.auth == "local"
+        with pytest.raises(errors.ConfigurationError, match="VECTORFORGE_API_KEYS"):
+            serving_config(VectorForgeConfig(server=ServerSettings(auth="api_key")), "127.0.0.1")
+
     def test_sigterm_ends_like_ctrl_c(self) -> None:
         before = signal.getsignal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt), stop_on_sigterm():
@@ -277,7 +298,8 @@ class TestUp:
 
     def test_the_sample_is_the_readme_and_the_docs(self) -> None:
         files = dict(laptop.sample_documents())
-        assert next(iter(files)) == "README.md"
+        assert next(iter(files)) == "vectorforge/README.md"
+        assert all(source.startswith("vectorforge/") for source in files)
         assert all(file.is_file() for file in files.values())
 
     def test_a_data_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:

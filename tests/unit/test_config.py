@@ -1,30 +1,18 @@
 """Settings come from VECTORFORGE_* and keep their secrets."""
 
 import re
+import traceback
 from pathlib import Path
 
 import pytest
 
 from vectorforge.config import (
-    DatabaseSettings,
-    EmbeddingSettings,
-    IngestionSettings,
-    LLMSettings,
-    QuerySettings,
-    ServerSettings,
     VectorForgeConfig,
+    known_variables,
 )
 from vectorforge.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = (
-    DatabaseSettings,
-    LLMSettings,
-    EmbeddingSettings,
-    IngestionSettings,
-    QuerySettings,
-    ServerSettings,
-)
 
 
 def test_defaults() -> None:  # A-079, A-084, A-027
@@ -62,13 +50,35 @@ def test_a_wrong_value_names_the_setting_and_not_the_value(monkeypatch: pytest.M
     assert "canary" not in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["VECTORFORGE_ALLOWED_HOSTS", "VECTORFORGE_API_KEYS"])
+@pytest.mark.parametrize("value", ["canary.example", '{"canary"', '"canary"'])
+def test_a_value_that_is_no_json_names_the_variable_and_not_the_value(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name) as caught:
+        VectorForgeConfig.from_environment()
+    assert "canary" not in caught.value.message
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
+        monkeypatch.setenv(f"VECTORFORGE_{name}", "")
+    assert VectorForgeConfig.from_environment() == VectorForgeConfig()
+    assert VectorForgeConfig().database.database_url is None
+
+
+def test_overlap_must_be_smaller_than_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "150")
+    both = r"VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
+    with pytest.raises(ConfigurationError, match=both):
+        VectorForgeConfig.from_environment()
+    monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "149")
+    assert VectorForgeConfig.from_environment().ingestion.chunk_overlap_chars == 149
+
+
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
     documented = set(re.findall(r"`(VECTORFORGE_[A-Z_]+)`", text))
-    actual = set()
-    for section in SECTIONS:
-        for name, field in section.model_fields.items():
-            alias = field.validation_alias
-            first = alias.choices[0] if alias is not None and hasattr(alias, "choices") else None
-            actual.add(str(first) if first else f"VECTORFORGE_{name.upper()}")
-    assert documented == actual
+    assert documented == known_variables()

@@ -12,7 +12,7 @@ from vectorforge.testing.passages import make_passage as passage
 from vectorforge.tokens import estimate_tokens
 
 
-def test_default_format_is_exact() -> None:  # C05, C08
+def test_default_format_is_exact() -> None:  # C05, C08
     payload = ContextBuilder().build("why?", [passage("one"), passage("two")])
     assert payload.assembled_context == "[Source 1]\none\n---\n[Source 2]\ntwo"
     assert payload.system_prompt == (
@@ -23,6 +23,7 @@ def test_default_format_is_exact() -> None:  # A-039, A-044, A-046, A-049, A-054
         "[Source 1]\none\n---\n[Source 2]\ntwo\n"
     )
     assert payload.user_message == "why?"
+    assert [source.chunk_index for source in payload.sources] == [0, 0]  # the payload's fifth field
     assert payload.context_token_count == payload.token_count  # C28
 
 
@@ -62,7 +63,9 @@ def test_builder_defaults() -> None:  # A-030, A-036, A-037, A-038, A-039, A-040
     assert VECTORFORGE.context_format == config.format == ContextFormat()
 
 
-def test_sources_follow_the_labels(caplog: pytest.LogCaptureFixture) -> None:
+def test_sources_follow_the_labels(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     passages = [passage("word " * 100, index=i) for i in range(5)]
     config = ContextConfig(max_context_tokens=300)
     payload = ContextBuilder().build("q", passages, config)

@@ -14,6 +14,7 @@ from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.query_parts import OneCollection
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 
@@ -27,16 +28,6 @@ COLLECTION = Collection(
 )
 TEXTS = ["cats and dogs", "cats and mice and cheese", "trains, planes"]
 TAGS = {"retriever_type": "dense"}
-
-
-class OneCollection:
-    """Knows one collection."""
-
-    def __init__(self, collection: Collection = COLLECTION) -> None:
-        self.collection = collection
-
-    async def find_by_id(self, collection_id: UUID) -> Collection | None:
-        return self.collection if collection_id == self.collection.id else None
 
 
 class Setup:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.files import shown_source
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
 from vectorforge.cli.question import read_question
 from vectorforge.cli.terminal import Terminal, command
@@ -114,10 +115,10 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
     shown = [(n, source) for n, source in enumerate(result.sources, start=1) if n in cited or not cited]
     if shown:
         terminal.line()
-        terminal.line("Sources", style="bold")
+        terminal.line("Sources" if cited else "Passages read, none of them cited", style="bold")
     for number, source in shown:
-        heading = source.heading or source.title
-        where = f"{source.document_source} › {heading}" if heading else source.document_source
+        name, heading = shown_source(source.document_source), source.heading or source.title
+        where = f"{name} › {heading}" if heading else name
         terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")

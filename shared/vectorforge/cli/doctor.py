@@ -10,7 +10,7 @@ from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import Terminal, command, printable
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from vectorforge.cli.checks import Check
+    from vectorforge.cli.database_checks import Check
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -23,10 +23,10 @@ def doctor(
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Check this machine and these settings, and say what to do about what is wrong. Changes nothing.
+    """Check this machine and these settings, and say what to do about what is wrong.
 
-    Exits with 1 when a check fails; warnings do not count. Keys are never
-    printed.
+    Changes no documents and makes no database. Exits with 1 when a check
+    fails; warnings do not count. Keys are never printed.
 
     [bold]Example[/bold]
 

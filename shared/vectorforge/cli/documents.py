@@ -1,10 +1,12 @@
 """``vectorforge documents``."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vectorforge.cli.confirmation import confirm
+from vectorforge.cli.files import shown_source, source_name
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, YesOption
 from vectorforge.cli.terminal import command
 from vectorforge.errors import NotFoundError
@@ -36,7 +38,10 @@ def list_documents(
             bodies = [DocumentBody.of(document) for document in found]
             terminal.json(DocumentList(documents=bodies, total=total, limit=limit, offset=offset))
             return
-        rows = [(d.source, d.title, d.media_type, d.version, d.chunk_count, d.size_chars) for d in found]
+        rows = [
+            (shown_source(d.source), d.title, d.media_type, d.version, d.chunk_count, d.size_chars)
+            for d in found
+        ]
         terminal.table(["Source", "Title", "Type", "Version#", "Chunks#", "Characters#"], rows)
         terminal.note(f"{len(found)} of {total} documents")
 
@@ -58,7 +63,9 @@ def delete(
 
         async def work(session: Session) -> Any:
             wanted = await session.collection(collection)
-            document = await session.services.documents.find_by_source(wanted.id, source)
+            documents = session.services.documents
+            document = await documents.find_by_source(wanted.id, source)
+            document = document or await documents.find_by_source(wanted.id, source_name(Path(source)))
             if document is None:
                 raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
             await session.services.vector_store.delete_document(document.id)
@@ -68,4 +75,4 @@ def delete(
         if terminal.json_output:
             terminal.json({"id": gone.id, "source": gone.source, "deleted": True})
         else:
-            terminal.line(f"Deleted {gone.source}.")
+            terminal.line(f"Deleted {shown_source(gone.source)}.")

@@ -1,8 +1,8 @@
-"""Which files ``vectorforge ingest`` reads."""
+"""Which files ``vectorforge ingest`` reads, and what they are called."""
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from vectorforge.errors import InvalidInputError
 
@@ -62,12 +62,17 @@ def _wanted(file: Path, folder: Path, glob: str | None) -> bool:
 
 
 def source_name(file: Path) -> str:
-    """What a file is called in its collection: its path below the working directory, else its absolute path.
+    """What a file is called in its collection: its absolute path, without symbolic links.
 
-    The same file keeps its name when it is ingested again, so that it is replaced and not added twice.
+    So the same file is replaced when it is ingested again from elsewhere, and two files of the same name in
+    different folders never replace each other.
     """
-    absolute = file.absolute().resolve()
+    return file.resolve().as_posix()
+
+
+def shown_source(source: str) -> str:
+    """A source for people: files below the working directory from there, as ``./docs/x.md``."""
     try:
-        return absolute.relative_to(Path.cwd().resolve()).as_posix()
+        return f"./{PurePath(source).relative_to(Path.cwd()).as_posix()}"
     except ValueError:
-        return absolute.as_posix()
+        return source

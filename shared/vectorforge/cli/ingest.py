@@ -15,7 +15,8 @@ from vectorforge.errors import InvalidInputError
 
 def ingest(
     paths: Annotated[
-        list[Path], typer.Argument(help="Files and folders. A .jsonl or .csv holds one document a line.")
+        list[Path],
+        typer.Argument(help="Files and folders. A .jsonl holds one document a line; a .csv is one document."),
     ],
     collection: CollectionOption = None,
     glob: Annotated[
@@ -38,6 +39,10 @@ def ingest(
     collection is made when it is missing. Works while `vectorforge up` runs,
     and without it.
 
+    A document's source is the absolute path of its file, from wherever it is
+    ingested: the same file again replaces its document. Other commands show
+    files below the working directory as ./path, and take them so.
+
     [bold]Examples[/bold]
 
         vectorforge ingest docs/ README.md
@@ -50,7 +55,7 @@ def ingest(
         from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
         from vectorforge.cli.session import Session, run_in_session
 
-        files = [(source_name(file), file) for file in find_files(paths, glob=glob)]
+        files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
         if not files:
             raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
         labels = parse_metadata(metadata or [])

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from vectorforge.cli.files import shown_source
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal, printable
 from vectorforge.errors import (
@@ -261,7 +262,7 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
     columns = ["Collection", "Documents", "Stored", "Unchanged", "Failed", "Chunks added", "Kept", "Removed"]
     terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
     for result in summary.failures:
-        terminal.error(f"{result.source}: {result.error.message if result.error else 'failed'}")
+        terminal.error(f"{shown_source(result.source)}: {result.error.message if result.error else 'failed'}")
     unreported = summary.failed - len(summary.failures)
     if unreported:
         terminal.error(f"... and {unreported} more.")

@@ -1,6 +1,7 @@
 """``vectorforge migrate``."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote, urlsplit
 
@@ -47,24 +48,7 @@ def migrate(
         VECTORFORGE_MIGRATOR_DATABASE_URL=postgresql://admin@db/vectorforge vectorforge migrate
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.config import VectorForgeConfig
-        from vectorforge.db import migrate as migrations
-        from vectorforge.local.laptop import local_setup
-
-        config = VectorForgeConfig.from_environment()
-        with local_setup(config, data_dir=data_dir) as setup:
-            url = database_url or setup.migrator_url
-            if url is None:
-                raise ConfigurationError(
-                    "Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema."
-                )
-            if check:
-                waiting = asyncio.run(migrations.pending(url))
-                names = [migration.name for migration in waiting]
-            else:
-                passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
-                applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
-                names = [migration.name for migration in applied]
+        names = _migrate(database_url, data_dir, check=check)
         if terminal.json_output:
             terminal.json({"pending" if check else "applied": names})
         elif names:
@@ -74,6 +58,26 @@ def migrate(
             terminal.line("The schema is up to date.")
         if check and names:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _migrate(database_url: str | None, data_dir: Path | None, *, check: bool) -> list[str]:
+    """Names of the migrations that were applied or, with ``check``, that are pending."""
+    from vectorforge.config import VectorForgeConfig
+    from vectorforge.db import migrate as migrations
+    from vectorforge.local.laptop import local_setup
+
+    config = VectorForgeConfig.from_environment()
+    with local_setup(config, data_dir=data_dir) as setup:
+        url = database_url or setup.migrator_url
+        if url is None:
+            raise ConfigurationError(
+                "Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema."
+            )
+        if check:
+            return [migration.name for migration in asyncio.run(migrations.pending(url))]
+        passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
+        applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
+        return [migration.name for migration in applied]
 
 
 def login_passwords(settings: "DatabaseSettings", roles: tuple[str, ...]) -> "dict[str, SecretStr]":

@@ -1,16 +1,19 @@
 """``vectorforge search``."""
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.files import shown_source
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
 from vectorforge.cli.question import parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.schemas.search import SearchResponse
+    from vectorforge.cli.session import Session
 
 _SNIPPET_CHARS = 200
 
@@ -44,23 +47,12 @@ def search(
         vectorforge search refunds -c handbook -k 3 --json | jq '.results[].source'
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        import time
-
-        from vectorforge.api.schemas.search import SearchResponse, SearchResult
-        from vectorforge.cli.session import Session, run_in_session
+        from vectorforge.cli.session import run_in_session
 
         text, filters = read_question(question), parse_filter(where)
 
-        async def work(session: Session) -> SearchResponse:
-            target = await session.collection(collection)
-            started = time.perf_counter()
-            found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
-            return SearchResponse(
-                query=text,
-                collection_id=target.id,
-                results=[SearchResult.of(hit) for hit in found],
-                latency_ms=round((time.perf_counter() - started) * 1000, 2),
-            )
+        async def work(session: "Session") -> "SearchResponse":
+            return await _search(session, collection, text, top_k, filters, min_score)
 
         response = run_in_session(terminal, data_dir, work)
         _print(terminal, response)
@@ -68,12 +60,39 @@ def search(
             raise typer.Exit(ExitCode.INCOMPLETE)
 
 
+async def _search(
+    session: "Session",
+    collection: str | None,
+    text: str,
+    top_k: int,
+    filters: dict[str, Any] | None,
+    min_score: float | None,
+) -> "SearchResponse":
+    from vectorforge.api.schemas.search import SearchResponse, SearchResult
+
+    target = await session.collection(collection)
+    started = time.perf_counter()
+    found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
+    return SearchResponse(
+        query=text,
+        collection_id=target.id,
+        results=[SearchResult.of(hit) for hit in found],
+        latency_ms=round((time.perf_counter() - started) * 1000, 2),
+    )
+
+
 def _print(terminal: Terminal, response: "SearchResponse") -> None:
     if terminal.json_output:
         terminal.json(response)
     elif response.results:
         rows = [
-            (n, f"{hit.score:.3f}", hit.source, hit.heading or hit.title or "", _snippet(hit.text))
+            (
+                n,
+                f"{hit.score:.3f}",
+                shown_source(hit.source),
+                hit.heading or hit.title or "",
+                _snippet(hit.text),
+            )
             for n, hit in enumerate(response.results, start=1)
         ]
         if terminal.interactive:  # one column less leaves room for the passage

@@ -10,46 +10,53 @@ from rich.table import Table
 from rich.text import Text
 
 from vectorforge.api.app import create_app
+from vectorforge.cli.addresses import reachable_url
 from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
+from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import EmbeddingError
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.local.laptop import LocalSetup, sample_documents
+from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, sample_documents
 from vectorforge.types import Collection
 
 _SAMPLE_QUESTION = "What is VectorForge?"
+_SAMPLE_METADATA = {"sample": True}
+_MAX_SAMPLE_DOCUMENTS = 100
+"""A collection with more documents is in use for something else."""
 
 
 async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.socket, *, sample: bool) -> None:
     """Prepare the default collection, serve until a signal, close everything."""
+    server = setup.config.server
     async with open_session(setup, terminal) as session:
-        collection = await session.collection_or_new(None)
-        if sample:
+        # With API keys, only a key of this tenant reaches what the commands on this machine store.
+        reachable = server.auth == "local" or server.local_tenant in server.api_keys.values()
+        collection = await session.collection_or_new(None) if reachable else None
+        if sample and collection is not None:
             await _ingest_sample(terminal, session, collection)
-        host, port = bound.getsockname()[:2]
-        url = f"http://{'localhost' if host in ('127.0.0.1', '::1') else host}:{port}"
+        url = reachable_url(bound)
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
             found = await session.services.collections.list()  # with its counts
-            chosen = next((c for c in found if c.id == collection.id), collection)
+            chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
             _announce(terminal, setup, url, chosen, answering_provider(session))
 
         await serve(create_app(session.application), bound, on_started=announce)
 
 
 async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:
-    """Put the project's own documents into the collection, unless it is already used for others."""
+    """Put the project's own documents into the collection, unless it holds anything else."""
     files = sample_documents()
-    documents, total = await session.services.documents.list(collection.id, limit=1)
-    if not files or (total and documents and not await _holds_sample(session, collection, files[0][0])):
+    found, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
+    if not files or total > len(found) or not all(map(_is_sample, found)):
         return
     if not total:
         terminal.note(f"Ingesting the project's own documents as a sample ({len(files)} files) ...")
     try:
-        summary = await ingest_files(terminal, session, collection, files)
+        summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
     except EmbeddingError as exc:
         terminal.warn(f"The sample could not be ingested. {exc.message}")
         return
@@ -57,8 +64,10 @@ async def _ingest_sample(terminal: Terminal, session: Session, collection: Colle
         terminal.warn(f"Sample {result.source}: {result.error.message if result.error else 'failed'}")
 
 
-async def _holds_sample(session: Session, collection: Collection, source: str) -> bool:
-    return await session.services.documents.find_by_source(collection.id, source) is not None
+def _is_sample(document: Document) -> bool:
+    """Whether ``up`` wrote it; the mark is there because a folder of the user may have the same name."""
+    marked = all(document.metadata.get(name) == value for name, value in _SAMPLE_METADATA.items())
+    return marked and document.source.startswith(SAMPLE_PREFIX)
 
 
 def answering_provider(session: Session) -> ProviderInfo | None:
@@ -67,7 +76,11 @@ def answering_provider(session: Session) -> ProviderInfo | None:
 
 
 def _announce(
-    terminal: Terminal, setup: LocalSetup, url: str, collection: Collection, provider: ProviderInfo | None
+    terminal: Terminal,
+    setup: LocalSetup,
+    url: str,
+    collection: Collection | None,
+    provider: ProviderInfo | None,
 ) -> None:
     if terminal.json_output:
         terminal.json(
@@ -75,23 +88,27 @@ def _announce(
                 "url": url,
                 "provider": provider.name if provider else None,
                 "model": provider.default_model if provider else None,
-                "collection": collection.name,
-                "documents": collection.document_count,
-                "chunks": collection.chunk_count,
+                "auth": setup.config.server.auth,
+                "collection": collection.name if collection else None,
+                "documents": collection.document_count if collection else None,
+                "chunks": collection.chunk_count if collection else None,
                 "data_dir": str(setup.config.database.data_dir) if setup.embedded else None,
             }
         )
         return
+    with_keys = setup.config.server.auth == "api_key"
     rows = {
         "Page and API": url,
         "Answers": _describe(provider),
-        "Collection": f"{collection.name}: {_count(collection)}",
+        **({"Collection": f"{collection.name}: {_count(collection)}"} if collection else {}),
+        **({"Login": "an API key of VECTORFORGE_API_KEYS"} if with_keys else {}),
         "Data": f"{setup.config.database.data_dir}"
         if setup.embedded
         else "the database of VECTORFORGE_DATABASE_URL",
     }
     body = shlex.quote(json.dumps({"query": _SAMPLE_QUESTION}))
-    example = f"curl -s {url}/v1/rag/query -H 'content-type: application/json' -d {body}"
+    login = "-H 'authorization: Bearer KEY' " if with_keys else ""
+    example = f"curl -s {url}/v1/rag/query {login}-H 'content-type: application/json' -d {body}"
     _print_banner(terminal, rows, example)
 
 

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vectorforge.cli.addresses import LOOPBACK, own_names
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.config import VectorForgeConfig
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def up(
@@ -21,6 +20,9 @@ def up(
     sample: Annotated[
         bool, typer.Option(help="Ingest the project's README and docs, so that there is something to ask.")
     ] = True,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let whoever reaches --host in without an API key.")
+    ] = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -30,6 +32,9 @@ def up(
     Needs no Docker, no key and no network. Answers are quoted from the
     documents, until VECTORFORGE_OPENAI_API_KEY or VECTORFORGE_ANTHROPIC_API_KEY
     is set: then that model writes them. Ctrl-C stops everything.
+
+    Without VECTORFORGE_API_KEYS there is no login, so only this machine is
+    served; other machines (--host 0.0.0.0) need keys, or --insecure.
 
     [bold]Examples[/bold]
 
@@ -44,27 +49,46 @@ def up(
         from vectorforge.config import VectorForgeConfig
         from vectorforge.local.laptop import local_setup
 
-        config = serving_config(VectorForgeConfig.from_environment(), host)
+        config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
         with bind(host, port) as bound, stop_on_sigterm():
-            if host not in _LOOPBACK:
+            if host not in LOOPBACK and config.server.auth == "local":
                 terminal.warn(
                     f"Whoever can reach {host} can read and change the documents: there is no login here."
                 )
             terminal.note("Starting the database ...")
-            with local_setup(config, data_dir=data_dir) as setup:
+            with local_setup(config, data_dir=data_dir, supervised=True) as setup:
                 from vectorforge.cli.startup import serve_laptop  # takes a second
 
                 asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
             terminal.note("Stopped.")
 
 
-def serving_config(config: "VectorForgeConfig", host: str) -> "VectorForgeConfig":
-    """The settings of a laptop: no login, and only this machine's own names in the Host header."""
-    import socket
+def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":
+    """The settings of a laptop: only its own names in the Host header; no login, unless one is set.
 
+    Args:
+        config: As read from the environment; its ``VECTORFORGE_AUTH`` and ``VECTORFORGE_API_KEYS`` are kept.
+        host: Where to listen.
+        insecure: Serve other machines without a login too.
+
+    Raises:
+        ConfigurationError: Other machines would be served without a login, or there is a login without keys.
+    """
+    from vectorforge.errors import ConfigurationError
+
+    server = config.server
+    chosen = "auth" in server.model_fields_set or bool(server.api_keys)
+    auth = server.auth if chosen else "local"
+    if auth == "api_key" and not server.api_keys:
+        raise ConfigurationError(
+            "VECTORFORGE_AUTH=api_key lets nobody in without VECTORFORGE_API_KEYS; set it, or unset both."
+        )
+    if auth == "local" and host not in LOOPBACK and not insecure:
+        raise ConfigurationError(
+            f"--host {host} lets other machines read and change the documents without a login. "
+            "Set VECTORFORGE_API_KEYS, or say --insecure if everybody there may."
+        )
     # The Host check keeps a web page elsewhere from reaching the port under its own name (DNS rebinding).
-    names = [*_LOOPBACK, host, *config.server.allowed_hosts]
-    if host not in _LOOPBACK:
-        names += [socket.gethostname(), socket.getfqdn()]
-    server = config.server.model_copy(update={"auth": "local", "allowed_hosts": list(dict.fromkeys(names))})
-    return config.model_copy(update={"server": server})
+    names = [*LOOPBACK, *own_names(host), *server.allowed_hosts]
+    changes = {"auth": auth, "allowed_hosts": list(dict.fromkeys(names))}
+    return config.model_copy(update={"server": server.model_copy(update=changes)})

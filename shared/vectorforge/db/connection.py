@@ -30,6 +30,7 @@ _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
 
 _ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
+_ENTER_SEARCH = "SELECT vectorforge.enter_search(%s, %s)"
 _PING = ""
 
 
@@ -242,13 +243,20 @@ class TenantDatabase:
                 await connection.execute(_ENTER_TENANT, (self.tenant_id,))
                 yield connection
 
-    async def fetch_all(self, query: str, params: Params = ()) -> "list[DictRow]":
+    async def fetch_all(
+        self, query: str, params: Params = (), *, ef_search: int | None = None
+    ) -> "list[DictRow]":
         """Run one statement in a transaction of its own, in one round trip; all its rows.
+
+        Args:
+            query: The statement.
+            params: Its values.
+            ef_search: For a search through an HNSW index: the candidates it keeps in sight, 1 to 1,000.
 
         Raises:
             As ``transaction``.
         """
-        rows, _ = await self._run(query, params, rows=True)
+        rows, _ = await self._run(query, params, rows=True, ef_search=ef_search)
         return rows
 
     async def fetch_one(self, query: str, params: Params = ()) -> "DictRow | None":
@@ -261,14 +269,19 @@ class TenantDatabase:
         _, count = await self._run(query, params, rows=False)
         return count
 
-    async def _run(self, query: str, params: Params, *, rows: bool) -> "tuple[list[DictRow], int]":
+    async def _run(
+        self, query: str, params: Params, *, rows: bool, ef_search: int | None = None
+    ) -> "tuple[list[DictRow], int]":
         from vectorforge.db.session import translated_errors
 
         with translated_errors():
             async with self._database.connection() as connection:
                 async with connection.pipeline():
                     await connection.execute("BEGIN")
-                    await connection.execute(_ENTER_TENANT, (self.tenant_id,))
+                    if ef_search is None:
+                        await connection.execute(_ENTER_TENANT, (self.tenant_id,))
+                    else:
+                        await connection.execute(_ENTER_SEARCH, (self.tenant_id, ef_search))
                     cursor = await connection.execute(query.encode(), params)
                     await connection.execute("COMMIT")
                 return (await cursor.fetchall() if rows else []), cursor.rowcount

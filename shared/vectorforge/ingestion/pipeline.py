@@ -228,7 +228,7 @@ class IngestionPipeline:
                 if attempt == _WRITE_ATTEMPTS:
                     raise
             current = await self._documents.current_hashes(collection.id, document.source)
-        raise AssertionError("the last attempt returns or raises")  # pragma: no cover
+        raise AssertionError("the last attempt returns or raises")
 
     async def _extract(
         self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]

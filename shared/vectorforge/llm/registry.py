@@ -150,7 +150,12 @@ class LLMProviderRegistry:
         module_name, class_name = spec.factory.split(":")
         provider_class = getattr(importlib.import_module(module_name), class_name)
         provider: BaseLLMProvider = provider_class.from_settings(
-            settings, credentials, metrics=self._metrics, health_checker=self._health_checker
+            settings,
+            credentials,
+            metrics=self._metrics,
+            health_checker=self._health_checker,
+            retries=settings.llm_max_retries,
+            timeout_s=settings.llm_timeout_s,
         )
         return provider
 

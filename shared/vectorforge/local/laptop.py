@@ -1,24 +1,22 @@
 """What the command line needs to run on one machine: a data folder, a database, documents to start with."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
 from vectorforge.config import VectorForgeConfig
-from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.account import account_for, closed_above, make_folder
 
-if TYPE_CHECKING:  # only a laptop has them
-    from psycopg import Connection
-
-    from vectorforge.local.postgres import EmbeddedPostgres
+SAMPLE_PREFIX = "vectorforge/"
+"""What the sources of the sample begin with, so that they are nobody else's."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_START_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,28 @@ class LocalSetup:
 
 
 def default_data_dir() -> Path:
-    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data."""
+    """Where a laptop keeps its database unless told otherwise: the platform's folder for application data.
+
+    For root, whose home is closed to the account that its server runs as, ``/var/lib/vectorforge``.
+    """
     home = Path.home()
+    folder = home / ".local" / "share" / "vectorforge"
     if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "vectorforge"
-    if sys.platform == "win32":
-        return home / "AppData" / "Local" / "vectorforge"
-    return home / ".local" / "share" / "vectorforge"
+        folder = home / "Library" / "Application Support" / "vectorforge"
+    if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
+        return Path("/var/lib/vectorforge")
+    return folder
+
+
+def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path:
+    """Where the embedded database is kept: as told, else as set, else ``default_data_dir()``."""
+    return (data_dir or config.database.data_dir or default_data_dir()).expanduser().absolute()
 
 
 @contextmanager
-def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> Iterator[LocalSetup]:
+def local_setup(
+    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False
+) -> Iterator[LocalSetup]:
     """Settings for the configured database or, when there is none, for the embedded one, which is started.
 
     The embedded server is shared: another process that uses the same folder keeps it running after this one.
@@ -51,6 +60,7 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
     Args:
         config: As read from the environment.
         data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
+        supervised: Start the embedded server again whenever it dies, until the block ends.
 
     Raises:
         ConfigurationError: The data folder cannot be written.
@@ -62,18 +72,18 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
         yield LocalSetup(config, migrator.get_secret_value() if migrator else None, embedded=False)
         return
 
+    from vectorforge.local.lease import leased
     from vectorforge.local.postgres import EmbeddedPostgres
 
-    folder = data_dir or database.data_dir or default_data_dir()
+    folder = data_folder(config, data_dir)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:
         raise ConfigurationError(
             f"The data folder {folder} cannot be made; choose another with --data-dir."
         ) from exc
     server = EmbeddedPostgres(folder / "postgres")
-    lease = _start(server)
-    try:
+    with leased(server, supervised=supervised):
         urls = {
             "database_url": SecretStr(server.app_url),
             "migrator_database_url": SecretStr(server.migrator_url),
@@ -82,26 +92,10 @@ def local_setup(config: VectorForgeConfig, *, data_dir: Path | None = None) -> I
         found = {**urls, "data_dir": folder}
         settings = config.model_copy(update={"database": database.model_copy(update=found)})
         yield LocalSetup(settings, server.migrator_url, embedded=True)
-    finally:
-        lease.close()
-        server.stop()
-
-
-def _start(server: "EmbeddedPostgres") -> "Connection[tuple[object, ...]]":
-    """Start the server and stay connected: nobody stops it while somebody is."""
-    from psycopg import Connection, OperationalError
-
-    for _ in range(_START_ATTEMPTS):
-        server.start()
-        try:
-            return Connection.connect(server.migrator_url, autocommit=True)
-        except OperationalError:
-            continue  # a command that has just ended stopped it between the two lines above
-    raise DatabaseUnavailableError(f"The embedded PostgreSQL keeps stopping; see {server.log_path}.")
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """The project's own README and docs, as (source, file), sorted; empty when they are not at hand.
+    """The project's own README and docs, as (source, file), the README first; empty if they are not there.
 
     Looked for beside the package in a checkout, then inside the installed package.
     """
@@ -109,5 +103,5 @@ def sample_documents() -> list[tuple[str, Path]]:
         readme = root / "README.md"
         if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
             files = [readme, *sorted((root / "docs").glob("**/*.md"))]
-            return [(file.relative_to(root).as_posix(), file) for file in files]
+            return [(SAMPLE_PREFIX + file.relative_to(root).as_posix(), file) for file in files]
     return []

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
-from vectorforge.local.account import Account, account_for, let_through
-from vectorforge.local.cluster import binaries, initialise, is_new, version
+from vectorforge.local.account import Account, account_for, closed_above, make_folder
+from vectorforge.local.cluster import binaries, initialise, is_new, passable, version
 from vectorforge.local.postmaster import (
     Postmaster,
     is_alive,
@@ -64,14 +64,17 @@ class EmbeddedPostgres:
 
         Raises:
             ConfigurationError: The directory holds something else, or the data of a version that the
-                installed wheel does not have; or the wheel is not installed.
+                installed wheel does not have; or the wheel is not installed; or this is root, and the
+                lesser account cannot pass a directory above.
             DatabaseUnavailableError: The server does not start; the text names its log file.
         """
-        self.data_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        account = account_for(self.data_dir)
+        make_folder(self.data_dir.parent, account)
+        self._check_place(account)
         with self._lock():
             if is_new(self.data_dir):
                 initialise(self.data_dir, SUPERUSER)
-            bin_dir = binaries(version(self.data_dir))
+            bin_dir = passable(binaries(version(self.data_dir)), account, self.data_dir.parent)
             give_up_at = time.monotonic() + _START_TIMEOUT_S
             while not self._start_once(bin_dir):
                 if time.monotonic() > give_up_at:
@@ -125,6 +128,15 @@ class EmbeddedPostgres:
         """Process id of the server."""
         return self._found().pid
 
+    def _check_place(self, account: Account) -> None:
+        closed = closed_above(self.data_dir, account) if account.is_other else None
+        if closed is not None:
+            raise ConfigurationError(
+                "PostgreSQL does not run as root, and the account that it runs as instead cannot pass "
+                f"{closed}, where {self.data_dir} is. Choose another place with --data-dir, "
+                f"or open it: chmod o+x {closed}"
+            )
+
     def _found(self) -> Postmaster:
         if self._postmaster is None:
             raise DatabaseUnavailableError("The embedded PostgreSQL has not been started.")
@@ -169,9 +181,6 @@ class EmbeddedPostgres:
         socket_dir = self._socket_dir(account)
         self._clear_remains(socket_dir)
         self._rotate_log()
-        if account.is_other:
-            let_through(bin_dir)
-            let_through(self.data_dir)
         options = {"listen_addresses": "", "unix_socket_permissions": "0700", **self._settings}
         options |= {"unix_socket_directories": str(socket_dir), "port": str(_PORT)}
         command = [str(bin_dir / "postgres"), "-D", str(self.data_dir)]

@@ -202,9 +202,9 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await asyncio.shield(self._log_query(run))
+            await self._log_to_the_end(run)
             raise
-        await self._log_query(run)
+        await self._log_to_the_end(run)
         yield last
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
@@ -253,6 +253,15 @@ class QueryService:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
+
+    async def _log_to_the_end(self, run: QueryRun) -> None:
+        """Log, also when the client goes away meanwhile; then the cancellation goes on."""
+        logging_task = asyncio.ensure_future(self._log_query(run))
+        try:
+            await asyncio.shield(logging_task)
+        except asyncio.CancelledError:
+            await logging_task
+            raise
 
     async def _log_query(self, run: QueryRun) -> None:
         """Hand the record over; a failure is a warning, never the query's."""

@@ -9,7 +9,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError
 from vectorforge.retriever.base import BaseRetriever
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.base import VectorStore
 
@@ -56,6 +56,7 @@ class DenseRetriever(BaseRetriever):
         self._max_top_k = max_top_k
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
 
+    @instrument("retriever.search", lambda _: _TAGS)
     async def retrieve(
         self,
         query: str,
@@ -68,30 +69,28 @@ class DenseRetriever(BaseRetriever):
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """See ``BaseRetriever.retrieve``."""
-        with measure(self.metrics, "retriever.search", _TAGS):
-            if not 1 <= top_k <= self._max_top_k:
-                raise InvalidInputError(
-                    f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
-                )
-            query = self._preprocess(query)
-            collection = await self._collection_repo.find_by_id(collection_id)
-            if collection is None:
-                raise NotFoundError(f"Collection {collection_id} not found")
-            metric = self._resolve_metric(collection)
-            found = await self._vector_store.search(
-                query_vector=await self._embed_query(query, collection, embedding_provider, deadline),
-                top_k=top_k,
-                filters=filters,
-                metric=metric,
-                collection_id=collection_id,
+        if not 1 <= top_k <= self._max_top_k:
+            raise InvalidInputError(
+                f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
             )
-            results = [r for r in found if min_score is None or r.score >= min_score]
+        query = self._preprocess(query)
+        collection = await self._collection_repo.find_by_id(collection_id)
+        if collection is None:
+            raise NotFoundError(f"Collection {collection_id} not found")
+        metric = self._resolve_metric(collection)
+        found = await self._vector_store.search(
+            query_vector=await self._embed_query(query, collection, embedding_provider, deadline),
+            top_k=top_k,
+            filters=filters,
+            metric=metric,
+            collection_id=collection_id,
+        )
+        results = [r for r in found if min_score is None or r.score >= min_score]
         self.metrics.observe("retriever.results_returned", len(results), _TAGS)
         if not results:
             self.metrics.increment("retriever.empty_results", tags=_TAGS)
-        logger.info(
-            f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})"
-        )  # exact text: A-019
+        # exact text: A-019
+        logger.info(f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})")
         return results
 
     async def _embed_query(

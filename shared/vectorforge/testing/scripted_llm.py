@@ -15,6 +15,8 @@ class ScriptedLLM(BaseLLMProvider):
     Args:
         pieces: The answer, in order.
         error: Raised after the pieces, in place of a regular end.
+        first_errors: Raised by the first calls, one each, before any piece; retryable ones are retried.
+        delay_s: Seconds before the first piece.
         gate: Waited for before each piece after the first.
         name: The provider's name.
         metrics: Where ``llm.*`` goes.
@@ -25,14 +27,18 @@ class ScriptedLLM(BaseLLMProvider):
         pieces: Sequence[str] = ("It is so. [Source 1]",),
         *,
         error: LLMError | None = None,
+        first_errors: Sequence[LLMError] = (),
+        delay_s: float = 0.0,
         gate: asyncio.Semaphore | None = None,
         name: str = "scripted",
         metrics: MetricsCollector | None = None,
     ) -> None:
         self._name = name
-        super().__init__(default_model="scripted-1", metrics=metrics, retries=0)
+        super().__init__(default_model="scripted-1", metrics=metrics, retries=len(first_errors))
         self._pieces = pieces
         self._error = error
+        self._first_errors = list(first_errors)
+        self._delay_s = delay_s
         self._gate = gate
         self.calls: list[tuple[list[Message], LLMRequestConfig]] = []
         """Messages and settings of each call, oldest first."""
@@ -49,13 +55,13 @@ class ScriptedLLM(BaseLLMProvider):
         return [self.default_model]
 
     async def _call_api(self, call: ProviderCall) -> Completion:
-        self._record(call)
+        await self._begin(call)
         if self._error is not None:
             raise self._error
         return self._completion(call, "".join(self._pieces))
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
-        self._record(call)
+        await self._begin(call)
         try:
             for number, piece in enumerate(self._pieces):
                 if number and self._gate is not None:
@@ -68,9 +74,12 @@ class ScriptedLLM(BaseLLMProvider):
             self.closed_early += 1
             raise
 
-    def _record(self, call: ProviderCall) -> None:
+    async def _begin(self, call: ProviderCall) -> None:
         self.calls.append((list(call.messages), call.config))
         self.sources = list(call.sources)
+        await asyncio.sleep(self._delay_s)
+        if self._first_errors:
+            raise self._first_errors.pop(0)
 
     def _completion(self, call: ProviderCall, content: str) -> Completion:
         return Completion(

@@ -27,7 +27,6 @@ EXACT_SCAN_LIMIT: Final = 10_000
 """Matching vectors up to which every distance is computed: about 7 ms at 384 dimensions (measured)."""
 _NO_LIMIT: Final = 2**62
 _MAX_EF_SEARCH: Final = 1_000
-_ENTER_SEARCH: Final = "SELECT vectorforge.enter_search(%s, %s)"
 
 
 class PgVectorStore(VectorStore):
@@ -91,11 +90,11 @@ class PgVectorStore(VectorStore):
     ) -> list[dict[str, Any]]:
         candidates = params["top_k"] * statements.candidates_per_row
         ef_search = min(max(self._ef_search, candidates), _MAX_EF_SEARCH)
-        statement = (statements.through_index or statements.exact).encode()
-        async with self._db.transaction() as connection, connection.pipeline():
-            await connection.execute(_ENTER_SEARCH, (self._db.tenant_id, ef_search))
-            cursor = await connection.execute(statement, {**params, "candidates": candidates})
-            return await cursor.fetchall()
+        return await self._db.fetch_all(
+            statements.through_index or statements.exact,
+            {**params, "candidates": candidates},
+            ef_search=ef_search,
+        )
 
     async def replace_document(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import SecretStr
 
@@ -90,23 +90,13 @@ class AnthropicProvider(BaseLLMProvider):
         )
 
     @classmethod
-    def from_settings(
-        cls,
-        settings: LLMSettings,
-        credentials: SecretStr,
-        *,
-        metrics: MetricsCollector | None = None,
-        health_checker: HealthChecker | None = None,
-    ) -> "AnthropicProvider":
+    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
         """The provider that the settings describe."""
         return cls(
             credentials,
             base_url=settings.anthropic_base_url,
             default_model=settings.anthropic_model,
-            metrics=metrics,
-            health_checker=health_checker,
-            retries=settings.llm_max_retries,
-            timeout_s=settings.llm_timeout_s,
+            **options,
         )
 
     def provider_name(self) -> str:

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
 from vectorforge.deadline import Deadline
-from vectorforge.health import HealthChecker
 from vectorforge.llm.llama_prompt import STOP_TOKENS, format_chat_prompt
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall
-from vectorforge.telemetry import MetricsCollector
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -41,24 +39,14 @@ class MaxServeProvider(OpenAIProvider):
         super().__init__(credentials, **{"name": "max_serve", **options})
 
     @classmethod
-    def from_settings(
-        cls,
-        settings: LLMSettings,
-        credentials: SecretStr,
-        *,
-        metrics: MetricsCollector | None = None,
-        health_checker: HealthChecker | None = None,
-    ) -> "MaxServeProvider":
+    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
         """The provider at the address in ``credentials``, with or without its ``/v1``."""
         address = credentials.get_secret_value().rstrip("/")
         return cls(
             mode=settings.max_serve_mode,
             base_url=address if address.endswith("/v1") else f"{address}/v1",
             default_model=settings.max_serve_model,
-            metrics=metrics,
-            health_checker=health_checker,
-            retries=settings.llm_max_retries,
-            timeout_s=settings.llm_timeout_s,
+            **options,
         )
 
     async def call_max_serve(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import SecretStr
 
@@ -77,24 +77,14 @@ class OpenAIProvider(BaseLLMProvider):
         )
 
     @classmethod
-    def from_settings(
-        cls,
-        settings: LLMSettings,
-        credentials: SecretStr,
-        *,
-        metrics: MetricsCollector | None = None,
-        health_checker: HealthChecker | None = None,
-    ) -> "OpenAIProvider":
+    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
         """The provider that the settings describe."""
         return cls(
             credentials,
             base_url=settings.openai_base_url,
             organization=settings.openai_org_id,
             default_model=settings.default_model,
-            metrics=metrics,
-            health_checker=health_checker,
-            retries=settings.llm_max_retries,
-            timeout_s=settings.llm_timeout_s,
+            **options,
         )
 
     def provider_name(self) -> str:

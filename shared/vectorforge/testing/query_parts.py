@@ -1,0 +1,39 @@
+"""The query service's collaborators, in memory."""
+
+import asyncio
+from uuid import UUID
+
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.types import Collection
+
+
+class OneCollection:
+    """Knows one collection."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+
+    async def find_by_id(self, collection_id: UUID) -> Collection | None:
+        """The collection, if that is its id."""
+        return self.collection if collection_id == self.collection.id else None
+
+
+class LogList:
+    """A query log in a list.
+
+    Args:
+        error: Raised instead of keeping a record.
+    """
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.rows: list[QueryLog] = []
+        self.error = error
+        self.delay_s = 0.0
+        """Seconds that each record takes."""
+
+    async def create(self, query_log: QueryLog) -> None:
+        """Keep the record."""
+        await asyncio.sleep(self.delay_s)
+        if self.error is not None:
+            raise self.error
+        self.rows.append(query_log)

@@ -1,0 +1,287 @@
+"""The synchronous door: the same service from any thread, over one event loop of its own."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.bootstrap import Application
+from vectorforge.config import DatabaseSettings, QuerySettings, ServerSettings, VectorForgeConfig
+from vectorforge.db.connection import Database
+from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import (
+    ConfigurationError,
+    ConflictError,
+    DatabaseUnavailableError,
+    DimensionMismatchError,
+    FilterError,
+    InvalidInputError,
+    NotFoundError,
+)
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.rag_service import RAGService, get_rag_service
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
+from vectorforge.types import DistanceMetric
+
+DOCUMENTS = {
+    "cats.md": ("Cats sleep most of the day.", {"category": "animals", "year": "2024"}),
+    "dogs.md": ("Dogs bark at night.", {"category": "animals", "year": "2025"}),
+    "tax.md": ("The invoice is due within thirty days.", {"category": "finance", "year": "2024"}),
+}
+
+
+def build(url: str, tenant: str, embedder: Any, llm: BaseLLMProvider | None = None) -> Application:
+    config = VectorForgeConfig(
+        database=DatabaseSettings(database_url=SecretStr(url)),
+        server=ServerSettings(local_tenant=tenant),
+        query=QuerySettings(default_collection="notes"),
+    )
+    embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()
+    embeddings.register(embedder)
+    models.register(llm or ScriptedLLM(["Cats ", "do."]))
+    database = Database(url, pool_size=3, timeout_s=5)
+    return Application(config, database=database, embedding_registry=embeddings, llm_registry=models)
+
+
+def fill(application: Application, tenant: str) -> None:
+    """Ingest the documents the asynchronous way, in a loop and an application of their own."""
+
+    async def ingest() -> None:
+        async with application:
+            services = application.for_tenant(tenant)
+            collection = await services.create_collection("notes")
+            for source, (text, metadata) in DOCUMENTS.items():
+                await services.ingestion.ingest_bytes(collection, text.encode(), source, None, None, metadata)
+
+    asyncio.run(ingest())
+
+
+@pytest.fixture
+def tenant() -> str:
+    return f"tenant-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def service(postgres_server: EmbeddedPostgres, tenant: str) -> Iterator[RAGService]:
+    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
+    with RAGService(build(postgres_server.app_url, tenant, HashingEmbedder())) as opened:
+        yield opened
+
+
+def sources(results: list[dict[str, Any]]) -> list[str]:
+    return [result["document_source"] for result in results]
+
+
+def test_searching_by_text(service: RAGService) -> None:  # B-001, B-022, B-026, C24
+    results = service.search_documents("When do cats sleep?")
+    assert len(results) == 3
+    best = results[0]
+    assert best["text"] == "Cats sleep most of the day."
+    assert best["metadata"]["category"] == "animals"
+    assert set(best) >= {"text", "score", "document_source", "metadata", "chunk_id"}
+    scores = [result["score"] for result in results]
+    assert scores == sorted(scores, reverse=True)
+    assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
+
+
+def test_filters_are_equalities_that_all_hold(service: RAGService) -> None:  # B-024, B-025, C18
+    found = service.search_documents("cats", filters={"category": "animals", "year": "2024"})
+    assert sources(found) == ["cats.md"]
+    assert service.search_documents("cats", filters={"category": "animals", "year": 2024}) == []
+    with pytest.raises(FilterError):
+        service.search_documents("cats", filters={"year": {"$like": "2%"}})
+
+
+def test_searching_by_vector_is_the_same(service: RAGService) -> None:  # B-001, B-023, B-027, C16
+    assert service.storage.collection_name == "notes"
+    question = "invoice due"
+    vector = service.embedder.embed_text(question)
+    assert len(vector) == service.embedder.dimension == 64
+    assert service.storage.search(query_vector=vector) == service.search_documents(question)
+    filtered = service.storage.search(query_vector=vector, limit=2, filter_conditions={"year": "2025"})
+    assert sources(filtered) == ["dogs.md"]
+    (itself,) = service.storage.search(service.embedder.embed_text("Dogs bark at night."), limit=1)
+    assert itself["score"] == pytest.approx(1.0, abs=1e-6)  # cosine of equal directions
+    opposite = [-value for value in service.embedder.embed_text("Dogs bark at night.")]
+    assert service.storage.search(opposite)[-1]["score"] == pytest.approx(-1.0, abs=1e-6)  # not clamped
+
+
+def test_asking(service: RAGService) -> None:
+    result = service.query("When do cats sleep?", k=2, filters={"year": "2024"})
+    assert result.answer == "Cats do."
+    assert [chunk.document_source for chunk in result.retrieved_chunks] == ["cats.md", "tax.md"]
+
+
+def test_what_the_asynchronous_services_raise_is_raised(service: RAGService) -> None:
+    for limit in (0, 101):
+        with pytest.raises(InvalidInputError, match="top_k"):
+            service.search_documents("cats", limit=limit)
+    with pytest.raises(DimensionMismatchError):
+        service.storage.search([1.0, 2.0])
+
+
+def test_a_collection_is_made_to_the_models_size(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # B-029, B-030, C14
+    encoder = HashingSentenceEncoder("nomic")
+    nomic = NomicEmbeddingProvider(NomicEmbedder(load=lambda _: encoder))
+    with RAGService(build(postgres_server.app_url, tenant, nomic), collection="papers") as service:
+        with pytest.raises(NotFoundError):
+            service.search_documents("cats")
+        with pytest.raises(DimensionMismatchError):
+            service.storage.create_collection(vector_size=384)
+        assert service.embedder.dimension == 768
+        made = service.storage.create_collection(vector_size=768)
+        assert (made.name, made.dimension, made.distance_metric) == ("papers", 768, DistanceMetric.COSINE)
+        assert (made.query_prefix, made.document_prefix) == ("search_query: ", "search_document: ")
+        with pytest.raises(ConflictError):
+            service.storage.create_collection(768)
+        assert service.search_documents("cats") == []
+        assert len(service.embedder.embed_batch(["a", "b"])) == 2
+    assert encoder.sentences == ["search_query: cats", "search_document: a", "search_document: b"]
+
+
+def test_a_tenant_sees_its_own(service: RAGService, postgres_server: EmbeddedPostgres, tenant: str) -> None:
+    assert service.tenant_id == tenant
+    application = build(postgres_server.app_url, tenant, HashingEmbedder())
+    with (
+        RAGService(application, tenant_id=f"{tenant}-other") as other,
+        pytest.raises(NotFoundError),
+    ):
+        other.search_documents("cats")
+
+
+def test_calls_of_many_threads_run_side_by_side(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # C24
+    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
+
+    class Together(HashingEmbedder):
+        """Answers when four calls are waiting; one after the other they would wait for ever."""
+
+        barrier = asyncio.Barrier(4)
+
+        async def _call_api(self, texts: Any, model: str) -> Any:
+            await self.barrier.wait()
+            return await super()._call_api(texts, model)
+
+    with (
+        RAGService(build(postgres_server.app_url, tenant, Together())) as service,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        questions = ["cats sleep", "dogs bark", "invoice due", "thirty days"]
+        found = list(pool.map(lambda question: service.search_documents(question, limit=1), questions))
+    assert [sources(results)[0] for results in found] == ["cats.md", "dogs.md", "tax.md", "tax.md"]
+
+
+async def test_within_a_running_loop_it_blocks_or_goes_to_a_thread(service: RAGService) -> None:  # C24
+    assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
+    found = await asyncio.gather(
+        *(asyncio.to_thread(service.search_documents, "dogs bark", limit=1) for _ in range(4))
+    )
+    assert [sources(results) for results in found] == [["dogs.md"]] * 4
+
+
+def test_an_interrupted_call_is_cancelled_and_the_service_goes_on(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:  # C24
+    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
+    slow = SlowOnce()
+    with RAGService(build(postgres_server.app_url, tenant, slow)) as service:
+
+        def interrupt() -> None:
+            slow.began.wait(10)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            service.search_documents("cats")
+        interrupter.join()
+        assert slow.cancelled.wait(10)
+        assert sources(service.search_documents("cats", limit=1)) == ["cats.md"]
+
+
+def test_closing_ends_calls_under_way(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
+    slow = SlowOnce()
+    service = RAGService(build(postgres_server.app_url, tenant, slow))
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(service.search_documents, "cats")
+        assert slow.began.wait(10)
+        service.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            call.result(10)
+    service.close()
+    with pytest.raises(RuntimeError, match="RAGService is closed"):
+        service.search_documents("cats")
+    assert "RAGService" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_database_that_is_not_there_leaves_no_thread(tenant: str) -> None:
+    url = "postgresql://vectorforge_app@127.0.0.1:1/nowhere?connect_timeout=1"
+    with pytest.raises(DatabaseUnavailableError):
+        RAGService(build(url, tenant, HashingEmbedder()))
+    assert "RAGService" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_one_service_a_process(
+    fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # B-001, C24
+    monkeypatch.delenv("VECTORFORGE_DATABASE_URL", raising=False)
+    with pytest.raises(ConfigurationError, match="VECTORFORGE_DATABASE_URL"):
+        get_rag_service()
+    monkeypatch.setenv("VECTORFORGE_DATABASE_URL", fresh_database_url)
+    monkeypatch.setenv("VECTORFORGE_LOCAL_TENANT", "me")
+    with ThreadPoolExecutor(4) as pool:
+        services = list(pool.map(lambda _: get_rag_service(), range(4)))
+    first = services[0]
+    assert all(service is first for service in services)
+    assert (first.tenant_id, first.storage.collection_name) == ("me", "default")
+    first.close()
+    second = get_rag_service()
+    assert second is not first
+    assert second.is_open
+    second.close()
+
+
+def test_a_call_from_its_own_thread_is_refused(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+    fill(build(postgres_server.app_url, tenant, HashingEmbedder()), tenant)
+
+    class Reentrant(HashingEmbedder):
+        async def _call_api(self, texts: Any, model: str) -> Any:
+            reentered.search_documents("cats")  # would wait for itself for ever
+
+    with (
+        RAGService(build(postgres_server.app_url, tenant, Reentrant())) as reentered,
+        pytest.raises(RuntimeError, match="cannot wait for itself"),
+    ):
+        reentered.search_documents("cats")
+
+
+class SlowOnce(HashingEmbedder):
+    """Its first call ends only when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.cancelled = threading.Event(), threading.Event()
+
+    async def _call_api(self, texts: Any, model: str) -> Any:
+        if not self.began.is_set():
+            self.began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+        return await super()._call_api(texts, model)

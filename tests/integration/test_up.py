@@ -1,0 +1,195 @@
+"""``vectorforge up`` as a process: whose documents it touches, who may log in, what it survives."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.local.postmaster import read_pid_file
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+API_KEY = "vf-key-of-the-test"
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    return {**kept, "VECTORFORGE_DATA_DIR": str(folder / "data"), **variables}
+
+
+@pytest.fixture(scope="module")
+def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
+    """A working directory; its embedded database is stopped at the end."""
+    made = private_dir("up")
+    yield made
+    EmbeddedPostgres(made / "data" / "postgres").stop(force=True)
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[dict[str, Any]]:
+    """``vectorforge up --json`` in the background: what it printed when it was ready."""
+    process = subprocess.Popen(
+        [VECTORFORGE, "up", "--port", "0", "--json", *arguments],
+        cwd=folder, env=environment(folder, **variables), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    announced = process.stdout.readline()
+    watchdog.cancel()
+    errors = ""
+    try:
+        assert announced, process.communicate()[1]
+        ready = json.loads(announced)
+        yield ready
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    ready["stderr"] = errors
+    assert process.returncode == 0, errors
+
+
+def run(folder: Path, *arguments: str, code: int = 0, **variables: str) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [VECTORFORGE, *arguments],
+        cwd=folder, env=environment(folder, **variables), capture_output=True, text=True, check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def fetch(url: str, **headers: str) -> Any:
+    request = urllib.request.Request(url, None, headers)  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - as above
+        return json.load(response)
+
+
+def status(url: str, **headers: str) -> int:
+    try:
+        fetch(url, **headers)
+    except urllib.error.HTTPError as exc:
+        exc.close()
+        return exc.code
+    return 200
+
+
+def test_the_sample_is_written_over_itself_and_nothing_else(private_dir: Callable[[str], Path]) -> None:
+    folder = private_dir("own")
+    try:
+        with serving(folder) as first:
+            sources = [d["source"] for d in sample_of(first)]
+        assert "vectorforge/README.md" in sources
+        assert all(source.startswith("vectorforge/") for source in sources)
+        with serving(folder) as second:
+            assert [d["version"] for d in sample_of(second)] == [1] * len(sources)
+    finally:
+        EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+
+
+def sample_of(served: dict[str, Any]) -> list[dict[str, Any]]:
+    collection = fetch(f"{served['url']}/v1/collections")["collections"][0]
+    found = fetch(f"{served['url']}/v1/collections/{collection['id']}/documents?limit=100")
+    return list(found["documents"])
+
+
+@pytest.mark.parametrize("name", ["README.md", "vectorforge/README.md"])
+def test_documents_of_the_user_are_never_touched(folder: Path, name: str) -> None:
+    """Also when they are called as the sample's are: another program may choose any source."""
+    text = "Mine: the cellar key hangs behind the clock."
+    with serving(folder, "--no-sample") as served:
+        collection = fetch(f"{served['url']}/v1/collections")["collections"][0]
+        body = json.dumps({"documents": [{"source": name, "text": text}]}).encode()
+        url = f"{served['url']}/v1/collections/{collection['id']}/documents"
+        request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our own server
+        urllib.request.urlopen(request, timeout=60).close()  # noqa: S310 - as above
+        give_up_at = time.monotonic() + 60
+        while not any(d["source"] == name for d in sample_of(served)):
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
+    with serving(folder) as served:
+        mine = next(d for d in sample_of(served) if d["source"] == name)
+        assert mine["version"] == 1
+        assert fetch(f"{served['url']}/v1/documents/{mine['id']}/text")["text"] == text
+
+
+def test_api_keys_are_kept(folder: Path) -> None:
+    keys = json.dumps({hashlib.sha256(API_KEY.encode()).hexdigest(): "acme"})
+    with serving(folder, VECTORFORGE_API_KEYS=keys) as served:
+        assert served["auth"] == "api_key"
+        assert status(f"{served['url']}/v1/collections") == 401
+        answer = fetch(f"{served['url']}/v1/collections", authorization=f"Bearer {API_KEY}")
+        assert answer["collections"] == []  # another tenant's: those of this machine's commands are not in it
+
+
+def test_other_machines_need_keys_or_a_word(folder: Path) -> None:
+    refused = run(folder, "up", "--port", "0", "--host", "0.0.0.0", code=2)  # noqa: S104 - refused
+    assert "VECTORFORGE_API_KEYS" in refused.stderr
+    assert "--insecure" in refused.stderr
+
+
+def test_a_wildcard_answers_to_the_addresses_of_this_machine(folder: Path) -> None:
+    with serving(folder, "--no-sample", "--insecure", "--host", "0.0.0.0") as served:  # noqa: S104 - on purpose
+        port = served["url"].rpartition(":")[2]
+        assert "0.0.0.0" not in served["url"]  # noqa: S104 - as above
+        addresses = [
+            entry.address
+            for entries in psutil.net_if_addrs().values()
+            for entry in entries
+            if entry.family == socket.AF_INET
+        ]
+        for url in (served["url"], *(f"http://{address}:{port}" for address in addresses)):
+            assert status(f"{url}/v1/collections") == 200
+        assert status(f"{served['url']}/v1/collections", host="rebound.example") == 421
+
+
+def postmaster(folder: Path) -> int:
+    """Process id of the database's server; 0 when there is none at the moment."""
+    found = read_pid_file(folder / "data" / "postgres")
+    return found.pid if found else 0
+
+
+def wait_for_answer(url: str, folder: Path, killed: int) -> None:
+    """From another server than the killed one, whose children may answer for a moment longer."""
+    give_up_at = time.monotonic() + 60
+    while postmaster(folder) in (0, killed) or status(url) != 200:
+        assert time.monotonic() < give_up_at, "no answer since the database was killed"
+        time.sleep(0.1)
+
+
+# Fault 49
+def test_a_killed_database_comes_back_by_itself(folder: Path) -> None:
+    with serving(folder, "--no-sample") as served:
+        url = f"{served['url']}/v1/collections"
+        for _ in range(3):
+            killed = postmaster(folder)
+            os.kill(killed, signal.SIGKILL)
+            wait_for_answer(url, folder, killed)
+    assert served["stderr"].count("PostgreSQL has ended; starting it again") == 3
+    assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
+
+
+def test_a_command_that_started_the_database_again_does_not_stop_it(folder: Path) -> None:
+    with serving(folder, "--no-sample") as served:
+        killed = postmaster(folder)
+        os.kill(killed, signal.SIGKILL)
+        run(folder, "collections", "list")
+        alive = postmaster(folder)
+        wait_for_answer(f"{served['url']}/v1/collections", folder, killed)
+        run(folder, "collections", "list")
+        assert postmaster(folder) == alive

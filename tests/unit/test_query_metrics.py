@@ -1,0 +1,117 @@
+"""All metrics of the design, counted over a few queries whose steps are known: none missing, none twice."""
+
+import hashlib
+from uuid import uuid4
+
+import pytest
+
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.dense import DenseRetriever
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.query_parts import LogList, OneCollection
+from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
+from vectorforge.vectorstore.memory import InMemoryVectorStore
+
+COLLECTION = Collection(
+    id=uuid4(),
+    name="notes",
+    embedding_provider="hashing",
+    embedding_model="hashing-64",
+    dimension=64,
+    distance_metric=DistanceMetric.COSINE,
+)
+LLM = {"provider": "scripted", "model": "scripted-1"}
+DENSE = {"retriever_type": "dense"}
+
+
+class Queries:
+    """A service over two passages; every part measures into ``metrics``."""
+
+    def __init__(self) -> None:
+        self.metrics = InMemoryMetrics()
+        self.store = InMemoryVectorStore()
+        self.embedder = HashingEmbedder()
+        self.llms = LLMProviderRegistry()
+        embeddings = EmbeddingProviderRegistry()
+        embeddings.register(self.embedder)
+        retriever = DenseRetriever(
+            embeddings,
+            self.store,
+            OneCollection(COLLECTION),
+            preprocess=QueryPreprocessor().preprocess,
+            metrics=self.metrics,
+        )
+        self.service = QueryService(retriever, ContextBuilder(), self.llms, LogList(), metrics=self.metrics)
+
+    async def fill(self) -> None:
+        for text in ("word " * 300, "other " * 300):
+            digest = hashlib.sha256(text.encode()).digest()
+            (vector,) = await self.embedder.embed_documents([text])
+            chunk = ChunkDraft(0, text, 0, len(text), 300, digest, vector=vector)
+            document = DocumentDraft(f"{text[:4]}.txt", text, "text/plain", digest)
+            await self.store.replace_document(COLLECTION.id, document, [chunk])
+
+    def answer_with(self, llm: ScriptedLLM) -> None:
+        self.llms.register(llm)
+
+
+# A-123 A-124 A-125 A-126 A-127 A-128 A-129 A-130 A-131 A-132 A-133 A-134 A-135 A-136 A-137 A-138 A-139 A-140
+# A-141 A-142 A-143 A-146 A-148 A-149 A-150 C26
+async def test_every_metric_is_emitted_once_for_what_happened() -> None:
+    queries = Queries()
+    await queries.fill()
+    metrics, service = queries.metrics, queries.service
+
+    queries.answer_with(ScriptedLLM(["a", "b"], first_errors=[LLMRateLimitError()], metrics=metrics))
+    await service.query("word", COLLECTION.id, QueryConfig(max_tokens=150))  # one retry, one passage dropped
+    texts = [text async for text in service.query_stream("word", COLLECTION.id)]  # two pieces
+    await service.query("word", COLLECTION.id, QueryConfig(filters={"kind": "none"}))  # nothing found
+    queries.answer_with(ScriptedLLM(["a"], error=LLMStreamError(), metrics=metrics))
+    with pytest.raises(LLMStreamError):
+        await service.query("word", COLLECTION.id)  # the model fails
+    with pytest.raises(NotFoundError):
+        await service.query("word", uuid4())  # the search fails
+
+    assert texts == ["a", "b"]
+    found = {
+        (name, *sorted(tags.values())): (series.count, series.total) for name, tags, series in metrics.items()
+    }
+    counts = {key: count for key, (count, _) in found.items()}
+    assert counts == {
+        ("retriever.search.calls", "dense"): 5,
+        ("retriever.search.duration_ms", "dense"): 5,
+        ("retriever.search.errors", "NotFoundError", "dense"): 1,
+        ("retriever.results_returned", "dense"): 4,
+        ("retriever.empty_results", "dense"): 1,
+        ("context.build.duration_ms",): 4,
+        ("context.tokens_used",): 4,
+        ("context.chunks_included",): 4,
+        ("context.chunks_truncated",): 4,
+        ("llm.generate.calls", "scripted", "scripted-1"): 3,
+        ("llm.generate.duration_ms", "scripted", "scripted-1"): 3,
+        ("llm.generate.errors", "LLMStreamError", "scripted", "scripted-1"): 1,
+        ("llm.generate.retries", "scripted", "scripted-1"): 1,
+        ("llm.tokens_input", "scripted", "scripted-1"): 2,
+        ("llm.tokens_output", "scripted", "scripted-1"): 2,
+        ("llm.streaming.chunks", "scripted", "scripted-1"): 1,
+        ("llm.streaming.first_token_ms", "scripted", "scripted-1"): 1,
+        ("pipeline.query.calls",): 5,
+        ("pipeline.query.duration_ms",): 5,
+        ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
+        ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
+        ("query_log.write.calls",): 5,
+        ("query_log.write.duration_ms",): 5,
+    }
+    assert metrics.total("context.chunks_truncated") == 1
+    assert metrics.get("llm.streaming.chunks", LLM).total == 2
+    assert metrics.get("llm.tokens_input", LLM).total == 200
+    assert metrics.get("llm.tokens_output", LLM).total == 20
+    assert list(metrics.get("retriever.results_returned", DENSE).values) == [2, 2, 0, 2]
