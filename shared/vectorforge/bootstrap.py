@@ -126,7 +126,11 @@ class Application:
     @cached_property
     def ingestion_worker(self) -> IngestionWorker:
         """Runs ingestion jobs of all tenants in this process, once started."""
-        return IngestionWorker(self.database, lambda tenant_id: self.for_tenant(tenant_id).ingestion)
+        return IngestionWorker(
+            self.database,
+            lambda tenant_id: self.for_tenant(tenant_id).ingestion,
+            kept_log_days=self.config.database.log_retention_days,
+        )
 
 
 class TenantServices:

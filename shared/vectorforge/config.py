@@ -47,6 +47,8 @@ class DatabaseSettings(_Section):
     """Connections of one process at most."""
     database_timeout_s: float = Field(default=10.0, gt=0, le=600)
     """Longest wait for a free connection, and for one statement."""
+    log_retention_days: int = Field(default=90, ge=0, le=36_500)
+    """Days that queries and ended jobs are kept; 0: for ever."""
 
 
 class LLMSettings(_Section):

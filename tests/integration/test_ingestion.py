@@ -18,7 +18,13 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, EmbeddingRateLimitError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.types import DocumentResult, DocumentStatus, ExtractedDocument, IngestionStage
+from vectorforge.ingestion.types import (
+    DocumentPart,
+    DocumentResult,
+    DocumentStatus,
+    ExtractedDocument,
+    IngestionStage,
+)
 from vectorforge.ingestion.worker import MAX_CLAIMS, IngestionWorker
 from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
@@ -377,8 +383,13 @@ class TestWorker:
     async def test_a_bug_makes_it_wait_and_tells_nothing(
         self, job_room: Room, caplog: pytest.LogCaptureFixture
     ) -> None:
+        class Broken(IngestionPipeline):
+            async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
+                raise RuntimeError("postgresql://admin:hunter2@10.0.0.1/prod")
+
         def make_pipeline(_: str) -> IngestionPipeline:
-            raise RuntimeError("postgresql://admin:hunter2@10.0.0.1/prod")
+            store, documents = PgVectorStore(job_room.db), job_room.documents
+            return Broken(store, documents, EmbeddingProviderRegistry(), SETTINGS)
 
         await job_room.jobs.create(
             job_room.collection.id,
@@ -579,6 +590,33 @@ class TestWorker:
         worker.wake()
         assert (await ended(other, quick)).status == "succeeded"
         await worker.stop(grace_s=0.05)
+
+    async def test_old_queries_and_jobs_are_deleted(self, job_room: Room) -> None:
+        insert = (
+            "INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome,"
+            " latency_ms, created_at) VALUES (%s, gen_random_uuid(), gen_random_uuid(), %s, 'answered', 1,"
+            " now() - make_interval(days => %s))"
+        )
+        for query, days in (("old", 8), ("new", 6)):
+            await job_room.db.execute(insert, (job_room.db.tenant_id, query, days))
+        jobs = []
+        for ended_ago in (8, 6, None):
+            items = [NewJobItem("a.txt", None, b"text")]
+            jobs.append((await job_room.jobs.create(job_room.collection.id, items)).id)
+            if ended_ago is not None:
+                await job_room.jobs.finish(jobs[-1])
+                await job_room.db.execute(
+                    "UPDATE vectorforge.ingestion_jobs SET finished_at = now() - make_interval(days => %s)"
+                    " WHERE tenant_id = %s AND id = %s",
+                    (ended_ago, job_room.db.tenant_id, jobs[-1]),
+                )
+        await job_room.worker().run_until_idle()
+        assert len(await job_room.jobs.list()) == 3
+        await job_room.worker(kept_log_days=7).run_until_idle()
+        assert {job.id for job in await job_room.jobs.list()} == set(jobs[1:])
+        assert await job_room.jobs.items(jobs[0]) == []
+        kept = await job_room.db.fetch_all("SELECT query_text FROM vectorforge.query_logs")
+        assert [row["query_text"] for row in kept] == ["new"]
 
     async def test_a_collection_deleted_meanwhile_ends_its_job(self, job_room: Room) -> None:
         job_room.embedder = HashingEmbedder(delay_s=1.0)

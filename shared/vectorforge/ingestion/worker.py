@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -19,6 +20,7 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 30.0
+_DAY_S = 86_400.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
@@ -35,6 +37,7 @@ class IngestionWorker:
         poll_s: Seconds between looks for jobs that nobody announced with ``wake``.
         turn_s: Seconds after which a job goes back to the queue, at the end of a document, when another
             tenant's waits.
+        kept_log_days: Queries and ended jobs older than this are deleted once a day; 0 keeps them for ever.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class IngestionWorker:
         lease_s: float = 10.0,
         poll_s: float = 5.0,
         turn_s: float = 1.0,
+        kept_log_days: int = 0,
     ) -> None:
         self._database = database
         self._make_pipeline = make_pipeline
@@ -53,6 +57,8 @@ class IngestionWorker:
         self._lease_s = lease_s
         self._poll_s = poll_s
         self._turn_s = turn_s
+        self._kept_log_days = kept_log_days
+        self._next_cleaning = float("-inf")
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,6 +128,9 @@ class IngestionWorker:
 
     async def _run_next(self) -> bool:
         dispatcher = JobDispatcher(self._database)
+        if self._kept_log_days and time.monotonic() >= self._next_cleaning:
+            self._next_cleaning = time.monotonic() + _DAY_S
+            await dispatcher.delete_old_logs(self._kept_log_days)
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
             return False

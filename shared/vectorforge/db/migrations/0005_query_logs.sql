@@ -33,3 +33,36 @@ CREATE POLICY tenant ON vectorforge.query_logs
 GRANT SELECT, INSERT, DELETE ON vectorforge.query_logs TO vectorforge_app;
 GRANT INSERT ON vectorforge.query_logs TO vectorforge_log_writer;
 GRANT SELECT, DELETE ON vectorforge.query_logs TO vectorforge_eraser;
+
+-- What is old goes, of all tenants: queries, and jobs that have ended. A bounded number a call.
+CREATE POLICY dispatcher ON vectorforge.query_logs TO vectorforge_dispatcher USING (true);
+GRANT SELECT (tenant_id, id, created_at), DELETE ON vectorforge.query_logs TO vectorforge_dispatcher;
+GRANT SELECT (finished_at), DELETE ON vectorforge.ingestion_jobs TO vectorforge_dispatcher;
+CREATE FUNCTION vectorforge.delete_old_logs(kept interval) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    queries bigint;
+    jobs bigint;
+BEGIN
+    IF kept IS NULL OR kept < interval '1 day' THEN
+        RAISE EXCEPTION 'kept out of range' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    DELETE FROM vectorforge.query_logs WHERE (tenant_id, id) IN (
+        SELECT old.tenant_id, old.id FROM vectorforge.query_logs AS old
+        WHERE old.created_at < clock_timestamp() - kept LIMIT 5000
+    );
+    GET DIAGNOSTICS queries = ROW_COUNT;
+    DELETE FROM vectorforge.ingestion_jobs WHERE (tenant_id, id) IN (
+        SELECT old.tenant_id, old.id FROM vectorforge.ingestion_jobs AS old
+        WHERE old.finished_at < clock_timestamp() - kept LIMIT 500
+    );
+    GET DIAGNOSTICS jobs = ROW_COUNT;
+    RETURN queries + jobs;
+END
+$$;
+GRANT EXECUTE ON FUNCTION vectorforge.delete_old_logs(interval) TO vectorforge_app;
+GRANT CREATE ON SCHEMA vectorforge TO vectorforge_dispatcher;
+ALTER FUNCTION vectorforge.delete_old_logs(interval) OWNER TO vectorforge_dispatcher;
+REVOKE CREATE ON SCHEMA vectorforge FROM vectorforge_dispatcher;

@@ -9,6 +9,7 @@ _CLAIM = """
 SELECT claimed_tenant_id, claimed_job_id, claims_without_progress
 FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 """
+_DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS deleted"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
 
 
@@ -42,6 +43,13 @@ class JobDispatcher:
         """
         row = await self._database.fetch_untenanted(_CLAIM, (lease_s,))
         return ClaimedJob(*row.values()) if row else None
+
+    async def delete_old_logs(self, kept_days: int) -> None:
+        """Delete queries and ended jobs older than this many days, at least 1, of all tenants."""
+        while (row := await self._database.fetch_untenanted(_DELETE_OLD_LOGS, (kept_days,))) and row[
+            "deleted"
+        ]:
+            pass
 
     async def others_wait(self, tenant_id: str) -> bool:
         """Whether a job of another tenant could be claimed now."""
