@@ -16,7 +16,13 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, NotFoundError
+from vectorforge.errors import (
+    ConfigurationError,
+    DimensionMismatchError,
+    InvalidInputError,
+    NotFoundError,
+    UnknownModelError,
+)
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
@@ -228,7 +234,7 @@ class TenantServices:
         """Make a collection; what is not given comes from the embedding provider.
 
         Raises:
-            InvalidInputError: A value is not usable, or the provider is unknown.
+            InvalidInputError: A value is not usable, or the provider or its model is unknown.
             ConflictError: The name is taken.
             DimensionMismatchError: The model's vectors have another length than the one asked for.
             EmbeddingError: The model's dimension had to be tried out, and that failed.
@@ -243,7 +249,10 @@ class TenantServices:
         model = embedding_model or provider.default_model
         actual = provider.dimension(model)
         if actual is None:
-            actual = len(await provider.embed_query("dimension", model=model))
+            try:
+                actual = len(await provider.embed_query("dimension", model=model))
+            except UnknownModelError as exc:
+                raise InvalidInputError(exc.message, field="embedding_model") from exc
         if dimension is not None and dimension != actual:
             raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
         return await self.collections.create(

@@ -147,6 +147,8 @@ class ServerSettings(_Section):
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """Longest time for a request's body; each 16 KiB that came in earn another second."""
 
 
 class VectorForgeConfig(BaseModel):

@@ -61,6 +61,12 @@ class ConfigurationError(VectorForgeError):
     code = "configuration_error"
 
 
+class UnknownModelError(ConfigurationError):
+    """The provider has no such model."""
+
+    code = "unknown_model"
+
+
 class InvalidInputError(VectorForgeError, ValueError):
     """A value given by the caller is not usable."""
 

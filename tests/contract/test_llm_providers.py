@@ -164,6 +164,18 @@ class TestAnthropic(LLMStreamContract):
         ]
         assert full.metadata["dropped_parameters"] == ["frequency_penalty", "presence_penalty"]
 
+    #
+    async def test_only_our_settings_count(self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Foreign: 1\nx-api-key: somebody-else")
+        monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "somebody-else")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://localhost:1")
+        provider = AnthropicProvider(server.api_key, base_url=server.base_url)
+        await provider.generate(MESSAGES)
+        await provider.aclose()
+        headers = {k.lower(): v for k, v in server.requests[0].headers.items()}
+        assert headers["authorization"] == f"Bearer {server.api_key}"
+        assert not {"x-foreign", "x-api-key"} & headers.keys()
+
     #
     async def test_mapping(self, provider: BaseLLMProvider) -> None:
         response = await provider.generate(MESSAGES)

@@ -14,6 +14,7 @@ from vectorforge import errors
 from vectorforge.api.app import create_app
 from vectorforge.api.problems import problem_of, retry_after_s, status_of
 from vectorforge.config import IngestionSettings, QuerySettings
+from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import (
     LiveApi,
@@ -195,6 +196,17 @@ async def test_a_name_that_is_taken_is_a_conflict(client: httpx2.AsyncClient) ->
     assert check_problem(response, 422, "invalid_input")["errors"][0]["field"] == "embedding_provider"
 
 
+async def test_a_model_that_the_provider_does_not_have_is_named(app_url: str, tenant: str) -> None:
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        api.application.embedding_registry.register(LocalEmbeddingProvider())
+        body = {"name": "odd", "embedding_provider": "local", "embedding_model": "nope"}
+        problem = check_problem(await client.post("/v1/collections", json=body), 422, "invalid_input")
+        assert problem["errors"][0]["field"] == "embedding_model"
+        body["embedding_model"] = "all-MiniLM-L6-v2"
+        response = await client.post("/v1/collections", json=body)
+        assert (response.status_code, response.json()["dimension"]) == (201, 384)
+
+
 async def chunks_of(total: int, sent: list[int]) -> AsyncIterator[bytes]:
     for _ in range(total // 1000):
         sent.append(1000)
@@ -212,6 +224,23 @@ async def test_a_body_is_counted_while_it_comes_in(client: httpx2.AsyncClient) -
     except (httpx2.WriteError, httpx2.ReadError, httpx2.RemoteProtocolError):
         pass  # the server closed the connection while we were sending, as it may
     assert sum(sent) < 25_000_000
+
+
+async def test_a_body_that_never_ends_is_given_up(app_url: str, tenant: str) -> None:  # security 12
+    config = settings_for(app_url, [tenant], server={"body_timeout_s": 0.3})
+    async with live_api(config) as api, api.client(tenant) as client, asyncio.timeout(20):
+        uploads = f"/v1/collections/{await new_collection(client)}/documents"
+        address = httpx2.URL(api.url)
+        for path, media_type in ((RAG, "application/json"), (uploads, "multipart/form-data; boundary=b")):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: {address.host}\r\nX-Api-Key: {key_of(tenant)}\r\n"
+                f"Content-Type: {media_type}\r\nContent-Length: 1000\r\n\r\n--b\r\n".encode()
+            )
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")  # until the server closes
+            assert head.startswith(b"HTTP/1.1 408 "), head
+            assert json.loads(body)["code"] == "body_too_slow"
+            writer.close()
 
 
 async def test_uploads_have_limits(client: httpx2.AsyncClient) -> None:  # security 12

@@ -147,6 +147,34 @@ async def test_a_caller_who_gives_up_is_let_go(proxy: Proxy) -> None:
         proxy.open.set()
 
 
+# Fault 21: a refusal is known at once, so nobody waits for his time to run out
+async def test_a_server_that_is_down_is_said_at_once(
+    postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]
+) -> None:
+    proxy = Proxy(postgres_server, private_dir("down"))
+    listener = await proxy.run()
+    async with Database(proxy.conninfo, pool_size=2, timeout_s=3600) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        listener.close()
+        await proxy.stop()
+        (proxy.directory / ".s.PGSQL.5432").unlink(missing_ok=True)
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                results = await asyncio.gather(
+                    *(tenant.fetch_one("SELECT 1") for _ in range(10)), return_exceptions=True
+                )
+                assert {type(result) for result in results} == {DatabaseUnavailableError}
+                assert not (await database.health()).healthy
+                await asyncio.sleep(1.1)
+            listener = await proxy.run()
+            while not (await database.health()).healthy:  # noqa: ASYNC110 - the database has no events
+                await asyncio.sleep(0.1)
+            assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+    listener.close()
+    await proxy.stop()
+
+
 async def test_a_cancelled_statement_ends_on_the_server(direct_database: Database) -> None:
     tenant = direct_database.for_tenant("a")
     with pytest.raises(TimeoutError):

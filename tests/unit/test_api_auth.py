@@ -59,8 +59,25 @@ def test_local_mode_is_one_tenant_whatever_is_sent() -> None:  # C42
     assert authenticator.authenticate({"x-api-key": KEY}) == "me"
 
 
-@pytest.mark.parametrize("keys", [{KEY: "acme"}, {DIGEST: ""}, {"g" * 63: "acme"}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {KEY: "acme"},
+        {"g" * 63: "acme"},
+        {"g" * 64: "acme"},
+        {DIGEST[:-1] + "\uff11": "acme"},
+        {DIGEST + "\n": "acme"},
+        {DIGEST: ""},
+        {DIGEST: "ä" * 65},
+        {DIGEST: "a\0b"},
+    ],
+)
 def test_keys_in_clear_are_refused_at_the_start(keys: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Authenticator(ServerSettings(api_keys=keys))
     assert KEY not in caught.value.message
+
+
+def test_a_local_tenant_that_the_database_cannot_hold_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="VECTORFORGE_LOCAL_TENANT"):
+        Authenticator(settings(auth="local", local_tenant=""))

@@ -133,6 +133,14 @@ async def test_the_loop_runs_on_while_the_model_computes(provider: LocalEmbeddin
 async def test_an_unknown_model_is_refused(provider: LocalEmbeddingProvider) -> None:
     with pytest.raises(ConfigurationError, match='has "all-MiniLM-L6-v2" only, not "gpt"'):
         await provider.embed_query("a", model="gpt")
+    assert provider.dimension("gpt") is None
+
+
+async def test_it_works_again_after_being_closed(provider: LocalEmbeddingProvider) -> None:
+    before = await provider.embed_query("a question")
+    await provider.aclose()
+    await provider.aclose()
+    assert await provider.embed_query("another question") != before
 
 
 async def test_health_does_not_build_the_model(tmp_path: Path) -> None:

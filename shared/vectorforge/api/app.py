@@ -60,7 +60,7 @@ def create_app(
     app.add_middleware(
         Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
     )
-    app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     app.add_middleware(
         LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
     )

@@ -2,15 +2,17 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 
 from vectorforge.config import ServerSettings
-from vectorforge.errors import AuthenticationError, ConfigurationError
+from vectorforge.db.connection import checked_tenant
+from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
 
 MAX_KEY_CHARS = 512
 """Longer credentials are refused unread."""
 
-_SHA256_HEX_CHARS = 64
+_SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class Authenticator:
@@ -21,14 +23,16 @@ class Authenticator:
             ``local_tenant``.
 
     Raises:
-        ConfigurationError: A key is not a sha256 in hex, or its tenant is empty.
+        ConfigurationError: A key is not a sha256 in hex, or a tenant is not one that the database can hold.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
+        for tenant in (settings.local_tenant, *settings.api_keys.values()):
+            _check_tenant(tenant)
         self._local_tenant = settings.local_tenant if settings.auth == "local" else None
         self._tenants: list[tuple[bytes, str]] = []
         for digest, tenant in settings.api_keys.items():
-            if len(digest) != _SHA256_HEX_CHARS or not tenant:
+            if not _SHA256_HEX.fullmatch(digest):
                 raise ConfigurationError(
                     "VECTORFORGE_API_KEYS maps the sha256 of a key (64 hex digits) to a tenant."
                 )
@@ -56,6 +60,15 @@ class Authenticator:
         if found is None:
             raise AuthenticationError("The API key is not valid.")
         return found
+
+
+def _check_tenant(tenant: str) -> None:
+    try:
+        checked_tenant(tenant)
+    except InvalidInputError as exc:
+        raise ConfigurationError(
+            f"VECTORFORGE_API_KEYS or VECTORFORGE_LOCAL_TENANT names a tenant that cannot be: {exc.message}"
+        ) from exc
 
 
 def _key_in(headers: Mapping[str, str]) -> str:

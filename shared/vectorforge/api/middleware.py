@@ -23,6 +23,8 @@ from vectorforge.errors import AuthenticationError, VectorForgeError
 JSON_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
 
+_SLOWEST_BYTES_PER_S = 16 * 1024
+_TOO_SLOW = "The body did not come in in time."
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
 
 
@@ -117,11 +119,18 @@ def _is_cross_site(method: str, headers: Mapping[str, str], host: str) -> bool:
 
 
 class BodyLimit:
-    """Counts the body while it comes in and stops reading at the limit (status 413)."""
+    """Counts the body while it comes in, and stops reading at the limit (413) or when it is too slow (408).
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    Args:
+        app: The next app.
+        max_bytes: Largest body.
+        timeout_s: Seconds a body may take; it earns one more with every 16 KiB.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
         self.app = app
         self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -138,13 +147,20 @@ class BodyLimit:
             )
             await response(scope, receive, send)
             return
-        received = 0
+        received, complete = 0, False
+        started = asyncio.get_running_loop().time()
 
         async def counting_receive() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            give_up_at = None if complete else started + self._timeout_s + received / _SLOWEST_BYTES_PER_S
+            try:
+                async with asyncio.timeout_at(give_up_at):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, _TOO_SLOW, headers={"Connection": "close"}) from None
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
                 if received > limit:
                     # FastAPI hands an HTTPException raised while it reads the body to our handler.
                     raise HTTPException(413, detail, headers={"Connection": "close"})

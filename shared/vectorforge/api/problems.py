@@ -66,6 +66,7 @@ _HTTP_CODES: Mapping[int, str] = {
     403: "forbidden",
     404: "route_not_found",
     405: "method_not_allowed",
+    408: "body_too_slow",
     413: "body_too_large",
     415: "unsupported_media_type",
     421: "wrong_host",

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from vectorforge.db.checks import check_role, check_schema
+from vectorforge.db.refusals import Refusals
 from vectorforge.errors import (
     ConfigurationError,
     DatabaseUnavailableError,
@@ -29,6 +30,9 @@ MAX_TENANT_BYTES = 128
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
 
+_RECONNECT_S = 3.0
+"""For how long the pool tries again after a refusal, at growing intervals; the next request begins anew."""
+
 _ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
 _ENTER_SEARCH = "SELECT vectorforge.enter_search(%s, %s)"
 _PING = ""
@@ -51,6 +55,7 @@ class Database:
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._pool: AsyncConnectionPool[Session] | None = None
+        self._refusals = Refusals()
 
     async def open(self) -> None:
         """Check role and schema, and open the pool. A second call does nothing.
@@ -65,7 +70,7 @@ class Database:
             return
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.session import Session, register_vectors
+        from vectorforge.db.session import Session, register_vectors, watched_session
 
         conninfo = self._complete_conninfo()
         types = await self._verify(conninfo)
@@ -76,13 +81,13 @@ class Database:
 
         pool = AsyncConnectionPool(
             conninfo,
-            connection_class=Session,
+            connection_class=watched_session(self._refusals),
             kwargs=_connection_options(),
             min_size=0,
             max_size=self._pool_size,
             max_waiting=self._pool_size * _WAITING_PER_CONNECTION,
             timeout=timeout_s,
-            reconnect_timeout=timeout_s,
+            reconnect_timeout=min(timeout_s, _RECONNECT_S),
             max_idle=300,
             configure=configure,
             open=False,
@@ -136,7 +141,8 @@ class Database:
 
         give_up_at = time.monotonic() + self._timeout_s
         while True:
-            connection = await pool.getconn(timeout=give_up_at - time.monotonic())
+            async with self._refusals.watched():
+                connection = await pool.getconn(timeout=give_up_at - time.monotonic())
             try:
                 connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
                 await connection.execute(_PING)
@@ -225,7 +231,7 @@ class TenantDatabase:
 
     def __init__(self, database: Database, tenant_id: str) -> None:
         self._database = database
-        self.tenant_id = _checked_tenant(tenant_id)
+        self.tenant_id = checked_tenant(tenant_id)
 
     @asynccontextmanager
     async def transaction(self) -> "AsyncIterator[AsyncConnection[DictRow]]":
@@ -287,7 +293,12 @@ class TenantDatabase:
                 return (await cursor.fetchall() if rows else []), cursor.rowcount
 
 
-def _checked_tenant(tenant_id: str) -> str:
+def checked_tenant(tenant_id: str) -> str:
+    """The same tenant id, if the tables can hold it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or not text that PostgreSQL can hold.
+    """
     try:
         size = len(tenant_id.encode())
     except UnicodeEncodeError as exc:

@@ -12,6 +12,7 @@ from psycopg.abc import PQGen
 from psycopg.types import TypeInfo
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
+from vectorforge.db.refusals import Refusals
 from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
 
 RV = TypeVar("RV")
@@ -66,6 +67,23 @@ class Session(psycopg.AsyncConnection[Any]):
             socket.socket(fileno=os.dup(self.fileno())) as duplicate,
         ):
             duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def watched_session(refusals: Refusals) -> type[Session]:
+    """The class of connections whose failures to connect are told to ``refusals``."""
+
+    class WatchedSession(Session):
+        @classmethod
+        async def connect(cls, conninfo: str = "", **options: Any) -> Any:
+            try:
+                connection = await super().connect(conninfo, **options)
+            except psycopg.OperationalError as exc:
+                refusals.failed(str(exc))
+                raise
+            refusals.succeeded()
+            return connection
+
+    return WatchedSession
 
 
 @contextmanager

@@ -10,6 +10,14 @@ T = TypeVar("T")
 _MAX_MODELS = 256
 """Model names come from callers."""
 
+_ABOUT_THE_PARAMETER = re.compile(
+    r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|"
+    r"(extra|additional) (inputs|fields|properties|parameters)|(cannot|can't|can not|may not)\b.{0,40}\bbe "
+    r"(used|set|specified|combined)",
+    re.IGNORECASE,
+)
+"""Texts and codes that say that the model does not take a parameter. Others complain about its value:
+left out, the parameter would not be sent again, whatever its value."""
 _ABOUT_THE_VALUE = re.compile(r"invalid_(value|type)|(above_max|below_min)_(value|length)")
 """Error codes that complain about a parameter's value, not about the parameter."""
 
@@ -65,7 +73,7 @@ class RefusedParameters:
 def named_parameter(
     candidates: Iterable[str], *, message: str, param: str | None = None, code: str | None = None
 ) -> str | None:
-    """The first of ``candidates`` that a vendor's refusal is about.
+    """The first of ``candidates`` that a vendor says the model does not take, whatever its value.
 
     Args:
         candidates: Parameters that may be left out.
@@ -74,6 +82,8 @@ def named_parameter(
         code: The vendor's error code.
     """
     if code and _ABOUT_THE_VALUE.search(code):
+        return None
+    if not _ABOUT_THE_PARAMETER.search(f"{code} {message}"):
         return None
     for name in candidates:
         if name == param or (not param and re.search(rf"\b{re.escape(name)}\b", message)):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers import minilm_files
 from vectorforge.embedding.providers.minilm_graph import DIMENSION
-from vectorforge.errors import ConfigurationError, EmbeddingError
+from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
 from vectorforge.types import Vector
 
@@ -40,7 +40,7 @@ class LocalEmbeddingProvider(EmbeddingProvider):
         self._cache_dir = cache_dir
         self._model: _MiniLM | None = None
         self._loading = threading.Lock()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vectorforge-embedding")
+        self._threads: ThreadPoolExecutor | None = None
 
     def provider_name(self) -> str:
         """The name "local"."""
@@ -52,18 +52,20 @@ class LocalEmbeddingProvider(EmbeddingProvider):
         return _MODEL
 
     def dimension(self, model: str | None = None) -> int | None:
-        """384, whatever the model: there is one."""
-        return DIMENSION
+        """384 for the only model; None for others, which this provider does not have."""
+        return DIMENSION if model in (None, _MODEL) else None
 
     async def aclose(self) -> None:
-        """Let the threads end; what they are computing is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Let the threads end; what they are computing is not waited for. The next call starts new ones."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         if model != _MODEL:
-            raise ConfigurationError(
-                f'The local embedding provider has "{_MODEL}" only, not "{model[:100]}".'
-            )
+            raise UnknownModelError(f'The local embedding provider has "{_MODEL}" only, not "{model[:100]}".')
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vectorforge-embedding")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._embed, texts)
 
     def _embed(self, texts: Sequence[str]) -> list[Vector]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Protocol
 
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.errors import ConfigurationError, EmbeddingError
+from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
 from vectorforge.types import Vector
 
@@ -109,7 +109,7 @@ class NomicEmbeddingProvider(EmbeddingProvider):
     def __init__(self, embedder: NomicEmbedder | None = None, **options: Any) -> None:
         self._embedder = embedder or NomicEmbedder()
         super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="vectorforge-nomic")
+        self._thread: ThreadPoolExecutor | None = None
 
     def provider_name(self) -> str:
         """The name "nomic"."""
@@ -121,18 +121,22 @@ class NomicEmbeddingProvider(EmbeddingProvider):
         return self._embedder.model_name
 
     def dimension(self, model: str | None = None) -> int | None:
-        """768, whatever the model: there is one."""
-        return self._embedder.dimension
+        """768 for the only model; None for others, which this provider does not have."""
+        return self._embedder.dimension if model in (None, self.default_model) else None
 
     async def aclose(self) -> None:
-        """Let the thread end; what it is computing is not waited for."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Let the thread end; what it is computing is not waited for. The next call starts a new one."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False, cancel_futures=True)
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         if model != self.default_model:
-            raise ConfigurationError(
+            raise UnknownModelError(
                 f'The Nomic embedding provider has "{self.default_model}" only, not "{model[:100]}".'
             )
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="vectorforge-nomic")
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, self._embedder.embed_batch, texts
         )

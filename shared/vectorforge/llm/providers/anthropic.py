@@ -184,8 +184,13 @@ class AnthropicProvider(BaseLLMProvider):
         from anthropic import AsyncAnthropic
 
         client = AsyncAnthropic(
-            api_key=self._api_key.get_secret_value(), base_url=self._base_url, max_retries=0
+            api_key=self._api_key.get_secret_value(),
+            base_url=self._base_url,
+            max_retries=0,
+            open_telemetry=False,  # or the environment may have prompts and answers sent elsewhere
         )
+        # The SDK puts the headers of ANTHROPIC_CUSTOM_HEADERS here; only VECTORFORGE_* variables count.
+        client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave them out
         _ = client.messages  # imports its modules here, in the thread, not in the first request
         return client
 
