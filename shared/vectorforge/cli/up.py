@@ -1,12 +1,13 @@
 """``vectorforge up``."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vectorforge.cli.addresses import LOOPBACK, own_names
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import command
+from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.config import VectorForgeConfig
@@ -43,24 +44,37 @@ def up(
         VECTORFORGE_ANTHROPIC_API_KEY=... vectorforge up --port 9000 --no-sample
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        import asyncio
-
-        from vectorforge.cli.server import bind, stop_on_sigterm
         from vectorforge.config import VectorForgeConfig
-        from vectorforge.local.laptop import local_setup
 
         config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
-        with bind(host, port) as bound, stop_on_sigterm():
-            if host not in LOOPBACK and config.server.auth == "local":
-                terminal.warn(
-                    f"Whoever can reach {host} can read and change the documents: there is no login here."
-                )
-            terminal.note("Starting the database ...")
-            with local_setup(config, data_dir=data_dir, supervised=True) as setup:
-                from vectorforge.cli.startup import serve_laptop  # takes a second
+        _serve(terminal, config, (host, port), data_dir, sample=sample)
 
-                asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
-            terminal.note("Stopped.")
+
+def _serve(
+    terminal: Terminal,
+    config: "VectorForgeConfig",
+    address: tuple[str, int],
+    data_dir: Path | None,
+    *,
+    sample: bool,
+) -> None:
+    import asyncio
+
+    from vectorforge.cli.server import bind, stop_on_sigterm
+    from vectorforge.local.laptop import local_setup
+
+    host, port = address
+    with bind(host, port) as bound, stop_on_sigterm():
+        if host not in LOOPBACK and config.server.auth == "local":
+            terminal.warn(
+                f"Whoever can reach {host} can read and change the documents: there is no login here."
+            )
+        terminal.note("Starting the database ...")
+        with local_setup(config, data_dir=data_dir, supervised=True) as setup:
+            from vectorforge.cli.startup import serve_laptop  # takes a second
+
+            asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
+        terminal.note("Stopped.")
 
 
 def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = False) -> "VectorForgeConfig":

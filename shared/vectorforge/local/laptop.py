@@ -39,6 +39,8 @@ def default_data_dir() -> Path:
     folder = home / ".local" / "share" / "vectorforge"
     if sys.platform == "darwin":
         folder = home / "Library" / "Application Support" / "vectorforge"
+    if sys.platform == "win32":
+        return home / "AppData" / "Local" / "vectorforge"
     if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
         return Path("/var/lib/vectorforge")
     return folder
@@ -79,17 +81,15 @@ def local_setup(
     try:
         make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:
-        raise ConfigurationError(
-            f"The data folder {folder} cannot be made; choose another with --data-dir."
-        ) from exc
+        raise ConfigurationError(f"{folder} cannot be made; choose another place with --data-dir.") from exc
     server = EmbeddedPostgres(folder / "postgres")
     with leased(server, supervised=supervised):
-        urls = {
+        found = {
             "database_url": SecretStr(server.app_url),
             "migrator_database_url": SecretStr(server.migrator_url),
             "log_writer_database_url": SecretStr(server.log_writer_url),
+            "data_dir": folder,
         }
-        found = {**urls, "data_dir": folder}
         settings = config.model_copy(update={"database": database.model_copy(update=found)})
         yield LocalSetup(settings, server.migrator_url, embedded=True)
 
