@@ -180,19 +180,10 @@ def measure(metrics: MetricsCollector, prefix: str, tags: Tags | None = None) ->
         metrics.observe(f"{prefix}.duration_ms", measurement.elapsed_ms, tags)
 
 
-class Instrumented(Protocol):
-    """An object whose methods can be measured."""
-
-    @property
-    def metrics(self) -> MetricsCollector:
-        """Where its measurements go."""
-        ...
-
-
 def instrument(
     prefix: str, tags: Callable[[Any], Tags] = lambda _: {}
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """``measure`` as a decorator for an async method of an ``Instrumented`` object.
+    """``measure`` as a decorator for an async method of an object with ``metrics``.
 
     Args:
         prefix: First part of the metric names.

@@ -7,9 +7,6 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 from uuid import UUID
 
-JSONValue: TypeAlias = bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None
-"""Anything JSON can hold. (Not recursive: mypy and pydantic disagree about recursive aliases.)"""
-
 Vector: TypeAlias = Sequence[float]
 """An embedding: finite floats, length = the collection's dimension."""
 

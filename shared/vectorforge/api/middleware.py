@@ -1,4 +1,4 @@
-"""What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` costs 2 ms of CPU a stream.
+"""What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` queues every chunk once more.
 
 From the outside in: ``RequestMetrics`` (in ``request_metrics``), ``RequestContext`` (request id, headers,
 last resort for errors), ``LocalGuard`` (host names, other sites' pages), ``BodyLimit``, ``Authentication``

@@ -99,6 +99,7 @@ def _usage(event: UsageEvent) -> UsageData:
         prompt_tokens=event.prompt_tokens,
         completion_tokens=event.completion_tokens,
         total_tokens=event.total_tokens,
+        estimated=event.estimated,
     )
 
 

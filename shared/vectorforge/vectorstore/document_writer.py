@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BATCH = 500
 """Chunks in one statement."""
 _VECTOR_BATCH = 50
-"""Vectors in one INSERT: each walks the HNSW graph, 1 to 10 ms, and a statement has to end in seconds."""
+"""Vectors in one INSERT: each walks the HNSW graph, and a statement must end well within its timeout."""
 _ATTEMPTS = 5
 """A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
 

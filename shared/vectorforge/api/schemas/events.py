@@ -41,11 +41,12 @@ class CitationData(CitationBody):
 
 
 class UsageData(BaseModel):
-    """Event ``usage``: tokens, as the vendor counted them."""
+    """Event ``usage``: tokens, as the vendor counted them unless ``estimated``."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    estimated: bool = False
 
 
 class DoneData(BaseModel):
