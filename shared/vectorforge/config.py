@@ -153,6 +153,28 @@ class ServerSettings(_Section):
     """Longest time for a request's body; each 16 KiB that came in earn another second."""
 
 
+class AwsSettings(_Section):
+    """What is there on AWS only. All unset: a laptop."""
+
+    response_mode: Literal["stream", "buffered"] = "buffered"
+    """How the query function answers. "stream" needs the runtime of ``vectorforge.runtime`` and a caller that
+    invokes with response streaming: a function cannot see how it was invoked."""
+    query_log_queue_url: str | None = None
+    """SQS queue that the log-writer function reads; unset: records go straight into the table."""
+    query_log_overflow_bucket: str | None = None
+    """S3 bucket for records larger than an SQS message."""
+    query_log_timeout_s: float = Field(default=0.25, gt=0, le=5)
+    """Longest time an answer waits for the queue to take its record."""
+    ingestion_queue_url: str | None = None
+    """SQS queue that the ingest function reads; unset: documents are ingested in this process."""
+    provider_secret_id: str | None = None
+    """Name or ARN of a Secrets Manager secret: a JSON object of settings, e.g. {"openai_api_key": "..."}."""
+    provider_parameter_path: str | None = None
+    """SSM path with one SecureString for each setting, e.g. /vectorforge/prod for .../openai_api_key."""
+    secret_max_age_s: int = Field(default=300, ge=1, le=86_400)
+    """Seconds after which a key is read again, so that a rotated one is taken up without a new deployment."""
+
+
 class VectorForgeConfig(BaseModel):
     """All settings, by section."""
 
@@ -164,6 +186,7 @@ class VectorForgeConfig(BaseModel):
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    aws: AwsSettings = Field(default_factory=AwsSettings)
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":

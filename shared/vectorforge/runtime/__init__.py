@@ -1,0 +1,1 @@
+"""A Lambda runtime for ASGI apps that streams."""
