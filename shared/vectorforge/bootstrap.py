@@ -4,9 +4,10 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
@@ -21,6 +22,7 @@ from vectorforge.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFoundError,
+    QueueError,
     UnknownModelError,
 )
 from vectorforge.health import HealthChecker
@@ -35,6 +37,11 @@ from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
+
+if TYPE_CHECKING:  # loaded where there is a queue
+    from vectorforge.aws.ingestion_queue import IngestionQueue
+
+logger = logging.getLogger(__name__)
 
 
 class Application:
@@ -131,6 +138,31 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except QueueError:
+            logger.warning("Job %s was not announced; the next scheduled look finds it", job_id)
 
 
 class TenantServices:

@@ -29,8 +29,8 @@ def create_app(
 ) -> FastAPI:
     """The HTTP door of an application.
 
-    The app's lifespan opens the application and runs its ingestion worker. Where there is no lifespan
-    (Lambda) the first request opens it, and ingestion has a function of its own.
+    The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
+    ingestion worker. Where there is no lifespan (Lambda) the first request opens the application.
 
     Args:
         application: What answers; its settings decide about authentication, hosts and limits.
@@ -44,7 +44,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with application:
-            application.ingestion_worker.start()
+            if application.ingestion_queue is None:
+                application.ingestion_worker.start()
             try:
                 yield
             finally:
