@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
@@ -18,6 +19,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Tags = Mapping[str, str]
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The ``X-Request-Id`` of the request that is being answered; what is logged meanwhile carries it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ class EmfMetrics:
         self._lines: dict[_TagSet, EphemeralMetrics] = {}
         self._known_sets: set[_TagSet] = set()
         self._known_values: defaultdict[str, set[str]] = defaultdict(set)
-        self._cold_start_counted = False
         self._lock = threading.Lock()
 
     def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
@@ -60,20 +59,13 @@ class EmfMetrics:
         """Add to a counter. Unknown names and tags raise ``KeyError``."""
         self._add(name, value, tags, "counter")
 
-    def count_cold_start(self, context: Any) -> None:
-        """Print ``ColdStart`` with the dimension ``function_name``, the first time that this is called.
-
-        With provisioned concurrency there is none, as in Powertools.
+    def add_cold_start(self, context: Any) -> None:
+        """Print ``ColdStart`` on a line of its own, with the dimensions ``function_name`` and ``service``.
 
         Args:
             context: Of the invocation; has ``function_name``.
         """
-        from aws_lambda_powertools.metrics.provider import cold_start
-
-        with self._lock:
-            if cold_start.is_cold_start and not self._cold_start_counted:
-                self._line_for(()).add_cold_start_metric(context)
-            self._cold_start_counted = True
+        self._new_line(namespace=NAMESPACE, service=self._service).add_cold_start_metric(context)
 
     def flush(self) -> None:
         """Print what was measured since the last time; nothing measured prints nothing."""
