@@ -2,16 +2,17 @@
 
 An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
 until the jobs of its own event have ended. Before it would be killed it stops between two documents and
-announces what is left anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in
-the database.
+announces what is left anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are
+in the database.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob, IngestionQueue
 from vectorforge.aws.object_store import ObjectStore
@@ -23,6 +24,7 @@ from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.loop_thread import LoopThread
 from vectorforge.serverless.ingest_events import Message, read_uploads
+from vectorforge.serverless.telemetry import FunctionTelemetry
 from vectorforge.serverless.uploads import UploadInbox
 
 logger = logging.getLogger(__name__)
@@ -36,27 +38,28 @@ _FIRST_RETRY_S = 30
 _MAX_RETRY_S = 3600
 
 
-class LambdaContext(Protocol):
-    """What is used of the context that Lambda hands over."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the invocation is killed."""
-        ...
-
-
 class IngestFunction:
-    """Handles SQS messages (jobs and S3 notifications), S3 events and scheduled events.
+    """Handles SQS messages (jobs and S3 notifications), S3 events and scheduled events."""
 
-    Args:
-        build: Makes the application, at the first event.
-    """
+    def __init__(self) -> None:
+        self._started: _Started | None = None
 
-    def __init__(self, build: Callable[[], Application] | None = None) -> None:
-        self._build = build or (lambda: Application.build(VectorForgeConfig.from_environment()))
-        self._application: Application | None = None
-        self._loop: LoopThread | None = None
+    def startup(self) -> None:
+        """Read the settings and make the application, once; nothing connects before the first event.
 
-    def __call__(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+        Raises:
+            ConfigurationError: A setting is missing or wrong.
+        """
+        self._start()
+
+    def shutdown(self) -> None:
+        """Close what was opened; an event after that starts again."""
+        started, self._started = self._started, None
+        if started is not None:
+            started.loop.run(started.application.close)
+            started.loop.close()
+
+    def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any] | None:
         """Handle one event.
 
         Returns:
@@ -65,32 +68,47 @@ class IngestFunction:
         Raises:
             VectorForgeError: The event failed as a whole; Lambda delivers it again.
         """
-        deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
-        if self._application is None:
-            self._application = self._build()
-        if self._loop is None:
-            self._loop = LoopThread(AsyncExitStack(), name="ingest")
-        return self._loop.run(partial(self._handle, self._application, event, deadline))
+        started = self._start()
+        with started.telemetry.invocation(context):
+            deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
+            return started.loop.run(partial(handle, started.application, event, deadline))
 
-    def close(self) -> None:
-        """Close connections, where the process goes on without the function."""
-        if self._loop is not None and self._application is not None:
-            self._loop.run(self._application.close)
-            self._loop.close()
+    def _start(self) -> "_Started":
+        if self._started is None:
+            config = VectorForgeConfig.from_environment()
+            telemetry = FunctionTelemetry("ingest", config)
+            application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            self._started = _Started(telemetry, application, LoopThread(AsyncExitStack(), name="ingest"))
+        return self._started
 
-    async def _handle(
-        self, application: Application, event: Mapping[str, Any], deadline: Deadline
-    ) -> dict[str, Any] | None:
-        invocation = Invocation(application, deadline)
-        if event.get("source") == "aws.events":
-            await invocation.look_for_jobs()
-            return None
-        records = event.get("Records") or []
-        if any(record.get("eventSource") == "aws:sqs" for record in records):
-            failed = await invocation.handle_messages([Message.of(record) for record in records])
-            return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
-        await invocation.handle_uploads(event)
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    telemetry: FunctionTelemetry
+    application: Application
+    loop: LoopThread
+
+
+async def handle(
+    application: Application, event: Mapping[str, Any], deadline: Deadline
+) -> dict[str, Any] | None:
+    """Handle one event; see ``IngestFunction.__call__``.
+
+    Args:
+        application: Is opened when it is not open.
+        event: Of SQS, S3 or EventBridge.
+        deadline: When the invocation is killed.
+    """
+    invocation = Invocation(application, deadline)
+    if event.get("source") == "aws.events":
+        await invocation.look_for_jobs()
         return None
+    records = event.get("Records") or []
+    if any(record.get("eventSource") == "aws:sqs" for record in records):
+        failed = await invocation.handle_messages([Message.of(record) for record in records])
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+    await invocation.handle_uploads(event)
+    return None
 
 
 class Invocation:
