@@ -4,9 +4,10 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
@@ -21,6 +22,7 @@ from vectorforge.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFoundError,
+    QueueError,
     UnknownModelError,
 )
 from vectorforge.health import HealthChecker
@@ -32,9 +34,14 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
+
+if TYPE_CHECKING:  # loaded where there is a queue
+    from vectorforge.aws.ingestion_queue import IngestionQueue
+
+logger = logging.getLogger(__name__)
 
 
 class Application:
@@ -47,19 +54,32 @@ class Application:
         database: Database,
         embedding_registry: EmbeddingProviderRegistry,
         llm_registry: LLMProviderRegistry,
-        metrics: InMemoryMetrics | None = None,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
     ) -> None:
         self.config = config
         self.database = database
         self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
-        self.metrics = metrics or InMemoryMetrics()
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
 
     @classmethod
-    def build(cls, config: VectorForgeConfig) -> "Application":
+    def build(
+        cls,
+        config: VectorForgeConfig,
+        *,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
+    ) -> "Application":
         """Choose the adapters that the settings ask for.
+
+        Args:
+            config: The settings.
+            metrics: Where measurements go; None keeps them in memory.
+            tracer: Where spans go; None drops them.
 
         Raises:
             ConfigurationError: No database URL is set, or no embedding provider can be used.
@@ -69,7 +89,7 @@ class Application:
             raise ConfigurationError(
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
-        metrics, health_checker = InMemoryMetrics(), HealthChecker()
+        metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
         embedding_registry = EmbeddingProviderRegistry()
         embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
         llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
@@ -91,6 +111,7 @@ class Application:
             embedding_registry=embedding_registry,
             llm_registry=llm_registry,
             metrics=metrics,
+            tracer=tracer,
             health_checker=health_checker,
         )
 
@@ -131,6 +152,31 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except QueueError:
+            logger.warning("Job %s was not announced; the next scheduled look finds it", job_id)
 
 
 class TenantServices:
@@ -195,6 +241,7 @@ class TenantServices:
             self.query_logs,
             preprocessor=self._preprocessor,
             metrics=self._application.metrics,
+            tracer=self._application.tracer,
             timeout_s=self._application.config.query.query_timeout_s,
         )
 

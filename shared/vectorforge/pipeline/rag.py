@@ -7,8 +7,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -32,7 +32,7 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class QueryService:
             nothing runs after a response on Lambda.
         preprocessor: Cleans the question.
         metrics: Where ``pipeline.*`` and ``context.*`` go.
+        tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time the last event waits for the log.
     """
@@ -69,6 +70,7 @@ class QueryService:
         *,
         preprocessor: QueryPreprocessor | None = None,
         metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
     ) -> None:
@@ -78,6 +80,7 @@ class QueryService:
         self._query_log_repo = query_log_repo
         self._preprocessor = preprocessor or QueryPreprocessor()
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
         self._log_timeout_s = log_timeout_s
 
@@ -208,22 +211,29 @@ class QueryService:
         yield last
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        preset = find_preset(run.config.preset)
-        clean = self._preprocessor.clean(run.query)
-        run.search_text, run.query_truncated = clean.text, clean.truncated
-        run.choose_provider(self._llm_registry)
+        with self._stage(run, "preprocess"):
+            preset = find_preset(run.config.preset)
+            clean = self._preprocessor.clean(run.query)
+            run.search_text, run.query_truncated = clean.text, clean.truncated
+            run.choose_provider(self._llm_registry)
         yield run.meta()
 
-        run.stage = "retrieve"
-        await self._retrieve(run)
-        run.stage = "context"
-        payload = self._build_context(run)
+        with self._stage(run, "retrieve"):
+            await self._retrieve(run)
+        with self._stage(run, "context"):
+            payload = self._build_context(run)
         yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
 
-        run.stage = "generate"
-        async with aclosing(generate_answer(run, preset, payload)) as events:
-            async for event in events:
-                yield event
+        with self._stage(run, "generate"):
+            async with aclosing(generate_answer(run, preset, payload)) as events:
+                async for event in events:
+                    yield event
+
+    @contextmanager
+    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
+        run.stage = name
+        with self._tracer.span(name):
+            yield
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
@@ -267,7 +277,7 @@ class QueryService:
         """Hand the record over; a failure is a warning, never the query's."""
         try:
             async with asyncio.timeout(self._log_timeout_s):
-                with measure(self.metrics, "query_log.write"):
+                with self._tracer.span("log"), measure(self.metrics, "query_log.write"):
                     await self._query_log_repo.create(run.log_record())
         except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
             # Only our own errors' texts are known to hold no secret.
