@@ -33,7 +33,8 @@ COLLECTION = Collection(
 LLM = {"provider": "scripted", "model": "scripted-1"}
 DENSE = {"retriever_type": "dense"}
 
-COUNTS = {  # how often each metric, with the values of its tags in order, is measured by ``ask_five_questions``
+# How often each metric, with the values of its tags in order, is measured by ``ask_five_questions``.
+COUNTS = {
     ("retriever.search.calls", "dense"): 5,
     ("retriever.search.duration_ms", "dense"): 5,
     ("retriever.search.errors", "NotFoundError", "dense"): 1,

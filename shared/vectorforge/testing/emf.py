@@ -17,11 +17,13 @@ MAX_DIMENSIONS = 30
 MAX_METRICS = 100
 MAX_VALUES = 100
 
+_AMOUNTS = (
+    "Count",
+    *(size + unit for unit in ("bytes", "bits") for size in ("", "Kilo", "Mega", "Giga", "Tera")),
+)
 UNITS = frozenset(
-    "Seconds Microseconds Milliseconds Bytes Kilobytes Megabytes Gigabytes Terabytes Bits Kilobits Megabits "
-    "Gigabits Terabits Percent Count Bytes/Second Kilobytes/Second Megabytes/Second Gigabytes/Second "
-    "Terabytes/Second Bits/Second Kilobits/Second Megabits/Second Gigabits/Second Terabits/Second Count/Second "
-    "None".split()
+    ["Seconds", "Microseconds", "Milliseconds", "Percent", "None"]
+    + [amount.capitalize() + rate for amount in _AMOUNTS for rate in ("", "/Second")]
 )
 
 Measured = dict[tuple[str, frozenset[tuple[str, str]]], list[float]]
