@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _REMEMBERED_KEYS = 3
-"""An answer that began with an old key may still fail, and its error quote that key, after the next exchange."""
+"""An answer that began with an old key may fail after its exchange, and the error quote that key."""
 
 
 class SDKClient(Generic[T]):

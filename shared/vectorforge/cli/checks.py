@@ -87,9 +87,8 @@ def _port(port: int) -> Check:
 
 def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     settings = {"embedding_api_key": config.embedding.embedding_api_key}
-    settings |= {
-        name: getattr(config.llm, name) for name in LLMSettings.model_fields if name.endswith("_api_key")
-    }
+    names = (name for name in LLMSettings.model_fields if name.endswith("_api_key"))
+    settings |= {name: getattr(config.llm, name) for name in names}
     try:
         found = {name: find_credentials(name, value, store) for name, value in settings.items()}
     except VectorForgeError as exc:
