@@ -43,6 +43,7 @@ class ExecutionEnvironment:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: list[asyncio.Task[None]] = []
         self._exit: asyncio.Task[int] | None = None
+        self._closing = asyncio.Lock()
 
     async def open(self) -> None:
         """Listen, and start the process."""
@@ -113,6 +114,10 @@ class ExecutionEnvironment:
 
     async def close(self) -> None:
         """End what is left of it, read its last bytes and stop listening."""
+        async with self._closing:
+            await self._close()
+
+    async def _close(self) -> None:
         if self.is_running:
             await self.kill()
         with contextlib.suppress(ProcessLookupError):
