@@ -6,7 +6,7 @@ gives the services of one tenant. Nothing connects before ``open()``.
 
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
@@ -31,11 +31,16 @@ from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
+
+if TYPE_CHECKING:  # only on AWS
+    from vectorforge.aws.query_log_queue import QueryLogQueue
+
+_TABLE_LOG_TIMEOUT_S = 2.0
 
 
 class Application:
@@ -48,21 +53,34 @@ class Application:
         database: Database,
         embedding_registry: EmbeddingProviderRegistry,
         llm_registry: LLMProviderRegistry,
-        metrics: InMemoryMetrics | None = None,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
     ) -> None:
         self.config = config
         self.database = database
         self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
-        self.metrics = metrics or InMemoryMetrics()
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
 
     @classmethod
-    def build(cls, config: VectorForgeConfig) -> "Application":
+    def build(
+        cls,
+        config: VectorForgeConfig,
+        *,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
+    ) -> "Application":
         """Choose the adapters that the settings ask for.
 
         Connects to nothing, except to read providers' keys from AWS when the settings name a place there.
+
+        Args:
+            config: The settings.
+            metrics: Where measurements go; None keeps them in memory.
+            tracer: Where spans go; None drops them.
 
         Raises:
             ConfigurationError: No database URL is set, no embedding provider can be used, or the keys
@@ -74,7 +92,7 @@ class Application:
             raise ConfigurationError(
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
-        metrics, health_checker = InMemoryMetrics(), HealthChecker()
+        metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
         embedding_registry = EmbeddingProviderRegistry()
         store = credential_store(config)
         embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
@@ -98,6 +116,7 @@ class Application:
             embedding_registry=embedding_registry,
             llm_registry=llm_registry,
             metrics=metrics,
+            tracer=tracer,
             health_checker=health_checker,
         )
 
@@ -115,6 +134,8 @@ class Application:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
+        if self.query_log_queue is not None:
+            self.query_log_queue.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -129,6 +150,22 @@ class Application:
     def for_tenant(self, tenant_id: str) -> "TenantServices":
         """The services of one tenant; cheap, made for each request."""
         return TenantServices(self, tenant_id)
+
+    @cached_property
+    def query_log_queue(self) -> "QueryLogQueue | None":
+        """The queue that query logs go through; None: they go straight into the table."""
+        settings = self.config.aws
+        if settings.query_log_queue_url is None:
+            return None
+        from vectorforge.aws.clients import AwsClients
+        from vectorforge.aws.query_log_queue import QueryLogQueue
+
+        return QueryLogQueue(
+            AwsClients(),
+            settings.query_log_queue_url,
+            overflow_bucket=settings.query_log_overflow_bucket,
+            timeout_s=settings.query_log_timeout_s,
+        )
 
     @cached_property
     def ingestion_worker(self) -> IngestionWorker:
@@ -181,6 +218,12 @@ class TenantServices:
         return QueryLogRepository(self._db)
 
     @cached_property
+    def query_log_sink(self) -> QueryLogSink:
+        """Where the tenant's queries are logged: the queue, or the table itself."""
+        queue = self._application.query_log_queue
+        return self.query_logs if queue is None else queue.for_tenant(self.tenant_id)
+
+    @cached_property
     def vector_store(self) -> PgVectorStore:
         """Chunks and vectors of the tenant."""
         return PgVectorStore(self._db)
@@ -204,14 +247,18 @@ class TenantServices:
     @cached_property
     def query_service(self) -> QueryService:
         """Answers questions of the tenant."""
+        through_queue = self._application.query_log_queue is not None
+        settings = self._application.config
         return QueryService(
             self.retriever,
             ContextBuilder(),
             self._application.llm_registry,
-            self.query_logs,
+            self.query_log_sink,
             preprocessor=self._preprocessor,
             metrics=self._application.metrics,
-            timeout_s=self._application.config.query.query_timeout_s,
+            tracer=self._application.tracer,
+            timeout_s=settings.query.query_timeout_s,
+            log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
         )
 
     @cached_property
