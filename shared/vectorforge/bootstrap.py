@@ -4,6 +4,7 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,6 +23,7 @@ from vectorforge.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFoundError,
+    QueueError,
     UnknownModelError,
 )
 from vectorforge.health import HealthChecker
@@ -37,8 +39,11 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, T
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-if TYPE_CHECKING:  # only on AWS
+if TYPE_CHECKING:  # loaded where there is a queue
+    from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
+
+logger = logging.getLogger(__name__)
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -175,6 +180,31 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except QueueError:
+            logger.warning("Job %s was not announced; the next scheduled look finds it", job_id)
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
