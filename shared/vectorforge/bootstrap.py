@@ -32,7 +32,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -47,19 +47,32 @@ class Application:
         database: Database,
         embedding_registry: EmbeddingProviderRegistry,
         llm_registry: LLMProviderRegistry,
-        metrics: InMemoryMetrics | None = None,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
     ) -> None:
         self.config = config
         self.database = database
         self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
-        self.metrics = metrics or InMemoryMetrics()
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
 
     @classmethod
-    def build(cls, config: VectorForgeConfig) -> "Application":
+    def build(
+        cls,
+        config: VectorForgeConfig,
+        *,
+        metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
+    ) -> "Application":
         """Choose the adapters that the settings ask for.
+
+        Args:
+            config: The settings.
+            metrics: Where measurements go; None keeps them in memory.
+            tracer: Where spans go; None drops them.
 
         Raises:
             ConfigurationError: No database URL is set, or no embedding provider can be used.
@@ -69,7 +82,7 @@ class Application:
             raise ConfigurationError(
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
-        metrics, health_checker = InMemoryMetrics(), HealthChecker()
+        metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
         embedding_registry = EmbeddingProviderRegistry()
         embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
         llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
@@ -91,6 +104,7 @@ class Application:
             embedding_registry=embedding_registry,
             llm_registry=llm_registry,
             metrics=metrics,
+            tracer=tracer,
             health_checker=health_checker,
         )
 
@@ -195,6 +209,7 @@ class TenantServices:
             self.query_logs,
             preprocessor=self._preprocessor,
             metrics=self._application.metrics,
+            tracer=self._application.tracer,
             timeout_s=self._application.config.query.query_timeout_s,
         )
 

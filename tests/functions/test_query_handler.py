@@ -27,8 +27,10 @@ from types import SimpleNamespace
 from functions.query.handler import handler
 for line in sys.stdin:
     event, remaining_ms = json.loads(line)
-    context = SimpleNamespace(get_remaining_time_in_millis=lambda: remaining_ms, aws_request_id="r")
-    print(json.dumps(handler(event, context)), flush=True)
+    context = SimpleNamespace(
+        get_remaining_time_in_millis=lambda: remaining_ms, aws_request_id="r", function_name="query"
+    )
+    print("=> " + json.dumps(handler(event, context)), flush=True)
 """
 
 
@@ -63,7 +65,8 @@ async def invoke(environment: dict[str, str], *events: tuple[dict[str, Any], int
     lines = "".join(json.dumps(pair) + "\n" for pair in events)
     out, err = await process.communicate(lines.encode())
     assert process.returncode == 0, err.decode()
-    return [json.loads(line) for line in out.splitlines()]
+    # Between the responses stand log lines and metrics.
+    return [json.loads(line[3:]) for line in out.splitlines() if line.startswith(b"=> ")]
 
 
 async def test_both_payload_formats_are_answered_by_one_warm_process(

@@ -7,9 +7,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -32,16 +32,20 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
 
 
 class QueryLogSink(Protocol):
-    """Takes the record of a query: the table itself (``QueryLogRepository``), or a queue before it."""
+    """Takes the records of a query: the table itself (``QueryLogRepository``), or a queue before it."""
+
+    async def start(self, query_log: QueryLog) -> None:
+        """Note that the query has begun, so that it is known even if this process is killed before its end."""
+        ...
 
     async def create(self, query_log: QueryLog) -> None:
-        """Keep the record; a second one with the same id changes nothing."""
+        """Keep the record of the query's end; a second one with the same id changes nothing."""
         ...
 
 
@@ -52,12 +56,13 @@ class QueryService:
         retriever: Bound to the tenant.
         context_builder: Makes the prompt.
         llm_registry: Where the answering model is found by name.
-        query_log_repo: Where records go, bound to the tenant; awaited before the last event, because
-            nothing runs after a response on Lambda.
+        query_log_repo: Where records go, bound to the tenant. The first is awaited before the first event,
+            beside the search, the second before the last event: nothing runs after a response on Lambda.
         preprocessor: Cleans the question.
         metrics: Where ``pipeline.*`` and ``context.*`` go.
+        tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
-        log_timeout_s: Longest time the last event waits for the log.
+        log_timeout_s: Longest time that the first event, and the last, wait for the log.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class QueryService:
         *,
         preprocessor: QueryPreprocessor | None = None,
         metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
     ) -> None:
@@ -78,6 +84,7 @@ class QueryService:
         self._query_log_repo = query_log_repo
         self._preprocessor = preprocessor or QueryPreprocessor()
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
         self._log_timeout_s = log_timeout_s
 
@@ -202,44 +209,54 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await self._log_to_the_end(run)
+            await _to_the_end(self._log_end(run))
             raise
-        await self._log_to_the_end(run)
+        await _to_the_end(self._log_end(run))
         yield last
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        preset = find_preset(run.config.preset)
-        clean = self._preprocessor.clean(run.query)
-        run.search_text, run.query_truncated = clean.text, clean.truncated
-        run.choose_provider(self._llm_registry)
-        yield run.meta()
+        with self._tracer.span("preprocess"):
+            preset = find_preset(run.config.preset)
+            clean = self._preprocessor.clean(run.query)
+            run.search_text, run.query_truncated = clean.text, clean.truncated
+            run.choose_provider(self._llm_registry)
 
-        run.stage = "retrieve"
-        await self._retrieve(run)
+        search = asyncio.create_task(self._retrieve(run))
+        try:
+            await _to_the_end(self._log_start(run))
+            yield run.meta()
+            run.stage = "retrieve"
+            await search
+        finally:
+            search.cancel()
+            await asyncio.gather(search, return_exceptions=True)
         run.stage = "context"
-        payload = self._build_context(run)
+        with self._tracer.span("context"):
+            payload = self._build_context(run)
         yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
 
         run.stage = "generate"
-        async with aclosing(generate_answer(run, preset, payload)) as events:
-            async for event in events:
-                yield event
+        with self._tracer.span("generate"):
+            async with aclosing(generate_answer(run, preset, payload)) as events:
+                async for event in events:
+                    yield event
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
-        try:
-            async with asyncio.timeout_at(run.loop_deadline()):
-                run.retrieved = await self._retriever.retrieve(
-                    run.search_text,
-                    run.collection_id,
-                    run.config.top_k,
-                    run.config.filters,
-                    run.config.min_score,
-                    run.config.embedding_provider,
-                    deadline=run.deadline,
-                )
-        except TimeoutError as exc:
-            raise DeadlineExceededError from exc
+        with self._tracer.span("retrieve"):
+            try:
+                async with asyncio.timeout_at(run.loop_deadline()):
+                    run.retrieved = await self._retriever.retrieve(
+                        run.search_text,
+                        run.collection_id,
+                        run.config.top_k,
+                        run.config.filters,
+                        run.config.min_score,
+                        run.config.embedding_provider,
+                        deadline=run.deadline,
+                    )
+            except TimeoutError as exc:
+                raise DeadlineExceededError from exc
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
@@ -254,26 +271,36 @@ class QueryService:
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
 
-    async def _log_to_the_end(self, run: QueryRun) -> None:
-        """Log, also when the client goes away meanwhile; then the cancellation goes on."""
-        logging_task = asyncio.ensure_future(self._log_query(run))
-        try:
-            await asyncio.shield(logging_task)
-        except asyncio.CancelledError:
-            await logging_task
-            raise
-
-    async def _log_query(self, run: QueryRun) -> None:
-        """Hand the record over; a failure is a warning, never the query's."""
-        try:
+    async def _log_start(self, run: QueryRun) -> None:
+        with _failures_are_warnings():
             async with asyncio.timeout(self._log_timeout_s):
-                with measure(self.metrics, "query_log.write"):
-                    await self._query_log_repo.create(run.log_record())
-        except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
-            # Only our own errors' texts are known to hold no secret.
-            logger.warning(
-                f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}"
-            )
+                await self._query_log_repo.start(run.start_record())
+
+    async def _log_end(self, run: QueryRun) -> None:
+        # The timeout is innermost, so that running out of time counts as an error.
+        with _failures_are_warnings(), self._tracer.span("log"), measure(self.metrics, "query_log.write"):
+            async with asyncio.timeout(self._log_timeout_s):
+                await self._query_log_repo.create(run.log_record())
+
+
+@contextmanager
+def _failures_are_warnings() -> Iterator[None]:
+    """Whatever is wrong with the log, the query goes on (A-117)."""
+    try:
+        yield
+    except Exception as e:  # noqa: BLE001 - see above
+        # Only our own errors' texts are known to hold no secret.
+        logger.warning(f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}")
+
+
+async def _to_the_end(logging_step: Coroutine[Any, Any, None]) -> None:
+    """Log, also when the client goes away meanwhile; then the cancellation goes on."""
+    task = asyncio.create_task(logging_step)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _ms_since(started: float) -> float:
