@@ -31,7 +31,7 @@ class Reply:
     pause_s: float = 0.0
     """Before each text."""
     gate: Callable[[int], Awaitable[None]] | None = None
-    """Awaited in a stream before text number n, from 0, and with the number of texts before its ending: a test
+    """Awaited in a stream before text number n, from 0, and before its ending with the number of texts: so a test
     decides when the stream goes on."""
 
 
@@ -79,6 +79,8 @@ class FakeVendor(ABC):
         self.refused = dict(refused or {})
         self.requests: list[RecordedRequest] = []
         """Every generation request, the refused ones too, in order."""
+        self.unscripted: Behaviour = Reply()
+        """What a request gets when the script is at its end."""
         self._script: deque[Behaviour] = deque()
         self._connections: dict[object, int] = {}
         self._runner: web.AppRunner | None = None
@@ -162,7 +164,7 @@ class FakeVendor(ABC):
         refusal = self._wrong_key(request) or self._refusal(request, body)
         if refusal is not None:
             return refusal
-        behaviour = self._script.popleft() if self._script else Reply()
+        behaviour = self._script.popleft() if self._script else self.unscripted
         try:
             if isinstance(behaviour, Failure):
                 return self._failure(behaviour)

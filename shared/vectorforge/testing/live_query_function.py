@@ -70,9 +70,14 @@ class QuerySurroundings:
 
 
 @asynccontextmanager
-async def query_surroundings(app_url: str, tenant: str, *, fill: bool = True) -> AsyncIterator[QuerySurroundings]:
+async def query_surroundings(
+    app_url: str, tenant: str, *, fill: bool = True
+) -> AsyncIterator[QuerySurroundings]:
     """Start both vendors; with ``fill`` also put ``PASSAGE`` into the tenant's default collection."""
-    async with FakeOpenAI() as vendor, FakeEmbeddingsServer(dimension=DIMENSION, api_key=EMBEDDING_KEY) as embeddings:
+    async with (
+        FakeOpenAI() as vendor,
+        FakeEmbeddingsServer(dimension=DIMENSION, api_key=EMBEDDING_KEY) as embeddings,
+    ):
         if fill:
             await add_passage(app_url, tenant)
         yield QuerySurroundings(app_url, tenant, vendor, embeddings)
