@@ -10,6 +10,7 @@ from typing import Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
+from vectorforge.credentials import CredentialStore
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -69,13 +70,17 @@ class Application:
     ) -> "Application":
         """Choose the adapters that the settings ask for.
 
+        Connects to nothing, except to read providers' keys from AWS when the settings name a place there.
+
         Args:
             config: The settings.
             metrics: Where measurements go; None keeps them in memory.
             tracer: Where spans go; None drops them.
 
         Raises:
-            ConfigurationError: No database URL is set, or no embedding provider can be used.
+            ConfigurationError: No database URL is set, no embedding provider can be used, or the keys
+                cannot be read and waiting would not help.
+            SecretsUnavailableError: The keys cannot be read now.
         """
         url = config.database.database_url
         if url is None:
@@ -84,10 +89,12 @@ class Application:
             )
         metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
         embedding_registry = EmbeddingProviderRegistry()
-        embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
+        store = credential_store(config)
+        embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
         llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
         llm_registry.auto_discover(
             config,
+            store=store,
             fallback=ExtractiveProvider(
                 embed=embedding_registry.get_default().embed_documents,
                 metrics=metrics,
@@ -145,6 +152,15 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+
+def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
+    """Where providers' keys are that the environment does not hold; None when the settings name no place."""
+    if not (config.aws.provider_secret_id or config.aws.provider_parameter_path):
+        return None
+    from vectorforge.aws.secrets import StoredKeys  # leads to boto3, which a laptop need not load
+
+    return StoredKeys.from_settings(config.aws)
 
 
 class TenantServices:

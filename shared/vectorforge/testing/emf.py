@@ -17,13 +17,10 @@ MAX_DIMENSIONS = 30
 MAX_METRICS = 100
 MAX_VALUES = 100
 
-_AMOUNTS = (
-    "Count",
-    *(size + unit for unit in ("bytes", "bits") for size in ("", "Kilo", "Mega", "Giga", "Tera")),
-)
+_SIZES = [scale + unit for scale in ("", "kilo", "mega", "giga", "tera") for unit in ("bytes", "bits")]
 UNITS = frozenset(
     ["Seconds", "Microseconds", "Milliseconds", "Percent", "None"]
-    + [amount.capitalize() + rate for amount in _AMOUNTS for rate in ("", "/Second")]
+    + [amount.capitalize() + rate for amount in ("count", *_SIZES) for rate in ("", "/Second")]
 )
 
 Measured = dict[tuple[str, frozenset[tuple[str, str]]], list[float]]
