@@ -90,11 +90,15 @@ class SqsProxy:
 
     async def _call(self, request: web.Request, body: bytes) -> web.Response:
         assert self._session is not None
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_PASSED_ON}
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in _NOT_PASSED_ON
+        }
         url = self._upstream + request.path_qs
         async with self._session.request(request.method, url, headers=headers, data=body) as answer:
             return web.Response(
                 status=answer.status,
                 body=await answer.read(),
-                headers={name: value for name, value in answer.headers.items() if name.lower() in _PASSED_BACK},
+                headers={
+                    name: value for name, value in answer.headers.items() if name.lower() in _PASSED_BACK
+                },
             )
