@@ -4,12 +4,14 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
+from vectorforge.credentials import CredentialStore
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -21,6 +23,7 @@ from vectorforge.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFoundError,
+    QueueError,
     UnknownModelError,
 )
 from vectorforge.health import HealthChecker
@@ -36,8 +39,11 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, T
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-if TYPE_CHECKING:  # only on AWS
+if TYPE_CHECKING:  # loaded where there is a queue
+    from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
+
+logger = logging.getLogger(__name__)
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -74,13 +80,17 @@ class Application:
     ) -> "Application":
         """Choose the adapters that the settings ask for.
 
+        Connects to nothing, except to read providers' keys from AWS when the settings name a place there.
+
         Args:
             config: The settings.
             metrics: Where measurements go; None keeps them in memory.
             tracer: Where spans go; None drops them.
 
         Raises:
-            ConfigurationError: No database URL is set, or no embedding provider can be used.
+            ConfigurationError: No database URL is set, no embedding provider can be used, or the keys
+                cannot be read and waiting would not help.
+            SecretsUnavailableError: The keys cannot be read now.
         """
         url = config.database.database_url
         if url is None:
@@ -89,10 +99,12 @@ class Application:
             )
         metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
         embedding_registry = EmbeddingProviderRegistry()
-        embedding_registry.auto_discover(config, metrics=metrics, health_checker=health_checker)
+        store = credential_store(config)
+        embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
         llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
         llm_registry.auto_discover(
             config,
+            store=store,
             fallback=ExtractiveProvider(
                 embed=embedding_registry.get_default().embed_documents,
                 metrics=metrics,
@@ -168,6 +180,40 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except QueueError:
+            logger.warning("Job %s was not announced; the next scheduled look finds it", job_id)
+
+
+def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
+    """Where providers' keys are that the environment does not hold; None when the settings name no place."""
+    if not (config.aws.provider_secret_id or config.aws.provider_parameter_path):
+        return None
+    from vectorforge.aws.secrets import StoredKeys  # leads to boto3, which a laptop need not load
+
+    return StoredKeys.from_settings(config.aws)
 
 
 class TenantServices:
