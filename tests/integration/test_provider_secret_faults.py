@@ -104,7 +104,7 @@ class TestColdStart:
         message = self.failure(ConfigurationError, provider_parameter_path="prod")
         assert "Check VECTORFORGE_PROVIDER_PARAMETER_PATH" in message
 
-    @pytest.mark.parametrize("content", ['{"openai_api_key": "canary', "canary", '["canary"]', ""])
+    @pytest.mark.parametrize("content", ['{"openai_api_key": "canary', "canary", '["canary"]', "null"])
     def test_secret_that_is_no_object(self, aws: LocalAws, secret_id: str, content: str) -> None:
         aws.put_secret(secret_id, content)
         message = self.failure(ConfigurationError, provider_secret_id=secret_id)

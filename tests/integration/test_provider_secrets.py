@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -124,7 +124,7 @@ class TestDiscovery:
         )
         for setting in ("openai", "anthropic", "cohere"):
             aws.put_parameter(f"/{secret_id}/{setting}_api_key", "from-parameters")
-        environment = {"openai_api_key": SecretStr("from-environment")}
+        environment: dict[str, Any] = {"openai_api_key": SecretStr("from-environment")}
         async with (
             FakeOpenAI(api_key="from-environment") as openai,
             FakeAnthropic(api_key="from-secret") as anthropic,
@@ -164,7 +164,7 @@ class TestDiscovery:
 
     async def test_what_the_environment_holds_is_not_looked_for(self, aws: LocalAws, secret_id: str) -> None:
         names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
-        keys = {name: SecretStr("k") for name in names}
+        keys: dict[str, Any] = {name: SecretStr("k") for name in names}
         await build(secret_id=secret_id, embedding={"openai_api_key": SecretStr("k")}, **keys)
         assert aws.calls == []
 
@@ -183,8 +183,11 @@ class TestRotation:
     async def test_next_question_is_answered_after_one_more_call(
         self, aws: LocalAws, secret_id: str, vendor: str, stream: bool
     ) -> None:
-        kind: type[FakeVendor] = {"openai": FakeOpenAI, "anthropic": FakeAnthropic}[vendor]
-        async with kind(api_key=OLD) as server, provider_of(secret_id, vendor, server.base_url) as provider:
+        kinds: dict[str, Callable[..., FakeVendor]] = {"openai": FakeOpenAI, "anthropic": FakeAnthropic}
+        async with (
+            kinds[vendor](api_key=OLD) as server,
+            provider_of(secret_id, vendor, server.base_url) as provider,
+        ):
 
             async def ask() -> str:
                 if not stream:
