@@ -30,6 +30,7 @@ from vectorforge.testing.local_aws import LocalAws
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning"
 )
+VENDORS = ("openai", "anthropic", "google", "embedding")
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 
 
@@ -53,7 +54,7 @@ def aws(started: LocalAws, monkeypatch: pytest.MonkeyPatch) -> LocalAws:
 def secret_id(aws: LocalAws) -> str:
     """Of a secret with the key of every vendor."""
     name = f"vectorforge/{uuid.uuid4().hex[:8]}"
-    aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in ("openai", "anthropic", "embedding")})
+    aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in VENDORS})
     return name
 
 
@@ -79,7 +80,7 @@ async def build(
 
 def rotate(aws: LocalAws, secret_id: str, *vendors: FakeVendor) -> None:
     """The vendor and the secret take the new key."""
-    aws.put_secret(secret_id, {f"{vendor}_api_key": NEW for vendor in ("openai", "anthropic", "embedding")})
+    aws.put_secret(secret_id, {f"{vendor}_api_key": NEW for vendor in VENDORS})
     for vendor in vendors:
         vendor.api_key = NEW
 
@@ -96,9 +97,12 @@ async def provider_of(
     secret_id: str, name: str, base_url: str, *, max_age_s: int = 300
 ) -> AsyncIterator[BaseLLMProvider]:
     """A discovered provider whose key is in the secret."""
-    application = await build(secret_id=secret_id, max_age_s=max_age_s, **{f"{name}_base_url": base_url})
-    yield application.llm_registry.get(name)
-    await application.close()
+    address: dict[str, Any] = {f"{name}_base_url": base_url}
+    application = await build(secret_id=secret_id, max_age_s=max_age_s, **address)
+    try:
+        yield application.llm_registry.get(name)
+    finally:
+        await application.close()
 
 
 class AcceptingBoth(FakeOpenAI):
@@ -111,6 +115,16 @@ class AcceptingBoth(FakeOpenAI):
             return None
         self.refusals += 1
         return super()._wrong_key(request)
+
+
+class RefusingAsGoogle(FakeOpenAI):
+    """Google's answer to a key that was deleted."""
+
+    def _wrong_key(self, request: web.Request) -> web.Response | None:
+        if super()._wrong_key(request) is None:
+            return None
+        message = "API key not valid. Please pass a valid API key."
+        return web.json_response([{"error": {"code": 400, "message": message}}], status=400)
 
 
 class TestDiscovery:
@@ -179,11 +193,15 @@ class TestDiscovery:
 class TestRotation:
     # C25
     @pytest.mark.parametrize("stream", [False, True])
-    @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+    @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google"])
     async def test_next_question_is_answered_after_one_more_call(
         self, aws: LocalAws, secret_id: str, vendor: str, stream: bool
     ) -> None:
-        kinds: dict[str, Callable[..., FakeVendor]] = {"openai": FakeOpenAI, "anthropic": FakeAnthropic}
+        kinds: dict[str, Callable[..., FakeVendor]] = {
+            "openai": FakeOpenAI,
+            "anthropic": FakeAnthropic,
+            "google": RefusingAsGoogle,
+        }
         async with (
             kinds[vendor](api_key=OLD) as server,
             provider_of(secret_id, vendor, server.base_url) as provider,

@@ -35,6 +35,6 @@ class GoogleProvider(OpenAIProvider):
     def _is_refusal(self, exc: Exception) -> bool:
         import openai
 
-        if isinstance(exc, openai.BadRequestError) and _ABOUT_THE_KEY.search(str(exc)):
+        if isinstance(exc, openai.BadRequestError) and _ABOUT_THE_KEY.search(str(exc.body)):
             return True
         return super()._is_refusal(exc)
