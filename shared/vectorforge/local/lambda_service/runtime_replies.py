@@ -59,8 +59,6 @@ class ResponseReceiver:
             return
         invocation.claimed = True
         invocation.request_headers = head.lowercase()
-        if "100-continue" in head.get("expect").lower():
-            writer.write(response_head(100, ()))
         if kind == "error":
             await self._receive_error(invocation, head, reader, writer)
         else:
