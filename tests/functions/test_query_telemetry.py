@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,39 +11,31 @@ import pytest
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.emf import Measured, read_emf
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply
-from vectorforge.testing.query_function import (
-    DIMENSION,
-    EMBEDDING_KEY,
-    add_refund_document,
-    buffered,
-    load_event,
-    query_environment,
-    response_of,
-    streaming,
-)
+from vectorforge.testing.fake_embeddings import Reply
+from vectorforge.testing.live_api import key_of
+from vectorforge.testing.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
+from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
 from vectorforge.testing.xray_daemon import XRayDaemon
 
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
 SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
-MODES = pytest.mark.parametrize("configure", [buffered, streaming])
+MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
 
 
 @pytest.fixture
-async def embeddings() -> AsyncIterator[FakeEmbeddingsServer]:
-    async with FakeEmbeddingsServer(dimension=DIMENSION, api_key=EMBEDDING_KEY) as server:
-        yield server
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
 
 
 @pytest.fixture
-async def environment(
-    postgres_server: EmbeddedPostgres, embeddings: FakeEmbeddingsServer, make_tenant: Callable[[], str]
-) -> dict[str, str]:
-    tenant = make_tenant()
-    await add_refund_document(postgres_server.app_url, tenant)
-    return query_environment(postgres_server.app_url, tenant, embeddings)
+def event(surroundings: QuerySurroundings) -> Callable[..., Event]:
+    """``load_event`` with the tenant's key."""
+    return partial(load_event, x_api_key=key_of(surroundings.tenant))
 
 
 LAST_METRIC = "http.request.duration_ms"
@@ -70,12 +63,12 @@ def count(measured: Measured, name: str) -> int:
 
 @MODES
 async def test_each_invocation_prints_its_own_metrics_once(
-    environment: dict[str, str], configure: Callable[..., Any]
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:  # F-005, C26
-    async with FunctionProcess(configure(environment)) as function:
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
         for number in range(3):
             for name in (QUERY, STREAM):
-                invocation = await function.invoke(load_event(name))
+                invocation = await function.invoke(event(name))
                 status, _, _ = await response_of(invocation)
                 assert status == 200
                 measured = await new_metrics(function)
@@ -95,16 +88,18 @@ async def test_each_invocation_prints_its_own_metrics_once(
                 assert services == {"query"}
 
 
-async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(environment: dict[str, str]) -> None:
+async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(
+    surroundings: QuerySurroundings, event: Callable[..., Event]
+) -> None:
     """They are printed when the client has the last byte, and before the process is frozen."""
     printed_at_last_byte: list[int] = []
 
     async def last_byte(process: FunctionProcess, *_: object) -> None:
         printed_at_last_byte.append(process.output.text.count("pipeline.query.calls"))
 
-    configuration = streaming(environment, freeze_between_invocations=True)
+    configuration = query_function(surroundings, "stream", freeze_between_invocations=True)
     async with FunctionProcess(configuration, hooks={"before_response_reply": last_byte}) as function:
-        invocation = await function.invoke(load_event(STREAM))
+        invocation = await function.invoke(event(STREAM))
         await invocation.completed.wait()
         assert count(await new_metrics(function), "pipeline.query.calls") == 1
     assert printed_at_last_byte == [0]
@@ -112,17 +107,13 @@ async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(environment
 
 @MODES
 async def test_the_steps_are_subsegments_of_the_invocation(
-    environment: dict[str, str], configure: Callable[..., Any]
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
     with XRayDaemon() as daemon:
-        traced = {
-            **environment,
-            "VECTORFORGE_TRACING": "true",
-            "AWS_XRAY_DAEMON_ADDRESS": daemon.address,
-        }
-        async with FunctionProcess(configure(traced)) as function:
+        variables = {"VECTORFORGE_TRACING": "true", "AWS_XRAY_DAEMON_ADDRESS": daemon.address}
+        async with FunctionProcess(query_function(surroundings, mode, variables=variables)) as function:
             for name in (QUERY, STREAM):
-                invocation = await function.invoke(load_event(name), trace_id=SAMPLED)
+                invocation = await function.invoke(event(name), trace_id=SAMPLED)
                 await response_of(invocation)
                 await invocation.completed.wait()
                 documents = daemon.received()
@@ -130,19 +121,19 @@ async def test_the_steps_are_subsegments_of_the_invocation(
                 assert {(d["trace_id"], d["parent_id"]) for d in documents} == {(TRACE_ID, SEGMENT_ID)}
                 assert not any("fault" in d for d in documents)
             await response_of(
-                await function.invoke(load_event(QUERY), trace_id=SAMPLED.replace("Sampled=1", "Sampled=0"))
+                await function.invoke(event(QUERY), trace_id=SAMPLED.replace("Sampled=1", "Sampled=0"))
             )
             assert daemon.received() == []
 
 
 @MODES
 async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
-    environment: dict[str, str], embeddings: FakeEmbeddingsServer, configure: Callable[..., Any]
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
-    async with FunctionProcess(configure(environment)) as function:
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
         too_long = {"query": "How long does a refund take? " * 1000}
-        event = load_event(QUERY, body=too_long, x_request_id="order-4711-a")
-        invocation = await function.invoke(event, trace_id=SAMPLED)
+        named = event(QUERY, body=too_long, x_request_id="order-4711-a")
+        invocation = await function.invoke(named, trace_id=SAMPLED)
         _, headers, _ = await response_of(invocation)
         await invocation.completed.wait()
         assert headers["x-request-id"] == "order-4711-a"
@@ -155,7 +146,7 @@ async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
         assert line["name"].startswith("vectorforge.")
         assert function.output.text.count(line["message"]) == 1  # and not once more by the root logger
 
-        invocation = await function.invoke(load_event(QUERY, body=too_long))
+        invocation = await function.invoke(event(QUERY, body=too_long))
         _, headers, _ = await response_of(invocation)
         await invocation.completed.wait()
         line = [found for found in objects(list(function.output.lines)) if found["level"] == "WARNING"][-1]
@@ -166,11 +157,11 @@ async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
 
 @MODES
 async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
-    environment: dict[str, str], embeddings: FakeEmbeddingsServer, configure: Callable[..., Any]
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
 ) -> None:
-    async with FunctionProcess(configure(environment)) as function:
-        embeddings.replies = [Reply(status=401)]
-        _, _, body = await response_of(await function.invoke(load_event(QUERY)))
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
+        surroundings.embeddings.replies = [Reply(status=401)]
+        _, _, body = await response_of(await function.invoke(event(QUERY)))
         assert json.loads(body)["status"] >= 500
         assert EMBEDDING_KEY not in function.output.text + body
         assert "Something in our words" not in function.output.text + body
@@ -182,6 +173,6 @@ async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
         assert errors[-1]["function_request_id"] == invocation.request_id
         assert "canary" not in function.output.text
         # The process lives.
-        status, _, _ = await response_of(await function.invoke(load_event(QUERY)))
+        status, _, _ = await response_of(await function.invoke(event(QUERY)))
         assert status == 200
         assert function.starts == 1
