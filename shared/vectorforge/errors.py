@@ -2,6 +2,7 @@
 
     VectorForgeError
     ├── ConfigurationError              a setting is missing or contradicts another
+    ├── SecretsUnavailableError         keys that are kept elsewhere cannot be read now
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
     │   └── FilterError                 a metadata filter that cannot be understood
     ├── NotFoundError
@@ -67,6 +68,13 @@ class UnknownModelError(ConfigurationError):
     """The provider has no such model."""
 
     code = "unknown_model"
+
+
+class SecretsUnavailableError(VectorForgeError):
+    """The providers' keys cannot be read now."""
+
+    code = "secrets_unavailable"
+    retryable = True
 
 
 class InvalidInputError(VectorForgeError, ValueError):
