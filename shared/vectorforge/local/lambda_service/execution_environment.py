@@ -46,8 +46,19 @@ class ExecutionEnvironment:
         self._closing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Listen, and start the process."""
+        """Listen, and start the process.
+
+        Raises:
+            OSError: The command cannot be run.
+        """
         await self.runtime_api.__aenter__()
+        try:
+            await self._start()
+        except BaseException:
+            await self.runtime_api.__aexit__()
+            raise
+
+    async def _start(self) -> None:
         configuration = self._configuration
         process = await asyncio.create_subprocess_exec(
             *configuration.command,

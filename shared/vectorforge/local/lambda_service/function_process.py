@@ -164,7 +164,13 @@ class FunctionProcess:
 
     async def _run(self, invocation: Invocation) -> bool:
         """See an invocation through. False: the process was dead before it got the event."""
-        environment, was_warm = await self._warm()
+        try:
+            environment, was_warm = await self._warm()
+        except OSError:  # the command cannot be run
+            text = f"RequestId: {invocation.request_id} Error: the runtime could not be started"
+            invocation.fail(FunctionError.of("Runtime.InvalidEntrypoint", text))
+            invocation.completed.set()
+            return True
         environment.thaw()
         environment.runtime_api.submit(invocation)
         settings = self.configuration
@@ -181,9 +187,7 @@ class FunctionProcess:
         if reached == "timeout":
             await environment.kill()
         else:
-            await environment.runtime_api.drain(
-                _LAST_BYTES_S
-            )  # its last bytes may be the rest of the response
+            await environment.runtime_api.drain(_LAST_BYTES_S)  # may bring the rest of the response
         invocation.fail(self._error(reached, environment, invocation.request_id, patience_s))
         await environment.close()
         invocation.completed.set()
@@ -194,10 +198,14 @@ class FunctionProcess:
         async with self._starting:
             if self._environment is not None and self._environment.is_running:
                 return self._environment, True
-            self._environment = ExecutionEnvironment(self.configuration, self._hooks, self.output)
-            await self._environment.open()
+            if self._environment is not None:
+                await self._environment.close()  # it died while it was idle
+                self._environment = None
+            environment = ExecutionEnvironment(self.configuration, self._hooks, self.output)
+            await environment.open()
+            self._environment = environment
             self.starts += 1
-            return self._environment, False
+            return environment, False
 
     def _error(
         self, reached: str, environment: ExecutionEnvironment, request_id: str, patience_s: float
