@@ -129,7 +129,7 @@ class Invocation:
         self._end_of_work = Deadline.after(work_s)
         self._last_document = Deadline.after(max(work_s - 2 * reserve_s, work_s / 2))
         self._document_time_s = work_s / 2
-        self._inbox = UploadInbox(application, ObjectStore())
+        self._inbox = UploadInbox(application, ObjectStore(application.aws_clients))
 
     async def look_for_jobs(self) -> None:
         """Carry out every job that waits, announced or not, and delete what was kept long enough."""
@@ -238,7 +238,7 @@ class Invocation:
         try:
             for job in await self._not_ended(jobs):
                 await self._announce_anew(job)
-        except QueueError:
+        except (QueueError, ConfigurationError):
             logger.warning("A job could not be announced anew; its message stays")
             return False
         return True
@@ -264,7 +264,7 @@ async def _held(queue: IngestionQueue, receipt_handles: Sequence[str], seconds: 
         while True:
             try:
                 await queue.hold(receipt_handles, seconds)
-            except QueueError:  # they may be delivered twice, which a job's lease bears
+            except VectorForgeError:  # they may be delivered twice, which a job's lease bears
                 logger.warning("The messages being worked on could not be held back")
             await asyncio.sleep(seconds / _BEATS_A_HOLD)
 
@@ -289,7 +289,7 @@ async def _put_off(
         seconds = min(_FIRST_RETRY_S * 4 ** (message.receive_count - 1), _MAX_RETRY_S)
         try:
             await queue.hold([message.receipt_handle], 0 if message.id in malformed else seconds)
-        except QueueError:
+        except VectorForgeError:
             logger.warning("Message %s could not be put off", message.id)
 
 
