@@ -4,6 +4,7 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -23,6 +24,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
     UnknownModelError,
+    VectorForgeError,
 )
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.pipeline import IngestionPipeline
@@ -38,7 +40,11 @@ from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:  # only on AWS
+    from vectorforge.aws.clients import AwsClients
+    from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
+
+logger = logging.getLogger(__name__)
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -136,6 +142,8 @@ class Application:
         await self.embedding_registry.aclose()
         if self.query_log_queue is not None:
             self.query_log_queue.close()
+        if "aws_clients" in vars(self):  # made before
+            self.aws_clients.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -152,16 +160,22 @@ class Application:
         return TenantServices(self, tenant_id)
 
     @cached_property
+    def aws_clients(self) -> "AwsClients":
+        """The clients of AWS services, for those parts that only AWS has."""
+        from vectorforge.aws.clients import AwsClients
+
+        return AwsClients()
+
+    @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":
         """The queue that query logs go through; None: they go straight into the table."""
         settings = self.config.aws
         if settings.query_log_queue_url is None:
             return None
-        from vectorforge.aws.clients import AwsClients
         from vectorforge.aws.query_log_queue import QueryLogQueue
 
         return QueryLogQueue(
-            AwsClients(),
+            self.aws_clients,
             settings.query_log_queue_url,
             overflow_bucket=settings.query_log_overflow_bucket,
             timeout_s=settings.query_log_timeout_s,
@@ -175,6 +189,33 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except VectorForgeError as exc:
+            logger.warning(
+                "Job %s was not announced, so a scheduled look has to find it: %s", job_id, exc.message
+            )
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:

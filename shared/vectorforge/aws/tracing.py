@@ -1,5 +1,6 @@
 """Spans as X-Ray subsegments of the running invocation."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,9 +9,9 @@ from typing import Any
 class XRayTracer:
     """Sends a subsegment to the X-Ray daemon of the Lambda sandbox when a span ends.
 
-    Its parent is the function's own segment, which Lambda writes and names in ``_X_AMZN_TRACE_ID``. Spans are
-    attached to that segment one by one and not to a stack of open ones, as the SDK's ``in_subsegment`` does:
-    the log of a query may begin while its search is running.
+    Its parent is the function's own segment, which Lambda writes and names in ``_X_AMZN_TRACE_ID``. The stack
+    of open subsegments that Powertools' and the SDK's context managers keep is not used: the log of a query
+    may begin while its search is running, and the stack outlives an invocation of the same trace.
 
     Invocations that X-Ray does not sample, and processes outside Lambda, cost a look at the environment.
 
@@ -29,14 +30,10 @@ class XRayTracer:
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
         """A subsegment; an ``Exception`` marks it as a fault, with its type and never its text."""
-        from aws_xray_sdk.core.models.subsegment import Subsegment
-
-        segment = None if self._disabled else self._recorder.current_segment()
-        if segment is None or not segment.sampled:
+        subsegment = self._begin(name)
+        if subsegment is None:
             yield
             return
-        subsegment = Subsegment(name, "local", segment)
-        segment.add_subsegment(subsegment)
         try:
             yield
         except Exception as exc:
@@ -45,4 +42,19 @@ class XRayTracer:
             raise
         finally:
             subsegment.close()
-            self._recorder.stream_subsegments()
+            self._recorder.emitter.send_entity(subsegment)
+
+    def _begin(self, name: str) -> Any | None:
+        """A subsegment of the running invocation; None when that is not traced."""
+        from aws_xray_sdk.core.models.facade_segment import FacadeSegment
+        from aws_xray_sdk.core.models.subsegment import Subsegment
+        from aws_xray_sdk.core.models.trace_header import TraceHeader
+
+        # Lambda's runtime sets it anew for each invocation.
+        header = TraceHeader.from_header_str(os.environ.get("_X_AMZN_TRACE_ID"))
+        if self._disabled or header.sampled != 1 or not header.root or not header.parent:
+            return None
+        segment = FacadeSegment("facade", traceid=header.root, entityid=header.parent, sampled=True)
+        subsegment = Subsegment(name, "local", segment)
+        segment.add_subsegment(subsegment)
+        return subsegment

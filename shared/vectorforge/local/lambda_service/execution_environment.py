@@ -1,0 +1,165 @@
+"""One execution environment: a process and the Runtime API that only it talks to."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.invocation import FunctionError, Hook, HookPoint
+from vectorforge.local.lambda_service.process_output import ProcessOutput
+from vectorforge.local.lambda_service.runtime_api import RuntimeApi
+
+_SHUTDOWN_S = 2.0
+"""Between SIGTERM and SIGKILL: https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html"""
+_LAST_BYTES_S = 2.0
+"""For what a dead process left in its sockets."""
+
+
+class ExecutionEnvironment:
+    """Lives from one process's start to its end; ``open`` first.
+
+    Args:
+        configuration: Of the function.
+        hooks: For its Runtime API.
+        output: Takes the lines it writes.
+    """
+
+    def __init__(
+        self, configuration: FunctionConfiguration, hooks: Mapping[HookPoint, Hook], output: ProcessOutput
+    ) -> None:
+        self.runtime_api = RuntimeApi(
+            function_arn=configuration.arn,
+            hooks=hooks,
+            buffered_limit=configuration.buffered_limit,
+            streaming_limit=configuration.streaming_limit,
+            concurrency=configuration.max_concurrency,
+            snap_start=configuration.snap_start,
+            on_idle=self.freeze if configuration.freeze_between_invocations else None,
+        )
+        self._configuration = configuration
+        self._output = output
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: list[asyncio.Task[None]] = []
+        self._exit: asyncio.Task[int] | None = None
+        self._closing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Listen, and start the process.
+
+        Raises:
+            OSError: The command cannot be run.
+        """
+        await self.runtime_api.__aenter__()
+        try:
+            await self._start()
+        except BaseException:
+            await self.runtime_api.__aexit__()
+            raise
+
+    async def _start(self) -> None:
+        configuration = self._configuration
+        process = await asyncio.create_subprocess_exec(
+            *configuration.command,
+            configuration.handler,
+            env=configuration.variables(self.runtime_api.address),
+            cwd=configuration.task_root,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # signals reach its children, too, as in a sandbox
+        )
+        self._process = process
+        streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+        self._reading = [asyncio.create_task(self._output.read(stream)) for stream in streams]
+        self._exit = asyncio.create_task(process.wait())
+
+    @property
+    def exit(self) -> "asyncio.Task[int]":
+        """Done when the process has ended; its return code.
+
+        Raises:
+            RuntimeError: It was not opened.
+        """
+        if self._exit is None:
+            raise RuntimeError("The execution environment is not open.")
+        return self._exit
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which is also its group.
+
+        Raises:
+            RuntimeError: It was not opened.
+        """
+        if self._process is None:
+            raise RuntimeError("The execution environment is not open.")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives; a frozen one does."""
+        return self._process is not None and self._process.returncode is None
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._signal(signal.SIGKILL)
+        await asyncio.wait([self.exit])
+
+    async def terminate(self) -> None:
+        """SIGTERM; after two seconds SIGKILL."""
+        if self.is_running:
+            self.thaw()
+            self._signal(signal.SIGTERM)
+            await asyncio.wait([self.exit], timeout=_SHUTDOWN_S)
+        await self.close()
+
+    async def close(self) -> None:
+        """End what is left of it, read its last bytes and stop listening."""
+        async with self._closing:
+            await self._close()
+
+    async def _close(self) -> None:
+        if self.is_running:
+            await self.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # children that outlived it
+        await self.runtime_api.drain(_LAST_BYTES_S)
+        self.runtime_api.fail_outstanding(self.exit_error(""))
+        await self.runtime_api.__aexit__()
+        await asyncio.gather(*self._reading)
+
+    def exit_error(self, request_id: str) -> FunctionError:
+        """The error of an invocation whose process ended before it answered."""
+        if (reported := self.runtime_api.init_error) is not None:
+            return reported
+        code = self.exit.result() if self.exit.done() else 0
+        if code < 0:
+            reason = f"Runtime exited with error: signal: {_SIGNAL_WORDS.get(-code, str(-code))}"
+        elif code > 0:
+            reason = f"Runtime exited with error: exit status {code}"
+        else:
+            reason = "Runtime exited without providing a reason"
+        prefix = f"RequestId: {request_id} " if request_id else ""
+        return FunctionError.of("Runtime.ExitError", f"{prefix}Error: {reason}")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+
+_SIGNAL_WORDS: dict[int, str] = {
+    signal.SIGKILL: "killed",
+    signal.SIGTERM: "terminated",
+    signal.SIGSEGV: "segmentation fault",
+}
