@@ -4,7 +4,7 @@ from tests.functions.runtime_driver import answer, function, http_event, json_bo
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 
 ROUNDS = 25  # of eight invocations each
-MEMORY_ROOM = 256 * 1024  # bytes in all: a leaked chunk an invocation would be twelve times as much
+MEMORY_ROOM = 64 * 1024  # bytes in all, for 200 invocations
 
 
 async def one_round(process: FunctionProcess) -> None:
