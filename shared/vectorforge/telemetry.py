@@ -1,7 +1,8 @@
 """What VectorForge measures: the names of all metrics, where they are sent, and how a step is timed.
 
 Each metric is emitted in one place only. On a laptop and in tests they stay in memory
-(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics.
+(``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.metrics``) and the spans
+X-Ray subsegments (``aws.tracing``).
 """
 
 import functools
@@ -9,7 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
@@ -17,6 +19,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Tags = Mapping[str, str]
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The ``X-Request-Id`` of the request that is being answered; what is logged meanwhile carries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ METRICS: Mapping[str, MetricSpec] = {
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),
+    "query_log.rows_stored": _counter(),
+    "query_log.messages_refused": _counter(),
     "embedding.duration_ms": _histogram("provider", "model"),
     "embedding.calls": _counter("provider", "model"),
     "embedding.errors": _counter("provider", "model", "error_type"),
@@ -83,6 +90,26 @@ class MetricsCollector(Protocol):
     def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
         """Add to a counter."""
         ...
+
+
+class Tracer(Protocol):
+    """Where the steps of a query show as spans."""
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """A span that lasts as long as the block, and is marked as failed when an ``Exception`` leaves it.
+
+        Spans may overlap, end in another order than they began, and be left open across the ``yield`` of an
+        async generator: nothing is kept in a stack or a context variable.
+        """
+        ...
+
+
+class NoTracer:
+    """Traces nothing."""
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """A block that leaves no trace."""
+        return nullcontext()
 
 
 @dataclass(slots=True)

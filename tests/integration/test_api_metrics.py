@@ -55,6 +55,7 @@ async def running(
 
     app.include_router(router)
     async with serve(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        assert isinstance(application.metrics, InMemoryMetrics)
         yield client, application.metrics
 
 

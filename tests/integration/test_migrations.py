@@ -167,7 +167,7 @@ async def test_a_role_like_the_master_of_rds(make_database: Callable[..., str]) 
         connection.execute(f"ALTER DATABASE {database} OWNER TO {role}".encode())
         connection.execute("CREATE EXTENSION vector")
         # the roles of this cluster were made by a superuser; on RDS the master makes them
-        for made in ("vectorforge_migrator", "vectorforge_dispatcher"):
+        for made in ("vectorforge_migrator", "vectorforge_dispatcher", "vectorforge_log_keeper"):
             connection.execute(f"GRANT {made} TO {role} WITH ADMIN TRUE, SET FALSE, INHERIT FALSE".encode())
         try:
             assert len(await migrate(make_conninfo(conninfo, user=role))) == COUNT

@@ -32,7 +32,6 @@ from vectorforge.llm.failures import error_for_status, parse_retry_after
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry, ProviderSpec
 from vectorforge.llm.request_checks import check_sampling
-from vectorforge.llm.sdk_client import SDKClient
 from vectorforge.llm.types import Completion, LLMRequestConfig, ProviderCall, ProviderCapability
 from vectorforge.telemetry import InMemoryMetrics
 
@@ -238,9 +237,7 @@ def test_unknown_names() -> None:
 #
 def test_a_vendor_is_one_more_row(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    row = ProviderSpec(
-        "second", lambda s: s.anthropic_api_key, "vectorforge.llm.providers.openai:OpenAIProvider"
-    )
+    row = ProviderSpec("second", "anthropic_api_key", "vectorforge.llm.providers.openai:OpenAIProvider")
     registry = LLMProviderRegistry(specs=(row,))
     registry.auto_discover(settings(None, "key", default="second"))
     assert registry.list_providers() == ["openai"]
@@ -452,41 +449,3 @@ async def test_refusals_are_remembered_by_model_once_they_helped() -> None:
         await memory.send(f"model {number}", picky, str)
     assert memory.of("a") == frozenset()
     assert memory.of("model 0") == {"temperature", "top_p"}
-
-
-async def test_sdk_client_is_built_once() -> None:
-    built: list[object] = []
-    closed: list[object] = []
-
-    def build() -> object:
-        built.append(object())
-        return built[-1]
-
-    async def close(client: object) -> None:
-        closed.append(client)
-
-    client = SDKClient(build, close)
-    await client.aclose()
-    first, second = await asyncio.gather(client.get(), client.get())
-    assert first is second is built[0]
-    await client.aclose()
-    assert closed == [first]
-    assert await client.get() is not first
-    assert await asyncio.to_thread(asyncio.run, client.get()) is built[2]
-
-
-async def test_sdk_client_that_failed_is_built_again() -> None:
-    attempts: list[None] = []
-
-    def build() -> str:
-        attempts.append(None)
-        if len(attempts) == 1:
-            raise OSError("no certificates")
-        return "client"
-
-    async def close(client: str) -> None: ...
-
-    client = SDKClient(build, close)
-    with pytest.raises(OSError, match="no certificates"):
-        await client.get()
-    assert await client.get() == "client"

@@ -188,7 +188,7 @@ async def test_a_wrong_key_is_never_shown(server: FakeEmbeddingsServer) -> None:
         with pytest.raises(EmbeddingAuthenticationError) as caught:
             await provider.embed_query("a")
         assert "sk-wrong" not in caught.value.message
-        assert "sk-wrong" not in repr(vars(provider)["_api_key"])
+        assert "sk-wrong" not in repr(vars(provider))
     assert len(server.requests) == 1
 
 

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from vectorforge.aws.metrics import EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -13,7 +14,8 @@ from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.telemetry import METRICS, InMemoryMetrics, MetricsCollector
+from vectorforge.testing.emf import read_emf
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.query_parts import LogList, OneCollection
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -31,12 +33,40 @@ COLLECTION = Collection(
 LLM = {"provider": "scripted", "model": "scripted-1"}
 DENSE = {"retriever_type": "dense"}
 
+# How often each metric, with the values of its tags in order, is measured by ``ask_five_questions``.
+COUNTS = {
+    ("retriever.search.calls", "dense"): 5,
+    ("retriever.search.duration_ms", "dense"): 5,
+    ("retriever.search.errors", "NotFoundError", "dense"): 1,
+    ("retriever.results_returned", "dense"): 4,
+    ("retriever.empty_results", "dense"): 1,
+    ("context.build.duration_ms",): 4,
+    ("context.tokens_used",): 4,
+    ("context.chunks_included",): 4,
+    ("context.chunks_truncated",): 4,
+    ("llm.generate.calls", "scripted", "scripted-1"): 3,
+    ("llm.generate.duration_ms", "scripted", "scripted-1"): 3,
+    ("llm.generate.errors", "LLMStreamError", "scripted", "scripted-1"): 1,
+    ("llm.generate.retries", "scripted", "scripted-1"): 1,
+    ("llm.tokens_input", "scripted", "scripted-1"): 2,
+    ("llm.tokens_output", "scripted", "scripted-1"): 2,
+    ("llm.streaming.chunks", "scripted", "scripted-1"): 1,
+    ("llm.streaming.first_token_ms", "scripted", "scripted-1"): 1,
+    ("pipeline.query.calls",): 5,
+    ("pipeline.query.duration_ms",): 5,
+    ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
+    ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
+    ("query_log.write.calls",): 5,
+    ("query_log.write.duration_ms",): 5,
+}
+DESIGN = [name for name in METRICS if not name.startswith(("query_log", "embedding", "http"))]
+
 
 class Queries:
     """A service over two passages; every part measures into ``metrics``."""
 
-    def __init__(self) -> None:
-        self.metrics = InMemoryMetrics()
+    def __init__(self, metrics: MetricsCollector) -> None:
+        self.metrics = metrics
         self.store = InMemoryVectorStore()
         self.embedder = HashingEmbedder()
         self.llms = LLMProviderRegistry()
@@ -63,12 +93,10 @@ class Queries:
         self.llms.register(llm)
 
 
-# A-123 A-124 A-125 A-126 A-127 A-128 A-129 A-130 A-131 A-132 A-133 A-134 A-135 A-136 A-137 A-138 A-139 A-140
-# A-141 A-142 A-143 A-146 A-148 A-149 A-150 C26
-async def test_every_metric_is_emitted_once_for_what_happened() -> None:
-    queries = Queries()
+async def ask_five_questions(metrics: MetricsCollector) -> None:
+    queries = Queries(metrics)
     await queries.fill()
-    metrics, service = queries.metrics, queries.service
+    service = queries.service
 
     queries.answer_with(ScriptedLLM(["a", "b"], first_errors=[LLMRateLimitError()], metrics=metrics))
     await service.query("word", COLLECTION.id, QueryConfig(max_tokens=150))  # one retry, one passage dropped
@@ -79,39 +107,36 @@ async def test_every_metric_is_emitted_once_for_what_happened() -> None:
         await service.query("word", COLLECTION.id)  # the model fails
     with pytest.raises(NotFoundError):
         await service.query("word", uuid4())  # the search fails
-
     assert texts == ["a", "b"]
-    found = {
-        (name, *sorted(tags.values())): (series.count, series.total) for name, tags, series in metrics.items()
-    }
-    counts = {key: count for key, (count, _) in found.items()}
-    assert counts == {
-        ("retriever.search.calls", "dense"): 5,
-        ("retriever.search.duration_ms", "dense"): 5,
-        ("retriever.search.errors", "NotFoundError", "dense"): 1,
-        ("retriever.results_returned", "dense"): 4,
-        ("retriever.empty_results", "dense"): 1,
-        ("context.build.duration_ms",): 4,
-        ("context.tokens_used",): 4,
-        ("context.chunks_included",): 4,
-        ("context.chunks_truncated",): 4,
-        ("llm.generate.calls", "scripted", "scripted-1"): 3,
-        ("llm.generate.duration_ms", "scripted", "scripted-1"): 3,
-        ("llm.generate.errors", "LLMStreamError", "scripted", "scripted-1"): 1,
-        ("llm.generate.retries", "scripted", "scripted-1"): 1,
-        ("llm.tokens_input", "scripted", "scripted-1"): 2,
-        ("llm.tokens_output", "scripted", "scripted-1"): 2,
-        ("llm.streaming.chunks", "scripted", "scripted-1"): 1,
-        ("llm.streaming.first_token_ms", "scripted", "scripted-1"): 1,
-        ("pipeline.query.calls",): 5,
-        ("pipeline.query.duration_ms",): 5,
-        ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
-        ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
-        ("query_log.write.calls",): 5,
-        ("query_log.write.duration_ms",): 5,
-    }
+
+
+# A-123 A-124 A-125 A-126 A-127 A-128 A-129 A-130 A-131 A-132 A-133 A-134 A-135 A-136 A-137 A-138 A-139 A-140
+# A-141 A-142 A-143 A-146 A-148 A-149 A-150 C26
+async def test_every_metric_is_emitted_once_for_what_happened() -> None:
+    metrics = InMemoryMetrics()
+    await ask_five_questions(metrics)
+    assert {(name, *sorted(tags.values())): s.count for name, tags, s in metrics.items()} == COUNTS
     assert metrics.total("context.chunks_truncated") == 1
     assert metrics.get("llm.streaming.chunks", LLM).total == 2
     assert metrics.get("llm.tokens_input", LLM).total == 200
     assert metrics.get("llm.tokens_output", LLM).total == 20
     assert list(metrics.get("retriever.results_returned", DENSE).values) == [2, 2, 0, 2]
+    assert {name for name, *_ in COUNTS} >= set(DESIGN)
+    assert len(DESIGN) == 20
+
+
+# F-005 C26
+async def test_cloudwatch_gets_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = EmfMetrics("query")
+    await ask_five_questions(metrics)
+    metrics.flush()
+    measured = {
+        (name, *sorted(value for tag, value in dimensions if tag != "service")): values
+        for (name, dimensions), values in read_emf(capsys.readouterr().out.splitlines()).items()
+    }
+    assert {key: len(values) for key, values in measured.items()} == COUNTS
+    assert sum(measured[("context.chunks_truncated",)]) == 1
+    assert sum(measured["llm.streaming.chunks", "scripted", "scripted-1"]) == 2
+    assert sum(measured["llm.tokens_input", "scripted", "scripted-1"]) == 200
+    assert sum(measured["llm.tokens_output", "scripted", "scripted-1"]) == 20
+    assert measured["retriever.results_returned", "dense"] == [2, 2, 0, 2]

@@ -29,13 +29,14 @@ def create_app(
 ) -> FastAPI:
     """The HTTP door of an application.
 
-    The app's lifespan opens the application and runs its ingestion worker. Where there is no lifespan
-    (Lambda) the first request opens it, and ingestion has a function of its own.
+    The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
+    ingestion worker. On Lambda the first request opens it, since a snapshot must hold no connection.
 
     Args:
         application: What answers; its settings decide about authentication, hosts and limits.
         ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
-        open_on_demand: Whether each request makes sure that the application is open.
+        open_on_demand: Whether each request makes sure that the application is open; the lifespan then only
+            closes it.
 
     Raises:
         ConfigurationError: The API keys in the settings are not usable.
@@ -43,8 +44,15 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if open_on_demand:
+            try:
+                yield
+            finally:
+                await application.close()
+            return
         async with application:
-            application.ingestion_worker.start()
+            if application.ingestion_queue is None:
+                application.ingestion_worker.start()
             try:
                 yield
             finally:

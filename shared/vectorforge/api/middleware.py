@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vectorforge.api.auth import Authenticator
 from vectorforge.api.problems import error_response, http_problem
 from vectorforge.errors import AuthenticationError, VectorForgeError
+from vectorforge.telemetry import REQUEST_ID
 
 JSON_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
@@ -44,6 +45,15 @@ class RequestContext:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _SANE_REQUEST_ID.fullmatch(given) else str(state["query_id"])
         state["request_id"] = request_id
+        token = REQUEST_ID.set(request_id)
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            REQUEST_ID.reset(token)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["state"]
+        request_id = state["request_id"]
         started = False
 
         async def send_with_headers(message: Message) -> None:

@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vectorforge.bootstrap import credential_store
 from vectorforge.cli.database_checks import Check, check_database
-from vectorforge.config import VectorForgeConfig, known_variables
+from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
+from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -43,8 +45,11 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
         return
     yield Check("settings", "ok", "all VECTORFORGE_* variables parse")
     yield from _unknown_variables()
-    yield asyncio.run(_embedding(config))
-    yield asyncio.run(_models(config))
+    store = credential_store(config)
+    yield (keys := _keys(config, store))
+    if keys.status != "fail":  # nor could the others read them
+        yield asyncio.run(_embedding(config, store))
+        yield asyncio.run(_models(config, store))
     yield from check_database(config, data_dir)
 
 
@@ -80,10 +85,22 @@ def _port(port: int) -> Check:
     return Check("port", "ok", f"{port} is free")
 
 
-async def _embedding(config: VectorForgeConfig) -> Check:
+def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    settings = {"embedding_api_key": config.embedding.embedding_api_key}
+    names = (name for name in LLMSettings.model_fields if name.endswith("_api_key"))
+    settings |= {name: getattr(config.llm, name) for name in names}
+    try:
+        found = {name: find_credentials(name, value, store) for name, value in settings.items()}
+    except VectorForgeError as exc:
+        return Check("keys", "fail", exc.message, "See docs/secrets.md for the permissions and the form.")
+    origins = [f"{name} from {key.origin}" for name, key in sorted(found.items()) if key is not None]
+    return Check("keys", "ok", ", ".join(origins) or "none set; none needed for the local model")
+
+
+async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     registry = EmbeddingProviderRegistry()
     try:
-        registry.auto_discover(config)
+        registry.auto_discover(config, store=store)
         provider = registry.get_default()
         started = time.perf_counter()
         vector = await provider.embed_query("Is the embedding model ready?")
@@ -108,10 +125,10 @@ def _unknown_variables() -> Iterator[Check]:
             yield Check("settings", "warn", f"{name} is no setting and is ignored", remedy)
 
 
-async def _models(config: VectorForgeConfig) -> Check:
+async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
     registry = LLMProviderRegistry()
     try:
-        registry.auto_discover(config)
+        registry.auto_discover(config, store=store)
         names = registry.list_providers()
     except VectorForgeError as exc:
         return Check("models", "fail", exc.message, "Correct the provider's settings.")

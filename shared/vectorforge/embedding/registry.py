@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
+from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.errors import ConfigurationError
@@ -77,6 +78,7 @@ class EmbeddingProviderRegistry:
         self,
         config: VectorForgeConfig,
         *,
+        store: CredentialStore | None = None,
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
     ) -> None:
@@ -84,10 +86,13 @@ class EmbeddingProviderRegistry:
 
         "local" and "nomic" when their packages are installed, "openai" with an OpenAI key, "http" with an
         endpoint of your own. The default is ``config.embedding.default_provider``; when that one is not
-        there, the first registered, with a warning. All share one cache.
+        there, the first registered, with a warning. All share one cache. ``store`` is asked for keys that
+        the settings do not hold.
 
         Raises:
-            ConfigurationError: None can be offered, or "http" lacks its model or dimension.
+            ConfigurationError: None can be offered, "http" lacks its model or dimension, or the store cannot
+                be used.
+            SecretsUnavailableError: The store does not answer.
         """
         settings = config.embedding
         entries = settings.embedding_cache_entries
@@ -97,7 +102,7 @@ class EmbeddingProviderRegistry:
             "health_checker": health_checker,
             "batch_size": settings.embedding_batch_size,
         }
-        for provider in _offered(settings, options):
+        for provider in _offered(settings, store, options):
             self.register(provider)
             logger.info("Registered embedding provider: %s", provider.provider_name())
         default_name = settings.default_provider
@@ -113,7 +118,9 @@ class EmbeddingProviderRegistry:
             await provider.aclose()
 
 
-def _offered(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterator[EmbeddingProvider]:
+def _offered(
+    settings: EmbeddingSettings, store: CredentialStore | None, options: Mapping[str, Any]
+) -> Iterator[EmbeddingProvider]:
     """What this machine and these settings offer, in order; says what is skipped and why."""
     from vectorforge.embedding.providers.local import LocalEmbeddingProvider
     from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
@@ -132,11 +139,12 @@ def _offered(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterato
         logger.info("Skipped embedding provider: nomic (%s)", HOW_TO_INSTALL)
     else:
         yield NomicEmbeddingProvider(**options)
-    if settings.openai_api_key is None or not settings.openai_api_key.get_secret_value():
+    openai_key = find_credentials("openai_api_key", settings.openai_api_key, store)
+    if openai_key is None:
         logger.info("Skipped embedding provider: openai (no credentials)")
     else:
         yield OpenAIEmbeddingProvider(
-            api_key=settings.openai_api_key,
+            api_key=openai_key,
             base_url=settings.openai_base_url or _OPENAI_URL,
             default_model=settings.openai_embedding_model,
             dimension=settings.openai_embedding_dimension,
@@ -152,7 +160,7 @@ def _offered(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterato
         )
     yield OpenAIEmbeddingProvider(
         name="http",
-        api_key=settings.embedding_api_key,
+        api_key=find_credentials("embedding_api_key", settings.embedding_api_key, store),
         base_url=settings.embedding_base_url,
         default_model=settings.embedding_model,
         dimension=settings.embedding_dimension,

@@ -67,17 +67,6 @@ def error_for_sdk_exception(sdk: ModuleType, provider: str, exc: Exception) -> L
     return unusable_answer(provider)
 
 
-def without_secret(exc: Exception, secret: str) -> Exception:
-    """The exception itself, or, when its text holds the secret, one with the same text less the secret.
-
-    Vendors quote the key they refuse; a traceback in a log would show it.
-    """
-    text = f"{type(exc).__name__}: {exc}"
-    if secret and (secret in text or secret in repr(exc)):
-        return RuntimeError(text.replace(secret, "**********"))
-    return exc
-
-
 def timed_out(provider: str) -> LLMTimeoutError:
     """No answer, or no next token, in time."""
     return LLMTimeoutError(f"Provider {provider} timed out")

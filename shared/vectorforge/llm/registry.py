@@ -2,12 +2,12 @@
 
 import importlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings, VectorForgeConfig
+from vectorforge.credentials import Credentials, CredentialStore, find_credentials
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
@@ -22,29 +22,19 @@ class ProviderSpec:
     """How to find and build one provider."""
 
     name: str
-    credentials: Callable[[LLMSettings], SecretStr | None]
-    """Its key in the settings; None or empty means it is not configured."""
+    setting: str
+    """What registers it, of ``LLMSettings``: its key, or its address when it needs no key."""
     factory: str
-    """``module:Class``, imported when there is a key; the class has ``from_settings``."""
+    """``module:Class``, imported when that is set; the class has ``from_settings``."""
 
 
 PROVIDER_SPECS = (
-    ProviderSpec("openai", lambda s: s.openai_api_key, "vectorforge.llm.providers.openai:OpenAIProvider"),
-    ProviderSpec(
-        "anthropic", lambda s: s.anthropic_api_key, "vectorforge.llm.providers.anthropic:AnthropicProvider"
-    ),
-    ProviderSpec(
-        "ollama",
-        lambda s: SecretStr(s.ollama_base_url) if s.ollama_base_url else None,
-        "vectorforge.llm.providers.ollama:OllamaProvider",
-    ),
-    ProviderSpec("google", lambda s: s.google_api_key, "vectorforge.llm.providers.google:GoogleProvider"),
-    ProviderSpec("cohere", lambda s: s.cohere_api_key, "vectorforge.llm.providers.cohere:CohereProvider"),
-    ProviderSpec(
-        "max_serve",
-        lambda s: SecretStr(s.max_serve_base_url) if s.max_serve_base_url else None,
-        "vectorforge.llm.providers.max_serve:MaxServeProvider",
-    ),
+    ProviderSpec("openai", "openai_api_key", "vectorforge.llm.providers.openai:OpenAIProvider"),
+    ProviderSpec("anthropic", "anthropic_api_key", "vectorforge.llm.providers.anthropic:AnthropicProvider"),
+    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.ollama:OllamaProvider"),
+    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.google:GoogleProvider"),
+    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.cohere:CohereProvider"),
+    ProviderSpec("max_serve", "max_serve_base_url", "vectorforge.llm.providers.max_serve:MaxServeProvider"),
 )
 """In the order of preference when the configured default is not there."""
 
@@ -123,17 +113,30 @@ class LLMProviderRegistry:
         default = self.get_default().name if self._providers else None
         return [p.info(is_default=name == default) for name, p in self._providers.items()]
 
-    def auto_discover(self, config: VectorForgeConfig, *, fallback: BaseLLMProvider | None = None) -> None:
+    def auto_discover(
+        self,
+        config: VectorForgeConfig,
+        *,
+        store: CredentialStore | None = None,
+        fallback: BaseLLMProvider | None = None,
+    ) -> None:
         """Register every provider that has credentials, then choose the default.
 
         Args:
             config: Settings; ``llm.default_provider`` is the default when it is registered, else the first.
+            store: Where keys are that the settings do not hold.
             fallback: Registered after all others when ``llm.extractive_answers`` is set: what answers
                 when no model is configured.
+
+        Raises:
+            ConfigurationError: The store cannot be used.
+            SecretsUnavailableError: The store does not answer.
         """
         for spec in self._specs:
-            credentials = spec.credentials(config.llm)
-            if credentials is None or not credentials.get_secret_value():
+            value = getattr(config.llm, spec.setting)
+            value = SecretStr(value) if isinstance(value, str) else value
+            credentials = find_credentials(spec.setting, value, store)
+            if credentials is None:
                 logger.info("Skipped LLM provider: %s (no credentials)", spec.name)
                 continue
             self.register(self._build(spec, config.llm, credentials))
@@ -146,7 +149,7 @@ class LLMProviderRegistry:
         for provider in self._providers.values():
             await provider.aclose()
 
-    def _build(self, spec: ProviderSpec, settings: LLMSettings, credentials: SecretStr) -> BaseLLMProvider:
+    def _build(self, spec: ProviderSpec, settings: LLMSettings, credentials: Credentials) -> BaseLLMProvider:
         module_name, class_name = spec.factory.split(":")
         provider_class = getattr(importlib.import_module(module_name), class_name)
         provider: BaseLLMProvider = provider_class.from_settings(

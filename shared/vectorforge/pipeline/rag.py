@@ -7,12 +7,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
@@ -21,6 +20,8 @@ from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.query_log import QueryLogging
+from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import (
     DoneEvent,
@@ -32,17 +33,9 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever
-from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
-
-
-class QueryLogSink(Protocol):
-    """Takes the record of a query: the table itself (``QueryLogRepository``), or a queue before it."""
-
-    async def create(self, query_log: QueryLog) -> None:
-        """Keep the record; a second one with the same id changes nothing."""
-        ...
 
 
 class QueryService:
@@ -52,12 +45,13 @@ class QueryService:
         retriever: Bound to the tenant.
         context_builder: Makes the prompt.
         llm_registry: Where the answering model is found by name.
-        query_log_repo: Where records go, bound to the tenant; awaited before the last event, because
-            nothing runs after a response on Lambda.
+        query_log_repo: Where records go, bound to the tenant. The first is awaited before the first event,
+            beside the search, the second before the last event: nothing runs after a response on Lambda.
         preprocessor: Cleans the question.
         metrics: Where ``pipeline.*`` and ``context.*`` go.
+        tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
-        log_timeout_s: Longest time the last event waits for the log.
+        log_timeout_s: Longest time that the first event, and the last, wait for the log.
     """
 
     def __init__(
@@ -69,17 +63,20 @@ class QueryService:
         *,
         preprocessor: QueryPreprocessor | None = None,
         metrics: MetricsCollector | None = None,
+        tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
         self._llm_registry = llm_registry
-        self._query_log_repo = query_log_repo
         self._preprocessor = preprocessor or QueryPreprocessor()
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
-        self._log_timeout_s = log_timeout_s
+        self._query_log = QueryLogging(
+            query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
+        )
 
     async def query(
         self,
@@ -202,28 +199,36 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await self._log_to_the_end(run)
+            await self._query_log.end(run)
             raise
-        await self._log_to_the_end(run)
+        await self._query_log.end(run)
         yield last
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        preset = find_preset(run.config.preset)
-        clean = self._preprocessor.clean(run.query)
-        run.search_text, run.query_truncated = clean.text, clean.truncated
-        run.choose_provider(self._llm_registry)
-        yield run.meta()
-
-        run.stage = "retrieve"
-        await self._retrieve(run)
-        run.stage = "context"
-        payload = self._build_context(run)
+        with self._stage(run, "preprocess"):
+            preset = find_preset(run.config.preset)
+            clean = self._preprocessor.clean(run.query)
+            run.search_text, run.query_truncated = clean.text, clean.truncated
+            run.choose_provider(self._llm_registry)
+        with self._stage(run, "retrieve"):
+            async with _beside(self._retrieve(run)) as search:
+                await self._query_log.start(run)  # before anything of the query leaves
+                yield run.meta()
+                await search
+        with self._stage(run, "context"):
+            payload = self._build_context(run)
         yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
 
-        run.stage = "generate"
-        async with aclosing(generate_answer(run, preset, payload)) as events:
-            async for event in events:
-                yield event
+        with self._stage(run, "generate"):
+            async with aclosing(generate_answer(run, preset, payload)) as events:
+                async for event in events:
+                    yield event
+
+    @contextmanager
+    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
+        run.stage = name
+        with self._tracer.span(name):
+            yield
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
@@ -254,26 +259,16 @@ class QueryService:
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
 
-    async def _log_to_the_end(self, run: QueryRun) -> None:
-        """Log, also when the client goes away meanwhile; then the cancellation goes on."""
-        logging_task = asyncio.ensure_future(self._log_query(run))
-        try:
-            await asyncio.shield(logging_task)
-        except asyncio.CancelledError:
-            await logging_task
-            raise
 
-    async def _log_query(self, run: QueryRun) -> None:
-        """Hand the record over; a failure is a warning, never the query's."""
-        try:
-            async with asyncio.timeout(self._log_timeout_s):
-                with measure(self.metrics, "query_log.write"):
-                    await self._query_log_repo.create(run.log_record())
-        except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
-            # Only our own errors' texts are known to hold no secret.
-            logger.warning(
-                f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}"
-            )
+@asynccontextmanager
+async def _beside(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Run a step while the block goes on with something else; it has ended when the block has."""
+    task = asyncio.create_task(step)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _ms_since(started: float) -> float:

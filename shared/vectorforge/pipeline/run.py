@@ -131,6 +131,20 @@ class QueryRun:
             context_latency_ms=self.context_ms,
         )
 
+    def start_record(self) -> QueryLog:
+        """The record of a query that has only begun; ``log_record`` takes its place."""
+        return QueryLog(
+            id=self.request_id,
+            collection_id=self.collection_id,
+            query_text=self.search_text,
+            retrieved_chunk_ids=[],
+            generated_response="",
+            latency_ms=0.0,
+            outcome="started",
+            provider=self.provider.provider_name() if self.provider else None,
+            model=self.model,
+        )
+
     def log_record(self) -> QueryLog:
         """The record of a query, however it ended."""
         response = self.response

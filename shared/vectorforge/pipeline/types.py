@@ -13,8 +13,10 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
 from vectorforge.types import RetrievedChunk
 
-Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "deadline"]
-"""How a query ended; what the query log stores."""
+Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
+"""How a query ended."""
+LoggedOutcome: TypeAlias = Literal["started"] | Outcome
+"""What the query log stores: "started" until the record of the end has come."""
 
 
 @dataclass(frozen=True, slots=True)

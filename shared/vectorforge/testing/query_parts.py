@@ -27,9 +27,19 @@ class LogList:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.rows: list[QueryLog] = []
+        self.started: list[QueryLog] = []
         self.error = error
         self.delay_s = 0.0
-        """Seconds that each record takes."""
+        """Seconds that each record of an end takes."""
+        self.start_error: Exception | None = None
+        self.start_delay_s = 0.0
+
+    async def start(self, query_log: QueryLog) -> None:
+        """Keep the record apart from those of the ends."""
+        await asyncio.sleep(self.start_delay_s)
+        if self.start_error is not None:
+            raise self.start_error
+        self.started.append(query_log)
 
     async def create(self, query_log: QueryLog) -> None:
         """Keep the record."""

@@ -54,7 +54,9 @@ class QueryLog:
     generated_response: str
     latency_ms: float
     outcome: str = "answered"
-    """answered | empty | error | aborted | deadline"""
+    """started | answered | empty | error | aborted | cached | deadline
+
+    "started" until the record of the end has come, and for ever when the process was killed before that."""
     used_chunk_ids: Sequence[UUID] = field(default_factory=list)
     """Those that fitted into the context, in its order."""
     provider: str | None = None
@@ -75,19 +77,21 @@ class QueryLogRepository:
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
 
+    async def start(self, log: QueryLog) -> None:
+        """Nothing: the row is written at the query's end, by the same process."""
+
     async def create(self, log: QueryLog) -> None:
         """Store a log; one that is stored already stays as it is.
 
-        Characters that PostgreSQL cannot hold (NUL, half surrogate pairs) become U+FFFD: a log is not lost
-        because of what was asked.
+        Characters that PostgreSQL cannot hold become U+FFFD: a log is not lost because of what was asked.
         """
         from psycopg.types.json import Jsonb
 
         values: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
         values |= {
             "tenant_id": self._db.tenant_id,
-            "query_text": _storable(log.query_text),
-            "generated_response": _storable(log.generated_response),
+            "query_text": storable(log.query_text),
+            "generated_response": storable(log.generated_response),
             "retrieved_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.retrieved_chunk_ids]),
             "used_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.used_chunk_ids]),
         }
@@ -128,7 +132,8 @@ class QueryLogRepository:
         return [_query_log(row) for row in await self._db.fetch_all(_LIST, values)]
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """The text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 

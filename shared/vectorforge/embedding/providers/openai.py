@@ -5,12 +5,14 @@ import json
 import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import SecretStr
 
+from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.embedding.base import Batch, EmbeddingProvider
 from vectorforge.errors import (
     EmbeddingAuthenticationError,
@@ -19,6 +21,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
+from vectorforge.sdk_client import SDKClient
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
 
@@ -44,7 +47,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     any other name the texts go out as they are and only the server knows its limits.
 
     Args:
-        api_key: None for servers that want none.
+        api_key: The key, or where to ask for it; None for servers that want none.
         base_url: With the version, e.g. ``https://api.openai.com/v1`` or ``http://localhost:11434/v1``.
         default_model: Model used when a call names none.
         dimension: Length of the default model's vectors; every vector is checked against it.
@@ -57,7 +60,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     def __init__(
         self,
         *,
-        api_key: SecretStr | None,
+        api_key: SecretStr | Credentials | None,
         base_url: str = "https://api.openai.com/v1",
         default_model: str = "text-embedding-3-small",
         dimension: int | None = None,
@@ -66,11 +69,15 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     ) -> None:
         self._name = name
         super().__init__(**options)
-        self._api_key = api_key
         self._base_url = base_url
         self._default_model = default_model
         self._dimension = dimension
-        self._client: openai.AsyncOpenAI | None = None
+        self._client = SDKClient(
+            as_credentials(api_key or "none"),  # the SDK wants one
+            self._build_client,
+            lambda client: client.close(),
+            is_refusal=_is_refusal,
+        )
 
     def provider_name(self) -> str:
         """The name given; OpenAI itself is "openai"."""
@@ -89,8 +96,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
+        await self._client.aclose()
 
     @property
     def _is_openai(self) -> bool:
@@ -124,37 +130,46 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             yield batch[start:]
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        import openai
-
         if self._is_openai:
             texts = [text.replace("\n", " ") for text in texts]
         dimension = self.dimension(model)
         shortened = self._is_openai and model.startswith("text-embedding-3")
         shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
-        try:
-            # raw: the SDK's own reading of the vectors takes longer than the rest of the call
-            response = await self._connect().embeddings.with_raw_response.create(
-                model=model,
-                input=list(texts),
-                encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
-                dimensions=dimension if shortened and dimension else openai.omit,
-            )
-        except openai.APIError as exc:
-            raise _translated(exc, model) from exc
-        return _vectors(response.content)
 
-    def _connect(self) -> "openai.AsyncOpenAI":
-        if self._client is None:
-            import httpx2
+        async def request(client: "openai.AsyncOpenAI", _: AsyncExitStack) -> bytes:
             import openai
 
-            self._client = openai.AsyncOpenAI(
-                api_key=self._api_key.get_secret_value() if self._api_key else "none",
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=httpx2.Timeout(self._timeout_s, connect=_CONNECT_TIMEOUT_S),
-            )
-        return self._client
+            try:
+                # raw: the SDK's own reading of the vectors takes longer than the rest of the call
+                response = await client.embeddings.with_raw_response.create(
+                    model=model,
+                    input=list(texts),
+                    encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
+                    dimensions=dimension if shortened and dimension else openai.omit,
+                )
+            except openai.APIError as exc:
+                raise _translated(exc, model) from self._client.without_key(exc)
+            return response.content
+
+        async with AsyncExitStack() as stack:
+            return _vectors(await self._client.send(stack, request))
+
+    def _build_client(self, key: SecretStr) -> "openai.AsyncOpenAI":
+        import httpx2
+        import openai
+
+        client = openai.AsyncOpenAI(
+            api_key=key.get_secret_value(),
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=httpx2.Timeout(self._timeout_s, connect=_CONNECT_TIMEOUT_S),
+        )
+        _ = client.embeddings  # imports its modules here, in the thread, not in the first request
+        return client
+
+
+def _is_refusal(exc: Exception) -> bool:
+    return isinstance(exc, EmbeddingAuthenticationError)
 
 
 def _translated(exc: "openai.APIError", model: str) -> EmbeddingError:

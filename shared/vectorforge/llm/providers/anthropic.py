@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
-from vectorforge.llm.sdk_client import SDKClient
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
+from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class AnthropicProvider(BaseLLMProvider):
 
     def __init__(
         self,
-        credentials: SecretStr | str,
+        credentials: SecretStr | str | Credentials,
         *,
         base_url: str | None = None,
         default_model: str = DEFAULT_MODEL,
@@ -67,7 +68,7 @@ class AnthropicProvider(BaseLLMProvider):
         """Connects to nothing and imports no SDK yet.
 
         Args:
-            credentials: API key.
+            credentials: API key, or where to ask for it.
             base_url: Address of the API, without ``/v1``; default: Anthropic's.
             default_model: Used when a request names none.
             metrics: Where measurements go.
@@ -76,9 +77,13 @@ class AnthropicProvider(BaseLLMProvider):
             timeout_s: See ``BaseLLMProvider``.
             token_gap_s: See ``BaseLLMProvider``.
         """
-        self._api_key = credentials if isinstance(credentials, SecretStr) else SecretStr(credentials)
         self._base_url = base_url or DEFAULT_BASE_URL
-        self._client = SDKClient(self._build_client, lambda client: client.close())
+        self._client = SDKClient(
+            as_credentials(credentials),
+            self._build_client,
+            lambda client: client.close(),
+            is_refusal=self._is_refusal,
+        )
         self._refused = RefusedParameters()
         super().__init__(
             default_model=default_model,
@@ -90,7 +95,9 @@ class AnthropicProvider(BaseLLMProvider):
         )
 
     @classmethod
-    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
         """The provider that the settings describe."""
         return cls(
             credentials,
@@ -143,32 +150,23 @@ class AnthropicProvider(BaseLLMProvider):
                         raise failures.error_for_status(self.name, status)
 
     async def _list_models(self) -> list[str]:
-        client = await self._client.get()
-        page = await client.models.list(limit=1000)
-        return [model.id for model in page.data]
+        async with AsyncExitStack() as stack:
+            page = await self._client.send(stack, lambda client, _: client.models.list(limit=1000))
+            return [model.id for model in page.data]
 
     async def _send(
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:
         """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
-        client = await self._client.get()  # imports the SDK, in a thread
-        import anthropic
 
-        # Silence is limited by the base class, which also counts pings as silence.
-        timeout = anthropic.Timeout(None, connect=min(5.0, call.timeout_s))
+        async def request(client: "AsyncAnthropic", contexts: AsyncExitStack) -> tuple[Any, frozenset[str]]:
+            async def attempt(refused: frozenset[str]) -> Any:
+                sent = _request(client, call, refused, stream=stream)
+                return await contexts.enter_async_context(sent)
 
-        async def attempt(refused: frozenset[str]) -> Any:
-            body = _request_body(call, stream=stream)
-            # The SDK has no arguments for these any more, since newer models refuse them.
-            sampling = {n: getattr(call.config, n) for n in _SAMPLING if n not in refused}
-            request = client.messages.with_streaming_response.create(
-                **body,
-                extra_body={name: value for name, value in sampling.items() if value is not None},
-                timeout=timeout,
-            )
-            return await stack.enter_async_context(request)
+            return await self._refused.send(call.config.model, attempt, self._refused_name)
 
-        response, refused = await self._refused.send(call.config.model, attempt, self._refused_name)
+        response, refused = await self._client.send(stack, request)
         left_out = (*refused, *_UNKNOWN)
         names = [n for n in (*_SAMPLING, *_UNKNOWN) if n in left_out and getattr(call.config, n) is not None]
         return response, names
@@ -180,11 +178,16 @@ class AnthropicProvider(BaseLLMProvider):
             return None
         return named_parameter(_SAMPLING, message=exc.message)
 
-    def _build_client(self) -> "AsyncAnthropic":
+    def _is_refusal(self, exc: Exception) -> bool:
+        import anthropic
+
+        return isinstance(exc, anthropic.AuthenticationError | anthropic.PermissionDeniedError)
+
+    def _build_client(self, key: SecretStr) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic
 
         client = AsyncAnthropic(
-            api_key=self._api_key.get_secret_value(),
+            api_key=key.get_secret_value(),
             base_url=self._base_url,
             max_retries=0,
             open_telemetry=False,  # or the environment may have prompts and answers sent elsewhere
@@ -200,7 +203,23 @@ class AnthropicProvider(BaseLLMProvider):
         return failures.error_for_sdk_exception(anthropic, self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
-        return failures.without_secret(exc, self._api_key.get_secret_value())
+        return self._client.without_key(exc)
+
+
+def _request(
+    client: "AsyncAnthropic", call: ProviderCall, refused: frozenset[str], *, stream: bool
+) -> AbstractAsyncContextManager[Any]:
+    """The request, sent when the context is entered; ``refused`` parameters are left out."""
+    import anthropic
+
+    # The SDK has no arguments for these any more, since newer models refuse them.
+    sampling = {n: getattr(call.config, n) for n in _SAMPLING if n not in refused}
+    return client.messages.with_streaming_response.create(
+        **_request_body(call, stream=stream),
+        extra_body={name: value for name, value in sampling.items() if value is not None},
+        # Silence is limited by the base class, which also counts pings as silence.
+        timeout=anthropic.Timeout(None, connect=min(5.0, call.timeout_s)),
+    )
 
 
 def _request_body(call: ProviderCall, *, stream: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.credentials import Credentials
 from vectorforge.llm.providers.openai import OpenAIProvider
 
 DEFAULT_BASE_URL = "https://api.cohere.ai/compatibility/v1"
@@ -14,7 +15,9 @@ class CohereProvider(OpenAIProvider):
     """Command models; their native citations are not part of this API."""
 
     @classmethod
-    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
         """The provider with the key in ``credentials``."""
         return cls(
             credentials,

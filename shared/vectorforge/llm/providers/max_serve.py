@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.credentials import Credentials
 from vectorforge.deadline import Deadline
 from vectorforge.llm.llama_prompt import STOP_TOKENS, format_chat_prompt
 from vectorforge.llm.providers.openai import OpenAIProvider
@@ -26,7 +27,7 @@ class MaxServeProvider(OpenAIProvider):
     """
 
     def __init__(
-        self, credentials: SecretStr | str = "max-serve", *, mode: Mode = "chat", **options: Any
+        self, credentials: SecretStr | str | Credentials = "max-serve", *, mode: Mode = "chat", **options: Any
     ) -> None:
         """Connects to nothing.
 
@@ -39,9 +40,11 @@ class MaxServeProvider(OpenAIProvider):
         super().__init__(credentials, **{"name": "max_serve", **options})
 
     @classmethod
-    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
-        """The provider at the address in ``credentials``, with or without its ``/v1``."""
-        address = credentials.get_secret_value().rstrip("/")
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
+        """The provider at the address in the settings, with or without its ``/v1``; it needs no key."""
+        address = (settings.max_serve_base_url or "").rstrip("/")
         return cls(
             mode=settings.max_serve_mode,
             base_url=address if address.endswith("/v1") else f"{address}/v1",

@@ -5,6 +5,7 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.credentials import Credentials
 from vectorforge.llm.providers.openai import OpenAIProvider
 
 
@@ -12,9 +13,11 @@ class OllamaProvider(OpenAIProvider):
     """Models on a machine of your own; needs an address and no key."""
 
     @classmethod
-    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
-        """The provider at the address in ``credentials``, with or without its ``/v1``."""
-        address = credentials.get_secret_value().rstrip("/")
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
+        """The provider at the address in the settings, with or without its ``/v1``; it needs no key."""
+        address = (settings.ollama_base_url or "").rstrip("/")
         return cls(
             "ollama",  # the SDK wants a key, the server ignores it
             name="ollama",

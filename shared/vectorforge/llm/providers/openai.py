@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.errors import LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
-from vectorforge.llm.sdk_client import SDKClient
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
+from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class OpenAIProvider(BaseLLMProvider):
 
     def __init__(
         self,
-        credentials: SecretStr | str,
+        credentials: SecretStr | str | Credentials,
         *,
         base_url: str | None = None,
         organization: str | None = None,
@@ -50,7 +51,7 @@ class OpenAIProvider(BaseLLMProvider):
         """Connects to nothing and imports no SDK yet.
 
         Args:
-            credentials: API key.
+            credentials: API key, or where to ask for it.
             base_url: Address of the API, with its ``/v1``; default: OpenAI's.
             organization: OpenAI organization that pays.
             default_model: Used when a request names none.
@@ -62,10 +63,14 @@ class OpenAIProvider(BaseLLMProvider):
             token_gap_s: See ``BaseLLMProvider``.
         """
         self._name = name
-        self._api_key = credentials if isinstance(credentials, SecretStr) else SecretStr(credentials)
         self._base_url = base_url or DEFAULT_BASE_URL
         self._organization = organization
-        self._client = SDKClient(self._build_client, lambda client: client.close())
+        self._client = SDKClient(
+            as_credentials(credentials),
+            self._build_client,
+            lambda client: client.close(),
+            is_refusal=self._is_refusal,
+        )
         self._refused = RefusedParameters()
         super().__init__(
             default_model=default_model,
@@ -77,7 +82,9 @@ class OpenAIProvider(BaseLLMProvider):
         )
 
     @classmethod
-    def from_settings(cls, settings: LLMSettings, credentials: SecretStr, **options: Any) -> Self:
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
         """The provider that the settings describe."""
         return cls(
             credentials,
@@ -127,25 +134,28 @@ class OpenAIProvider(BaseLLMProvider):
                         yield text
 
     async def _list_models(self) -> list[str]:
-        client = await self._client.get()
-        page = await client.models.list()
-        return [model.id for model in page.data]
+        async with AsyncExitStack() as stack:
+            page = await self._client.send(stack, lambda client, _: client.models.list())
+            return [model.id for model in page.data]
 
     async def _send(
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:
         """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
-        client = await self._client.get()  # imports the SDK, in a thread
-        import openai
 
-        # Silence is limited by the base class, which also counts pings as silence.
-        timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
+        async def request(client: "AsyncOpenAI", contexts: AsyncExitStack) -> tuple[Any, frozenset[str]]:
+            import openai
 
-        async def attempt(refused: frozenset[str]) -> Any:
-            request = self._request(client, call, refused, stream=stream, timeout=timeout)
-            return await stack.enter_async_context(request)
+            # Silence is limited by the base class, which also counts pings as silence.
+            timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
 
-        response, refused = await self._refused.send(call.config.model, attempt, self._refused_name)
+            async def attempt(refused: frozenset[str]) -> Any:
+                sent = self._request(client, call, refused, stream=stream, timeout=timeout)
+                return await contexts.enter_async_context(sent)
+
+            return await self._refused.send(call.config.model, attempt, self._refused_name)
+
+        response, refused = await self._client.send(stack, request)
         return response, [n for n in _SAMPLING if n in refused and getattr(call.config, n) is not None]
 
     def _request(
@@ -193,10 +203,16 @@ class OpenAIProvider(BaseLLMProvider):
         candidates = (*_SAMPLING, "stream_options")
         return named_parameter(candidates, message=exc.message, param=exc.param, code=exc.code)
 
-    def _build_client(self) -> "AsyncOpenAI":
+    def _is_refusal(self, exc: Exception) -> bool:
+        """Whether the vendor says that the key is not, or no longer, a good one."""
+        import openai
+
+        return isinstance(exc, openai.AuthenticationError | openai.PermissionDeniedError)
+
+    def _build_client(self, key: SecretStr) -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
-        client = AsyncOpenAI(api_key=self._api_key.get_secret_value(), base_url=self._base_url, max_retries=0)
+        client = AsyncOpenAI(api_key=key.get_secret_value(), base_url=self._base_url, max_retries=0)
         # The SDK reads both from OPENAI_* variables; only VECTORFORGE_* ones count here.
         client.organization = self._organization
         client.project = None
@@ -206,10 +222,12 @@ class OpenAIProvider(BaseLLMProvider):
     def _map_error(self, exc: Exception) -> LLMError:
         import openai
 
+        if self._is_refusal(exc):
+            return failures.error_for_status(self.name, 401)
         return failures.error_for_sdk_exception(openai, self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
-        return failures.without_secret(exc, self._api_key.get_secret_value())
+        return self._client.without_key(exc)
 
 
 def _completion(

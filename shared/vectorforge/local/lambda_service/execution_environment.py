@@ -43,10 +43,22 @@ class ExecutionEnvironment:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: list[asyncio.Task[None]] = []
         self._exit: asyncio.Task[int] | None = None
+        self._closing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Listen, and start the process."""
+        """Listen, and start the process.
+
+        Raises:
+            OSError: The command cannot be run.
+        """
         await self.runtime_api.__aenter__()
+        try:
+            await self._start()
+        except BaseException:
+            await self.runtime_api.__aexit__()
+            raise
+
+    async def _start(self) -> None:
         configuration = self._configuration
         process = await asyncio.create_subprocess_exec(
             *configuration.command,
@@ -113,6 +125,10 @@ class ExecutionEnvironment:
 
     async def close(self) -> None:
         """End what is left of it, read its last bytes and stop listening."""
+        async with self._closing:
+            await self._close()
+
+    async def _close(self) -> None:
         if self.is_running:
             await self.kill()
         with contextlib.suppress(ProcessLookupError):

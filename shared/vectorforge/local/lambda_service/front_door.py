@@ -2,19 +2,17 @@
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
 from vectorforge.local.lambda_service.http_messages import (
-    MAX_HEAD_BYTES,
-    MalformedMessageError,
     RequestHead,
     read_body,
-    read_head,
     response_head,
 )
+from vectorforge.local.lambda_service.http_server import HttpServer
 from vectorforge.local.lambda_service.invocation import Invocation
 from vectorforge.local.lambda_service.proxy_events import ProxyRequest
 from vectorforge.local.lambda_service.proxy_responses import (
@@ -29,7 +27,7 @@ _JSON = (("content-type", "application/json"),)
 _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
-class FrontDoor(ABC):
+class FrontDoor(HttpServer):
     """Listens on 127.0.0.1 while it is an entered context manager.
 
     A client that goes away does not stop the function: AWS documents that a stream is not interrupted.
@@ -59,12 +57,10 @@ class FrontDoor(ABC):
         port: int = 0,
         timeout_s: float | None = None,
     ) -> None:
+        super().__init__(port=port)
         self.function = function
         self.response_mode: ResponseMode = response_mode
-        self._port = port
         self._timeout_s = timeout_s
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
 
     @abstractmethod
     def event(self, request: ProxyRequest) -> dict[str, Any]:
@@ -77,48 +73,12 @@ class FrontDoor(ABC):
         Raises:
             RuntimeError: It does not listen.
         """
-        if self._server is None:
-            raise RuntimeError("The front door does not listen.")
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"http://{host}:{port}"
+        return f"http://{self.address}"
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MAX_HEAD_BYTES)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-            for task in self._connections:
-                task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-            await self._server.wait_closed()
-            self._server = None
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - asyncio.start_server runs it in a task
-        self._connections.add(task)
-        try:
-            while not writer.is_closing() and (head := await read_head(reader)) is not None:
-                await self._exchange(head, reader, writer)
-                if head.version == "HTTP/1.0" or "close" in head.get("connection").lower():
-                    break
-        except MalformedMessageError:
-            _send(writer, HttpAnswer(400, _JSON, b'{"message":"Bad Request"}'))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client is gone
-        except asyncio.CancelledError:
-            pass  # the server closes
-        finally:
-            self._connections.discard(task)
-            writer.close()
-
-    async def _exchange(
+    async def exchange(
         self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if "100-continue" in head.get("expect").lower():
-            writer.write(response_head(100, ()))
+        """Invoke the function with one request and answer it."""
         body = bytearray()
         async for piece in read_body(reader, head, {}):
             body += piece

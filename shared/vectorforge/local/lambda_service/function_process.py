@@ -23,6 +23,7 @@ ProcessHook: TypeAlias = Callable[["FunctionProcess", Invocation, bytes], Awaita
 """Like ``Hook``, with the process, so that it can be frozen or killed exactly there."""
 
 _KEPT_INVOCATIONS = 100
+_LAST_BYTES_S = 2.0
 
 
 class FunctionProcess:
@@ -58,6 +59,7 @@ class FunctionProcess:
         self._starting = asyncio.Lock()
         self._environment: ExecutionEnvironment | None = None
         self._supervisors: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,10 +117,16 @@ class FunctionProcess:
 
         Returns:
             The invocation, before its response begins.
+
+        Raises:
+            RuntimeError: It was stopped.
         """
         payload = event if isinstance(event, bytes) else json.dumps(event).encode()
         invocation = Invocation(payload, self.configuration.timeout_s, **options)
         await self._slots.acquire()
+        if self._stopped:
+            self._slots.release()
+            raise RuntimeError("The function was stopped.")
         self.invocations.append(invocation)
         supervisor = asyncio.create_task(self._supervise(invocation))
         self._supervisors.add(supervisor)
@@ -139,11 +147,13 @@ class FunctionProcess:
         self.environment.thaw()
 
     async def stop(self) -> None:
-        """SIGTERM, after two seconds SIGKILL; an invocation under way fails."""
-        if self._environment is not None:
-            await self._environment.terminate()
-        await asyncio.gather(*self._supervisors, return_exceptions=True)
-        self._environment = None
+        """SIGTERM, after two seconds SIGKILL; an invocation under way fails. It cannot be started again."""
+        self._stopped = True
+        async with self._starting:
+            environment = self._environment
+        if environment is not None:
+            await environment.terminate()
+        await asyncio.gather(*self._supervisors)
 
     async def _supervise(self, invocation: Invocation) -> None:
         try:
@@ -154,15 +164,23 @@ class FunctionProcess:
 
     async def _run(self, invocation: Invocation) -> bool:
         """See an invocation through. False: the process was dead before it got the event."""
-        environment, was_warm = await self._warm()
+        try:
+            environment, was_warm = await self._warm()
+        except OSError:  # the command cannot be run
+            text = f"RequestId: {invocation.request_id} Error: the runtime could not be started"
+            invocation.fail(FunctionError.of("Runtime.InvalidEntrypoint", text))
+            invocation.completed.set()
+            return True
         environment.thaw()
         environment.runtime_api.submit(invocation)
         settings = self.configuration
         patience_s = settings.timeout_s if was_warm else settings.init_timeout_s
         reached = await _first(invocation.dispatched, environment, patience_s)
-        if reached == "exit" and was_warm and not invocation.dispatched.is_set():
-            await environment.close()
-            return False
+        if reached == "exit" and was_warm and not self._stopped:
+            await environment.runtime_api.drain(_LAST_BYTES_S)
+            if environment.runtime_api.withdraw(invocation):
+                await environment.close()
+                return False
         if reached == "event":
             patience_s = settings.timeout_s
             reached = await _first(invocation.completed, environment, patience_s)
@@ -171,9 +189,10 @@ class FunctionProcess:
         if reached == "timeout":
             await environment.kill()
         else:
-            await environment.runtime_api.drain()  # its last bytes may be the rest of the response
+            await environment.runtime_api.drain(_LAST_BYTES_S)  # may bring the rest of the response
         invocation.fail(self._error(reached, environment, invocation.request_id, patience_s))
         await environment.close()
+        invocation.completed.set()
         return True
 
     async def _warm(self) -> tuple[ExecutionEnvironment, bool]:
@@ -181,10 +200,14 @@ class FunctionProcess:
         async with self._starting:
             if self._environment is not None and self._environment.is_running:
                 return self._environment, True
-            self._environment = ExecutionEnvironment(self.configuration, self._hooks, self.output)
-            await self._environment.open()
+            if self._environment is not None:
+                await self._environment.close()  # it died while it was idle
+                self._environment = None
+            environment = ExecutionEnvironment(self.configuration, self._hooks, self.output)
+            await environment.open()
+            self._environment = environment
             self.starts += 1
-            return self._environment, False
+            return environment, False
 
     def _error(
         self, reached: str, environment: ExecutionEnvironment, request_id: str, patience_s: float

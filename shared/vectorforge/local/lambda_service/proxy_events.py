@@ -81,9 +81,7 @@ class ProxyRequest:
         return base64.b64encode(self.body).decode("ascii"), True
 
 
-def payload_1(
-    request: ProxyRequest, *, stage: str, api_id: str, resource: str = "/{proxy+}"
-) -> dict[str, Any]:
+def payload_1(request: ProxyRequest, *, stage: str, api_id: str) -> dict[str, Any]:
     """Event of a REST API with a greedy proxy resource."""
     names = dict.fromkeys(name.lower() for name, _ in request.headers)
     spelled = {name.lower(): name for name, _ in reversed(request.headers)}
@@ -95,8 +93,9 @@ def payload_1(
         queries.setdefault(name, []).append(value)
     body, is_base64 = request.encoded_body()
     is_root = request.path == "/"
+    resource = "/" if is_root else "/{proxy+}"
     return {
-        "resource": "/" if is_root else resource,
+        "resource": resource,
         "path": request.path,
         "httpMethod": request.head.method,
         "headers": {name: all_values[-1] for name, all_values in values.items()},
@@ -105,9 +104,7 @@ def payload_1(
         "multiValueQueryStringParameters": queries or None,
         "pathParameters": None if is_root else {"proxy": unquote(request.path[1:])},
         "stageVariables": None,
-        "requestContext": _context_1(
-            request, stage=stage, api_id=api_id, resource="/" if is_root else resource
-        ),
+        "requestContext": _context_1(request, stage=stage, api_id=api_id, resource=resource),
         "body": body,
         "isBase64Encoded": is_base64,
     }

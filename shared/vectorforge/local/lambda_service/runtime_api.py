@@ -9,14 +9,10 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
-from vectorforge.local.lambda_service.http_messages import (
-    MAX_HEAD_BYTES,
-    MalformedMessageError,
-    RequestHead,
-    read_head,
-)
+from vectorforge.local.lambda_service.http_messages import RequestHead
+from vectorforge.local.lambda_service.http_server import HttpServer
 from vectorforge.local.lambda_service.invocation import (
     FunctionError,
     Hook,
@@ -40,7 +36,7 @@ _KNOWN_LIMIT = 256
 _FALLBACK_ARN = "arn:aws:lambda:us-east-1:000000000000:function:function"
 
 
-class RuntimeApi:
+class RuntimeApi(HttpServer):
     """Serves one execution environment.
 
     Args:
@@ -64,6 +60,7 @@ class RuntimeApi:
         snap_start: bool = False,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__()
         self.init_error: FunctionError | None = None
         """What POST /init/error or /restore/error reported."""
         self.ready = asyncio.Event()
@@ -83,33 +80,6 @@ class RuntimeApi:
         self._pollers: deque[asyncio.Future[Invocation]] = deque()
         self._known: dict[str, Invocation] = {}
         self._current: Invocation | None = None
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-
-    @property
-    def address(self) -> str:
-        """For AWS_LAMBDA_RUNTIME_API: ``127.0.0.1:<port>``.
-
-        Raises:
-            RuntimeError: It does not listen.
-        """
-        if self._server is None:
-            raise RuntimeError("The Runtime API does not listen.")
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"{host}:{port}"
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-            for task in self._connections:
-                task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-            await self._server.wait_closed()
-            self._server = None
 
     def invoke(
         self, event: object, *, deadline_s: float = 30.0, **options: Unpack[InvocationOptions]
@@ -135,10 +105,12 @@ class RuntimeApi:
                 return
         self._pending.append(invocation)
 
-    async def drain(self, timeout_s: float = 2.0) -> None:
-        """Wait until every connection has ended, which those of a dead process do by themselves."""
-        if self._connections:
-            await asyncio.wait(set(self._connections), timeout=timeout_s)
+    def withdraw(self, invocation: Invocation) -> bool:
+        """Take back an invocation that no poll has got. False: one has."""
+        if invocation not in self._pending:
+            return False
+        self._pending.remove(invocation)
+        return True
 
     def fail_outstanding(self, error: FunctionError) -> None:
         """The environment is gone: every invocation that its runtime has ends with ``error``."""
@@ -147,25 +119,10 @@ class RuntimeApi:
             invocation.completed.set()
         self._known.clear()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - asyncio.start_server runs it in a task
-        self._connections.add(task)
-        try:
-            while not writer.is_closing() and (head := await read_head(reader)) is not None:
-                await self._route(head, reader, writer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, MalformedMessageError):
-            pass  # the runtime is gone, or speaks no HTTP; an answer under way has been ended
-        except asyncio.CancelledError:
-            pass  # the server closes
-        finally:
-            self._connections.discard(task)
-            writer.transport.abort() if writer.is_closing() else writer.close()
-
-    async def _route(
+    async def exchange(
         self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Answer one request of the runtime."""
         path = head.target.removeprefix(_PREFIX) if head.target.startswith(_PREFIX) else ""
         match [head.method, *path.split("/")]:
             case ["GET", "invocation", "next"]:
@@ -234,7 +191,7 @@ class RuntimeApi:
             if not gone.done():
                 return waiting.result()
             if waiting.done():
-                self._pending.appendleft(waiting.result())
+                self.submit(waiting.result())
             return None
         finally:
             waiting.cancel()

@@ -59,8 +59,6 @@ class ResponseReceiver:
             return
         invocation.claimed = True
         invocation.request_headers = head.lowercase()
-        if "100-continue" in head.get("expect").lower():
-            writer.write(response_head(100, ()))
         if kind == "error":
             await self._receive_error(invocation, head, reader, writer)
         else:
@@ -157,7 +155,16 @@ async def read_error(reader: asyncio.StreamReader, head: RequestHead) -> Functio
         body += piece
         if len(body) > _ERROR_LIMIT_BYTES:
             raise MalformedMessageError("The error is over 6 MB.")
-    return FunctionError(head.get("lambda-runtime-function-error-type", "Runtime.UnknownReason"), bytes(body))
+    named = head.get("lambda-runtime-function-error-type")  # awslambdaric names it in the body only
+    return FunctionError(named or _error_type(body), bytes(body))
+
+
+def _error_type(body: bytes | bytearray) -> str:
+    try:
+        named = json.loads(body)["errorType"]
+    except (ValueError, TypeError, KeyError):
+        named = None
+    return named if isinstance(named, str) and named else "Runtime.UnknownReason"
 
 
 def reply(

@@ -1,0 +1,74 @@
+"""boto3 clients: one for each service, built when first needed, with timeouts that fit inside a request.
+
+Region, credentials and endpoints come from boto3's own chain; ``AWS_ENDPOINT_URL`` leads to an emulator.
+"""
+
+import threading
+from typing import Any
+
+from vectorforge.errors import ConfigurationError
+
+
+class AwsClients:
+    """The clients of one process; safe to use from any thread.
+
+    Args:
+        connect_timeout_s: Longest wait for a connection.
+        read_timeout_s: Longest silence of the other side.
+        max_attempts: Calls altogether; botocore waits up to a second before the second one.
+    """
+
+    def __init__(
+        self, *, connect_timeout_s: float = 1.0, read_timeout_s: float = 5.0, max_attempts: int = 2
+    ) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._read_timeout_s = read_timeout_s
+        self._max_attempts = max_attempts
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()  # clients may be shared by threads, but not built by several at once
+
+    def get(self, service: str) -> Any:
+        """The client of a service, e.g. "sqs". The first call takes about 0.3 s: it loads boto3.
+
+        Raises:
+            ConfigurationError: There is no region, or the configuration of the AWS SDK is not usable.
+        """
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._build(service)
+            return self._clients[service]
+
+    def warm(self, *services: str) -> None:
+        """Build clients ahead, in the init phase of a function, so that no request waits for it.
+
+        Raises:
+            ConfigurationError: As ``get``.
+        """
+        for service in services:
+            self.get(service)
+
+    def close(self) -> None:
+        """Close the connections of all clients; safe to call twice."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def _build(self, service: str) -> Any:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        config = Config(
+            connect_timeout=self._connect_timeout_s,
+            read_timeout=self._read_timeout_s,
+            retries={"mode": "standard", "total_max_attempts": self._max_attempts},
+            tcp_keepalive=True,
+        )
+        try:
+            # A session of our own: boto3's default one is shared with code that we do not know.
+            return boto3.session.Session().client(service, config=config)
+        except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
+            raise ConfigurationError(
+                f"The AWS client for {service} cannot be made ({type(exc).__name__}); is AWS_REGION set?"
+            ) from exc

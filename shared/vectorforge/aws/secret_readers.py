@@ -1,0 +1,153 @@
+"""One reading of a secret, or of a path of parameters, through Powertools; its failures in our words."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_NOT_THERE = frozenset({"ResourceNotFoundException", "ParameterNotFound"})
+_UNUSABLE = frozenset(
+    {
+        "InvalidRequestException",
+        "InvalidParameterException",
+        "ValidationException",
+        "DecryptionFailure",
+        "ParamValidationError",
+    }
+)
+"""Deleted, misspelled or encrypted with a key that is not there: nothing that waiting mends."""
+_IDENTITY = frozenset(
+    {
+        "UnrecognizedClientException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "ExpiredTokenException",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "ProfileNotFound",
+    }
+)
+"""The last three are botocore's own, before anything is sent."""
+_reading: ContextVar[bool] = ContextVar("reading a secret", default=False)
+
+Reader = Callable[[], Mapping[str, Any]]
+
+
+def secret_reader(clients: AwsClients, secret_id: str, *, max_age_s: int) -> Reader:
+    """Reads the fields of a secret that is a JSON object. AWS is first needed when it is called.
+
+    Args:
+        clients: Where the client comes from.
+        secret_id: Name or ARN.
+        max_age_s: How long Powertools may keep it; every call here reads it anew all the same.
+    """
+    providers: list[Any] = []
+
+    def read() -> Mapping[str, Any]:
+        if not providers:
+            from aws_lambda_powertools.utilities.parameters import SecretsProvider
+
+            providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
+        return _fields(secret_id, providers[0].get(secret_id, max_age=max_age_s, force_fetch=True))
+
+    return _guarded(
+        read,
+        setting="VECTORFORGE_PROVIDER_SECRET_ID",
+        place=f"Secret {secret_id}",
+        permission=f"secretsmanager:GetSecretValue on {secret_id}",
+        service="Secrets Manager",
+    )
+
+
+def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reader:
+    """Reads all parameters directly below a path, by the last part of their names; arguments as above."""
+    providers: list[Any] = []
+
+    def read() -> Mapping[str, Any]:
+        if not providers:
+            from aws_lambda_powertools.utilities.parameters import SSMProvider
+
+            providers.append(SSMProvider(boto3_client=clients.get("ssm")))
+        found: Mapping[str, Any] = providers[0].get_multiple(
+            path.rstrip("/"), decrypt=True, max_age=max_age_s, force_fetch=True
+        )
+        return found
+
+    return _guarded(
+        read,
+        setting="VECTORFORGE_PROVIDER_PARAMETER_PATH",
+        place=f"Parameter path {path}",
+        permission=f"ssm:GetParametersByPath on parameter{path.rstrip('/')}",
+        service="Systems Manager",
+    )
+
+
+def _fields(secret_id: str, content: str | bytes) -> Mapping[str, Any]:
+    """The secret as a JSON object. The parser's own error carries the text, so it is not chained."""
+    try:
+        fields = json.loads(content)
+    except ValueError:  # not UTF-8 either
+        fields = None
+    if not isinstance(fields, dict):
+        raise ConfigurationError(
+            f'Secret {secret_id} must be a JSON object of settings, e.g. {{"openai_api_key": "..."}}.'
+        )
+    return fields
+
+
+def _guarded(read: Reader, *, setting: str, place: str, permission: str, service: str) -> Reader:
+    """The same reader, silent at every log level and failing with errors of ours."""
+
+    def guarded() -> Mapping[str, Any]:
+        from aws_lambda_powertools.utilities.parameters import GetParameterError
+        from botocore.exceptions import BotoCoreError
+
+        logging.getLogger("botocore.parsers").addFilter(_passes)  # adding it again does nothing
+        token = _reading.set(True)
+        try:
+            return read()
+        except (GetParameterError, BotoCoreError) as exc:
+            failure = exc.__context__ if isinstance(exc, GetParameterError) else exc
+            error = _error(failure, setting=setting, place=place, permission=permission, service=service)
+        finally:
+            _reading.reset(token)
+        raise error  # not from the failure: an answer that could not be parsed may be its text
+
+    return guarded
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    """Whether botocore may log it: at DEBUG it logs the bodies of all responses."""
+    return not _reading.get()
+
+
+def _error(
+    failure: BaseException | None, *, setting: str, place: str, permission: str, service: str
+) -> VectorForgeError:
+    from botocore.exceptions import ClientError
+
+    code = type(failure).__name__
+    if isinstance(failure, ClientError):
+        code = str(failure.response.get("Error", {}).get("Code", code))
+    if code in _NOT_THERE:
+        return ConfigurationError(f"{place} is not there. Check {setting}, the account and the region.")
+    if code in _DENIED:
+        return ConfigurationError(
+            f"{place} may not be read. Allow {permission}, and kms:Decrypt on its key if that is your own."
+        )
+    if code in _UNUSABLE:
+        return ConfigurationError(
+            f"{place} cannot be used ({code}). Check {setting}, and that it is not being deleted."
+        )
+    if code in _IDENTITY:
+        return ConfigurationError(
+            f"{place} cannot be read ({code}). Check the credentials and the region of this process."
+        )
+    return SecretsUnavailableError(
+        f"{place} cannot be read now ({code}). In a VPC, {service} needs an endpoint or a way out."
+    )

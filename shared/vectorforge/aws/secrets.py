@@ -1,0 +1,208 @@
+"""Providers' keys from Secrets Manager and from SSM parameters, read again as they age or are refused.
+
+A place is read when the first key is looked for that the environment does not hold. Later readings replace
+its values; one that fails leaves them, with a warning, so that an outage does not stop a process that runs.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from pydantic import SecretStr
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.secret_readers import parameter_reader, secret_reader
+from vectorforge.config import AwsSettings
+from vectorforge.credentials import Credentials, KeyOrigin
+from vectorforge.errors import ConfigurationError, VectorForgeError
+
+logger = logging.getLogger(__name__)
+
+KEY_SETTINGS = frozenset(
+    {"openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key", "embedding_api_key"}
+)
+"""Settings that may be stored."""
+
+_PAUSE_S = 30.0
+"""Between two readings that bring nothing new: a key that stays wrong must not cost a call a question."""
+_LONGEST_WAIT_S = 2.0
+"""Of a question for a key that may be older than allowed; then it goes on with the one it has."""
+_NAME = re.compile(r"[a-z]+(_[a-z]+)+", re.IGNORECASE)
+"""Field names that may be logged. Who swaps name and value in the console makes a key the name."""
+
+
+class StoredCredentials:
+    """One key of a place."""
+
+    def __init__(self, place: "KeyPlace", setting: str) -> None:
+        self._place = place
+        self._setting = setting
+        self._refresh_after = 0.0
+
+    @property
+    def origin(self) -> KeyOrigin:
+        """Which kind of place it is."""
+        return self._place.origin
+
+    async def current(self) -> SecretStr:
+        """The key as last read; read again first when it is older than allowed, which takes 2 s at most."""
+        if self._place.is_due():
+            try:
+                async with asyncio.timeout(_LONGEST_WAIT_S):
+                    await self._place.in_thread(self._place.read_if_due)
+            except TimeoutError:
+                logger.warning("%s answers slowly; going on with the last keys", self._place.name)
+        return self._place.keys[self._setting]
+
+    async def refresh(self, refused: SecretStr) -> SecretStr:
+        """The key to use instead of a refused one; read again unless that brought nothing 30 s ago."""
+        if self._place.keys[self._setting] == refused:
+            await self._place.in_thread(lambda: self._replace(refused))
+        return self._place.keys[self._setting]
+
+    def _replace(self, refused: SecretStr) -> None:
+        now = time.time()
+        if self._place.keys[self._setting] != refused or _is_before(now, self._refresh_after, _PAUSE_S):
+            return
+        self._place.read_again()
+        if self._place.keys[self._setting] == refused:
+            self._refresh_after = now + _PAUSE_S
+            logger.warning("The %s in %s was refused, and there is no other", self._setting, self._place.name)
+        else:
+            logger.info("The %s in %s was refused; going on with a new one", self._setting, self._place.name)
+
+
+class KeyPlace:
+    """A secret, or a path of parameters: several keys that are read together.
+
+    Args:
+        name: For logs and errors, e.g. "Secret vectorforge/keys".
+        origin: Which kind of place it is.
+        read: One reading: field names and their values. Called in one thread at a time.
+        max_age_s: Seconds after which the keys are read again.
+    """
+
+    def __init__(
+        self, name: str, origin: KeyOrigin, read: Callable[[], Mapping[str, object]], *, max_age_s: float
+    ) -> None:
+        self.name = name
+        self.origin = origin
+        self.keys: Mapping[str, SecretStr] = {}
+        """By name of the setting; as last read, and older ones that are no longer there."""
+        self._read = read
+        self._max_age_s = max_age_s
+        self._due_after: float | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vectorforge-secrets")
+
+    def open(self) -> None:
+        """Read for the first time; does nothing after that.
+
+        Raises:
+            ConfigurationError: It is not there, may not be read, or holds something else.
+            SecretsUnavailableError: AWS does not answer.
+        """
+        if self._due_after is None:
+            self.keys = self._read_keys()
+            self._due_after = time.time() + self._max_age_s
+            if not self.keys:
+                known = ", ".join(sorted(KEY_SETTINGS))
+                logger.warning("%s holds no provider's key; known are: %s", self.name, known)
+
+    def is_due(self) -> bool:
+        """Whether the keys are older than allowed."""
+        return self._due_after is None or not _is_before(time.time(), self._due_after, self._max_age_s)
+
+    def read_if_due(self) -> None:
+        """Read again, unless another request has done so meanwhile."""
+        if self.is_due():
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Replace the keys; leave them, with a warning, when they cannot be read."""
+        try:
+            found = self._read_keys()
+        except VectorForgeError as exc:
+            logger.warning("%s; going on with the last keys", exc.message.rstrip("."))
+            self._due_after = time.time() + min(_PAUSE_S, self._max_age_s)
+            return
+        if gone := self.keys.keys() - found.keys():
+            names = ", ".join(sorted(gone))
+            logger.warning("%s no longer holds %s; going on with the last one", self.name, names)
+        self.keys = {**self.keys, **found}
+        self._due_after = time.time() + self._max_age_s
+
+    async def in_thread(self, call: Callable[[], None]) -> None:
+        """Run a call off the event loop, after the ones before it: many requests make one reading."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _read_keys(self) -> dict[str, SecretStr]:
+        fields = self._read()
+        settings = {field: field.lower().removeprefix("vectorforge_") for field in fields}
+        keys: dict[str, SecretStr] = {}
+        for field, value in fields.items():
+            if settings[field] not in KEY_SETTINGS:
+                continue
+            if not isinstance(value, str):
+                raise ConfigurationError(f"{self.name}: the field {field} must be a string.")
+            # The plain name wins over the environment variable's.
+            if value.strip() and (field == settings[field] or settings[field] not in keys):
+                keys[settings[field]] = SecretStr(value.strip())
+        self._tell_unknown([field for field in fields if settings[field] not in KEY_SETTINGS])
+        return keys
+
+    def _tell_unknown(self, fields: list[str]) -> None:
+        if fields and self._due_after is None:  # once
+            names = sorted(field for field in fields if len(field) <= 40 and _NAME.fullmatch(field))
+            logger.info(
+                "%s: ignored %d unknown fields%s", self.name, len(fields),
+                f", among them {', '.join(names)}" if names else "",
+            )  # fmt: skip
+
+
+class StoredKeys:
+    """The places that the settings name, in the order in which they are asked: the secret first."""
+
+    def __init__(self, places: tuple[KeyPlace, ...]) -> None:
+        self._places = places
+        self._found: dict[str, StoredCredentials] = {}
+
+    @classmethod
+    def from_settings(cls, settings: AwsSettings) -> "StoredKeys":
+        """Connects to nothing yet."""
+        age_s = settings.secret_max_age_s
+        # Together less than the ten seconds that Lambda gives an init phase.
+        clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
+        places: list[KeyPlace] = []
+        if secret_id := settings.provider_secret_id:
+            read = secret_reader(clients, secret_id, max_age_s=age_s)
+            places.append(KeyPlace(f"Secret {secret_id}", KeyOrigin.SECRET, read, max_age_s=age_s))
+        if path := settings.provider_parameter_path:
+            read = parameter_reader(clients, path, max_age_s=age_s)
+            places.append(KeyPlace(f"Parameter path {path}", KeyOrigin.PARAMETER, read, max_age_s=age_s))
+        return cls(tuple(places))
+
+    def find(self, setting: str) -> Credentials | None:
+        """The key of this setting from the first place that holds it; reads each place at most once.
+
+        Raises:
+            ConfigurationError: A place is not there, may not be read, or holds something else.
+            SecretsUnavailableError: AWS does not answer.
+        """
+        if setting not in self._found and setting in KEY_SETTINGS:
+            for place in self._places:
+                place.open()
+                if setting in place.keys:
+                    self._found[setting] = StoredCredentials(place, setting)
+                    break
+        return self._found.get(setting)
+
+
+def _is_before(now: float, moment: float, longest: float) -> bool:
+    """Whether the moment is yet to come, and no further away than it ever was: clocks may be set back.
+
+    Not the monotonic clock, which may stand still while a function is frozen between invocations.
+    """
+    return moment - longest <= now < moment

@@ -1,0 +1,104 @@
+"""The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from vectorforge.api.app import create_app
+from vectorforge.bootstrap import Application
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import ConfigurationError
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
+from vectorforge.serverless.telemetry import FunctionTelemetry
+
+_TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
+_NEEDS_RUNTIME = (
+    "VECTORFORGE_RESPONSE_MODE is stream, and this runtime cannot stream. Set AWS_LAMBDA_EXEC_WRAPPER to "
+    "/var/task/vectorforge/runtime/exec_wrapper (in a container image: start `python -m vectorforge.runtime "
+    "functions.query.handler.handler`), or set VECTORFORGE_RESPONSE_MODE to buffered."
+)
+
+
+class QueryFunction:
+    """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
+
+    Everything is made in the init phase, and nothing connects there: a snapshot (SnapStart) must hold no
+    connection, so the first request opens the database.
+    """
+
+    def __init__(self) -> None:
+        self._started: _Started | None = None
+
+    def startup(self) -> None:
+        """Make the application, once: called by our runtime in the init phase, else by the first event.
+
+        Raises:
+            ConfigurationError: A setting is missing or wrong, or answers are to be streamed by a runtime that
+                cannot.
+        """
+        self._start()
+
+    def shutdown(self) -> None:
+        """Close what was opened; an event after that starts again."""
+        started, self._started = self._started, None
+        if started is not None:
+            started.adapter.shutdown()
+
+    def __call__(self, event: dict[str, Any], context: Any) -> Any:
+        """Answer one event."""
+        started = self._start()
+        with started.telemetry.invocation(context):
+            return started.adapter(event, context)
+
+    def _start(self) -> "_Started":
+        if self._started is None:
+            config = VectorForgeConfig.from_environment()
+            telemetry = FunctionTelemetry("query", config)
+            application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            if application.query_log_queue is not None:
+                # Loading boto3 takes longer than a question may wait for its log.
+                application.query_log_queue.warm()
+            self._started = _Started(telemetry, _make_adapter(application))
+        return self._started
+
+
+class _Adapter(Protocol):
+    """Runs the app for an event."""
+
+    def __call__(self, event: dict[str, Any], context: Any) -> Any: ...
+
+    def shutdown(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    telemetry: FunctionTelemetry
+    adapter: _Adapter
+
+
+def _make_adapter(application: Application) -> _Adapter:
+    app = create_app(application, open_on_demand=True)
+    if application.config.aws.response_mode == "buffered":
+        return _BufferedHandler(app, application)
+    if not can_stream():
+        raise ConfigurationError(_NEEDS_RUNTIME)
+    handler = StreamingHandler(app)
+    handler.startup()
+    return handler
+
+
+class _BufferedHandler:
+    """Mangum on one event loop for the life of the process, so that pools outlive an invocation."""
+
+    def __init__(self, app: Any, application: Application) -> None:
+        from mangum import Mangum
+
+        self._application = application
+        event_loop()  # Mangum takes the current one
+        # Its lifespan would begin and end with every invocation.
+        self._adapter = Mangum(app, lifespan="off", text_mime_types=_TEXT_TYPES)
+
+    def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
+        return self._adapter(event, context)
+
+    def shutdown(self) -> None:
+        run_in_loop(self._application.close())

@@ -1,0 +1,146 @@
+"""The spans of a query: five steps, one after the other, each closed once however the query ends."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DatabaseUnavailableError, InvalidInputError, LLMStreamError, NotFoundError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import ErrorEvent, TokenEvent
+from vectorforge.retriever.base import BaseRetriever
+from vectorforge.testing.passages import make_passage
+from vectorforge.testing.query_parts import LogList
+from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.testing.span_list import SpanList
+from vectorforge.types import RetrievedChunk
+
+COLLECTION = uuid4()
+STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
+
+
+class OnePassage(BaseRetriever):
+    """Finds a passage, or raises."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> list[RetrievedChunk]:
+        if self._error is not None:
+            raise self._error
+        return [make_passage("Water boils at 100 degrees.")]
+
+
+class Traced:
+    """A service and the spans that it made."""
+
+    def __init__(
+        self,
+        llm: ScriptedLLM | None = None,
+        *,
+        search_error: Exception | None = None,
+        log_error: Exception | None = None,
+    ) -> None:
+        self.spans = SpanList()
+        self.llm = llm or ScriptedLLM(["It ", "boils. [Source 1]"])
+        registry = LLMProviderRegistry()
+        registry.register(self.llm)
+        self.log = LogList(log_error)
+        self.service = QueryService(
+            OnePassage(search_error), ContextBuilder(), registry, self.log, tracer=self.spans
+        )
+
+
+def finished(*steps: str) -> list[tuple[str, str]]:
+    return [(step, "end") for step in steps]
+
+
+async def test_each_step_is_a_span_and_none_overlap_the_next() -> None:
+    traced = Traced()
+    events = [type(e).__name__ async for e in traced.service.query_events("When?", COLLECTION)]
+    assert events[-1] == "DoneEvent"
+    assert traced.spans.seen == [(step, what) for step in STEPS for what in ("begin", "end")]
+
+
+async def test_the_whole_answer_has_the_same_spans() -> None:
+    traced = Traced()
+    await traced.service.query("When?", COLLECTION)
+    assert traced.spans.ended() == finished(*STEPS)
+
+
+async def test_the_span_of_the_answer_lasts_until_its_last_token() -> None:
+    traced = Traced()
+    open_at_token = [
+        traced.spans.seen[-1]
+        async for event in traced.service.query_events("When?", COLLECTION)
+        if isinstance(event, TokenEvent)
+    ]
+    assert open_at_token == [("generate", "begin")] * 2
+
+
+@pytest.mark.parametrize(
+    ("question", "traced", "failed"),
+    [
+        ("", Traced(), ("preprocess", "error: InvalidInputError")),
+        ("When?", Traced(search_error=NotFoundError()), ("retrieve", "error: NotFoundError")),
+        ("When?", Traced(search_error=OSError()), ("retrieve", "error: OSError")),
+        ("When?", Traced(ScriptedLLM(["a"], error=LLMStreamError())), ("generate", "error: LLMStreamError")),
+    ],
+)
+async def test_the_step_that_failed_is_marked(
+    question: str, traced: Traced, failed: tuple[str, str]
+) -> None:  # A-149
+    events = [event async for event in traced.service.query_events(question, COLLECTION)]
+    assert isinstance(events[-1], ErrorEvent)
+    before = STEPS[: STEPS.index(failed[0])]
+    assert traced.spans.ended() == [*finished(*before), failed, ("log", "end")]
+
+
+async def test_a_log_that_fails_is_marked_and_the_query_is_not() -> None:
+    traced = Traced(log_error=DatabaseUnavailableError())
+    await traced.service.query("When?", COLLECTION)
+    assert traced.spans.ended() == [*finished(*STEPS[:-1]), ("log", "error: DatabaseUnavailableError")]
+
+
+async def test_a_stream_that_is_closed_early_leaves_no_span_open() -> None:
+    traced = Traced()
+    async with aclosing(traced.service.query_events("When?", COLLECTION)) as events:
+        async for event in events:
+            if isinstance(event, TokenEvent):
+                break
+    assert traced.spans.ended() == finished(*STEPS)  # going away is nobody's fault
+    assert traced.log.rows[-1].outcome == "aborted"
+
+
+async def test_a_cancelled_query_leaves_no_span_open() -> None:
+    traced = Traced(ScriptedLLM(["never"], delay_s=60))
+    task = asyncio.create_task(traced.service.query("When?", COLLECTION))
+    while ("generate", "begin") not in traced.spans.seen:  # noqa: ASYNC110 - spans announce themselves to nobody
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert traced.spans.ended() == finished(*STEPS)
+
+
+async def test_a_question_that_cannot_be_asked_raises_and_is_traced() -> None:
+    traced = Traced()
+    with pytest.raises(InvalidInputError):
+        await traced.service.query(" ", COLLECTION)
+    assert traced.spans.ended()[0] == ("preprocess", "error: InvalidInputError")
