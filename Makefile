@@ -23,6 +23,16 @@ fmt: $(UV) ## Fix what can be fixed, and format
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
+# What `sam build -t template-local.yaml` runs; the platform has to be that of the template's Architecture.
+.PHONY: build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction
+PLATFORM ?= aarch64-manylinux_2_34
+build-QueryFunction: function := query
+build-LogWriterFunction: function := log_writer
+build-IngestFunction: function := ingest
+build-MigrateFunction: function := migrate
+build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction: $(UV)
+	@$(RUN) python -m infra.bundling $(function) --platform $(PLATFORM) --output "$(ARTIFACTS_DIR)"
+
 .uv/bin/uv:
 	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }
 	@.uv/bin/pip install --quiet --disable-pip-version-check uv

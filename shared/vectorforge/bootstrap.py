@@ -4,9 +4,10 @@
 gives the services of one tenant. Nothing connects before ``open()``.
 """
 
+import logging
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.config import VectorForgeConfig
@@ -23,6 +24,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
     UnknownModelError,
+    VectorForgeError,
 )
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.pipeline import IngestionPipeline
@@ -31,11 +33,20 @@ from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
+
+if TYPE_CHECKING:  # only on AWS
+    from vectorforge.aws.clients import AwsClients
+    from vectorforge.aws.ingestion_queue import IngestionQueue
+    from vectorforge.aws.query_log_queue import QueryLogQueue
+
+logger = logging.getLogger(__name__)
+
+_TABLE_LOG_TIMEOUT_S = 2.0
 
 
 class Application:
@@ -129,6 +140,10 @@ class Application:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
+        if self.query_log_queue is not None:
+            self.query_log_queue.close()
+        if "aws_clients" in vars(self):  # made before
+            self.aws_clients.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -145,6 +160,28 @@ class Application:
         return TenantServices(self, tenant_id)
 
     @cached_property
+    def aws_clients(self) -> "AwsClients":
+        """The clients of AWS services, for those parts that only AWS has."""
+        from vectorforge.aws.clients import AwsClients
+
+        return AwsClients()
+
+    @cached_property
+    def query_log_queue(self) -> "QueryLogQueue | None":
+        """The queue that query logs go through; None: they go straight into the table."""
+        settings = self.config.aws
+        if settings.query_log_queue_url is None:
+            return None
+        from vectorforge.aws.query_log_queue import QueryLogQueue
+
+        return QueryLogQueue(
+            self.aws_clients,
+            settings.query_log_queue_url,
+            overflow_bucket=settings.query_log_overflow_bucket,
+            timeout_s=settings.query_log_timeout_s,
+        )
+
+    @cached_property
     def ingestion_worker(self) -> IngestionWorker:
         """Runs ingestion jobs of all tenants in this process, once started."""
         return IngestionWorker(
@@ -152,6 +189,33 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
         )
+
+    @cached_property
+    def ingestion_queue(self) -> "IngestionQueue | None":
+        """Wakes the ingest function; None where documents are ingested in this process."""
+        if self.config.aws.ingestion_queue_url is None:
+            return None
+        from vectorforge.aws.ingestion_queue import IngestionQueue
+
+        return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
+
+    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
+        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
+
+        The job is stored already and is not lost when the queue does not answer: any worker takes up any
+        waiting job, and a scheduled event looks for jobs that nobody announced.
+        """
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnnouncedJob
+
+        try:
+            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
+        except VectorForgeError as exc:
+            logger.warning(
+                "Job %s was not announced, so a scheduled look has to find it: %s", job_id, exc.message
+            )
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
@@ -195,6 +259,12 @@ class TenantServices:
         return QueryLogRepository(self._db)
 
     @cached_property
+    def query_log_sink(self) -> QueryLogSink:
+        """Where the tenant's queries are logged: the queue, or the table itself."""
+        queue = self._application.query_log_queue
+        return self.query_logs if queue is None else queue.for_tenant(self.tenant_id)
+
+    @cached_property
     def vector_store(self) -> PgVectorStore:
         """Chunks and vectors of the tenant."""
         return PgVectorStore(self._db)
@@ -218,15 +288,18 @@ class TenantServices:
     @cached_property
     def query_service(self) -> QueryService:
         """Answers questions of the tenant."""
+        through_queue = self._application.query_log_queue is not None
+        settings = self._application.config
         return QueryService(
             self.retriever,
             ContextBuilder(),
             self._application.llm_registry,
-            self.query_logs,
+            self.query_log_sink,
             preprocessor=self._preprocessor,
             metrics=self._application.metrics,
             tracer=self._application.tracer,
-            timeout_s=self._application.config.query.query_timeout_s,
+            timeout_s=settings.query.query_timeout_s,
+            log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
         )
 
     @cached_property

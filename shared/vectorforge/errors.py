@@ -22,6 +22,8 @@
     │   ├── LLMRequestError             the vendor refused the request itself
     │   └── LLMStreamError              the stream broke after its first token
     ├── ExtractionError                 a document could not be read
+    ├── ObjectStoreError                an object of a bucket could not be read
+    ├── QueueError                      a queue did not take a message
     ├── RetrievalError                  the search itself failed
     └── DatabaseError
         ├── DatabaseUnavailableError
@@ -219,6 +221,20 @@ class ExtractionError(VectorForgeError):
         super().__init__(message)
         self.reason = reason
         """empty | encrypted | too_large | undecodable | unsupported_type | unreadable"""
+
+
+class ObjectStoreError(VectorForgeError):
+    """The object could not be read."""
+
+    code = "object_store_error"
+    retryable = True
+
+
+class QueueError(VectorForgeError):
+    """The queue did not take the message."""
+
+    code = "queue_error"
+    retryable = True
 
 
 class RetrievalError(VectorForgeError):

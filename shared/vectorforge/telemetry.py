@@ -65,6 +65,8 @@ METRICS: Mapping[str, MetricSpec] = {
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),
+    "query_log.rows_stored": _counter(),
+    "query_log.messages_refused": _counter(),
     "embedding.duration_ms": _histogram("provider", "model"),
     "embedding.calls": _counter("provider", "model"),
     "embedding.errors": _counter("provider", "model", "error_type"),

@@ -1,7 +1,11 @@
 """How many tokens a text is, estimated without ever waiting for the network."""
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,13 +15,30 @@ logger = logging.getLogger(__name__)
 
 _FALLBACK_ENCODING = "o200k_base"
 
+# From tiktoken_ext/openai_public.py: the table that an encoding is read from, and its sha256.
+_P50K = ("p50k_base", "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069")
+_O200K = ("o200k_base", "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d")
+_TABLES = {
+    "r50k_base": ("r50k_base", "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"),
+    "p50k_base": _P50K,
+    "p50k_edit": _P50K,
+    "cl100k_base": ("cl100k_base", "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"),
+    "o200k_base": _O200K,
+    "o200k_harmony": _O200K,
+}
+_TABLE_URL = "https://openaipublic.blob.core.windows.net/encodings/{table}.tiktoken"
+
+_BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
+"""Beside the package: where the bundle of a Lambda function has the tables (infra/bundling.py)."""
+
 
 def estimate_tokens(text: str, model: str = "gpt-4") -> int:
     """Number of tokens of a text for a model.
 
     Exact (tiktoken) when the model's table lies on this machine, else ``len(text) // 4``. Tables are
     never downloaded here: tiktoken would block the first request on the network
-    (https://github.com/openai/tiktoken/issues/232). Put them where ``TIKTOKEN_CACHE_DIR`` points.
+    (https://github.com/openai/tiktoken/issues/232). They are looked for where ``TIKTOKEN_CACHE_DIR`` points
+    (unset: where tiktoken itself keeps them) and beside this package.
     """
     encoding = _encoding(model)
     if encoding is None:
@@ -40,31 +61,69 @@ def _encoding(model: str) -> "Encoding | None":
 
 @lru_cache(maxsize=8)
 def _load(name: str) -> "Encoding | None":
-    if not _table_is_local(name):
+    folder = _folder_with_table(name)
+    if folder is None:
         logger.info("No local tiktoken table for %s; counting len(text) // 4", name)
         return None
     import tiktoken
 
     try:
-        return tiktoken.get_encoding(name)
-    except Exception:  # noqa: BLE001 - see below
-        # tiktoken raises whatever its download does; any failure means the estimate (a wrong table
-        # deletes itself and downloads).
+        with _read_from(folder):
+            return tiktoken.get_encoding(name)
+    except Exception:  # noqa: BLE001 - whatever tiktoken's reading raises, the estimate does
         logger.warning("The tiktoken table for %s does not load; counting len(text) // 4", name)
         return None
 
 
-_TABLE_URL = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
+def _folder_with_table(name: str) -> Path | None:
+    """Where tiktoken will read the table without the network.
 
-
-def _table_is_local(name: str) -> bool:
-    """Whether tiktoken will find the table on disk: a file named sha1(URL) in its cache folder."""
+    The file has to be whole: tiktoken deletes one with another sha256, and downloads.
+    """
     import hashlib
+
+    if name not in _TABLES:
+        return None
+    table, digest = _TABLES[name]
+    key = hashlib.sha1(_TABLE_URL.format(table=table).encode(), usedforsecurity=False).hexdigest()
+    for folder in _folders():
+        try:
+            content = (folder / key).read_bytes()
+        except OSError:
+            continue
+        if hashlib.sha256(content).hexdigest() == digest:
+            return folder
+        logger.warning("The tiktoken table %s in %s is not the published one", table, folder)
+    return None
+
+
+def _folders() -> Iterator[Path]:
     import os
     import tempfile
-    from pathlib import Path
 
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
-    place = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
-    key = hashlib.sha1(_TABLE_URL.format(name=name).encode(), usedforsecurity=False).hexdigest()
-    return (place / key).is_file()
+    chosen = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    if chosen:
+        yield Path(chosen)
+    yield _BUNDLED
+    if not chosen:
+        yield Path(tempfile.gettempdir()) / "data-gym-cache"
+
+
+_environment = threading.Lock()
+
+
+@contextmanager
+def _read_from(folder: Path) -> Iterator[None]:
+    """Let tiktoken read its tables in this folder; it takes no argument for it."""
+    import os
+
+    with _environment:
+        before = os.environ.get("TIKTOKEN_CACHE_DIR")
+        os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["TIKTOKEN_CACHE_DIR"]
+            else:
+                os.environ["TIKTOKEN_CACHE_DIR"] = before

@@ -136,4 +136,6 @@ def test_nothing_is_sent_where_nothing_is_traced(daemon: XRayDaemon, environment
 
 
 def test_no_client_library_is_imported_to_patch_it(daemon: XRayDaemon) -> None:
-    assert run(daemon, "assert not {'requests', 'httpx', 'psycopg', 'botocore.client'} & set(sys.modules)") == []
+    assert (
+        run(daemon, "assert not {'requests', 'httpx', 'psycopg', 'botocore.client'} & set(sys.modules)") == []
+    )

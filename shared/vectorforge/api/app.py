@@ -29,8 +29,8 @@ def create_app(
 ) -> FastAPI:
     """The HTTP door of an application.
 
-    The app's lifespan opens the application and runs its ingestion worker. On Lambda the first request opens
-    it, since a snapshot must hold no connection, and ingestion has a function of its own.
+    The app's lifespan opens the application and, unless a function of its own ingests documents, runs its
+    ingestion worker. On Lambda the first request opens it, since a snapshot must hold no connection.
 
     Args:
         application: What answers; its settings decide about authentication, hosts and limits.
@@ -51,7 +51,8 @@ def create_app(
                 await application.close()
             return
         async with application:
-            application.ingestion_worker.start()
+            if application.ingestion_queue is None:
+                application.ingestion_worker.start()
             try:
                 yield
             finally:

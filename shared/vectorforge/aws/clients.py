@@ -15,7 +15,7 @@ class AwsClients:
     Args:
         connect_timeout_s: Longest wait for a connection.
         read_timeout_s: Longest silence of the other side.
-        max_attempts: Calls altogether, the first one included; botocore waits up to a second before the second.
+        max_attempts: Calls altogether; botocore waits up to a second before the second one.
     """
 
     def __init__(

@@ -11,14 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.query_log_record import (
-    MAX_RECORD_BYTES,
-    Fields,
-    cut_to,
-    pointer_fields,
-    record_fields,
-    to_json,
-)
+from vectorforge.aws.query_log_overflow import QueryLogOverflow
+from vectorforge.aws.query_log_record import Fields, cut_to, record_fields, to_json
 from vectorforge.db.repositories.query_log_repo import QueryLog
 
 MAX_MESSAGE_BYTES = 1_048_576
@@ -50,7 +44,7 @@ class QueryLogQueue:
     ) -> None:
         self._clients = clients
         self._queue_url = queue_url
-        self._overflow_bucket = overflow_bucket
+        self._overflow = QueryLogOverflow(clients, overflow_bucket) if overflow_bucket else None
         self._timeout_s = timeout_s
         # Threads of its own: calls that hang must hold up nothing but the log.
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="query-log")
@@ -65,7 +59,7 @@ class QueryLogQueue:
         Raises:
             ConfigurationError: As ``AwsClients.get``.
         """
-        self._clients.warm("sqs", *(["s3"] if self._overflow_bucket else []))
+        self._clients.warm("sqs", *(["s3"] if self._overflow else []))
 
     def close(self) -> None:
         """Give up what has not been sent yet; safe to call twice. The clients stay open."""
@@ -88,22 +82,8 @@ class QueryLogQueue:
     def _send(self, record: Fields) -> None:
         body = to_json(record)
         if len(body) > MAX_MESSAGE_BYTES:
-            if self._overflow_bucket is None:
-                body = cut_to(record, MAX_MESSAGE_BYTES)
-            else:
-                body = self._put(record, self._overflow_bucket)
+            body = self._overflow.put(record) if self._overflow else cut_to(record, MAX_MESSAGE_BYTES)
         self._clients.get("sqs").send_message(QueueUrl=self._queue_url, MessageBody=body)
-
-    def _put(self, record: Fields, bucket: str) -> str:
-        """Put the record into the bucket; the message that points there."""
-        pointer = pointer_fields(record)
-        self._clients.get("s3").put_object(
-            Bucket=bucket,
-            Key=pointer["key"],
-            Body=cut_to(record, MAX_RECORD_BYTES).encode("ascii"),
-            ContentType="application/json",
-        )
-        return to_json(pointer)
 
 
 class TenantQueryLogQueue:

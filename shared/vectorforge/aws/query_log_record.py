@@ -7,7 +7,7 @@ what was asked: NUL and halves of surrogate pairs become U+FFFD, everything else
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 from uuid import UUID
 
@@ -26,9 +26,9 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
 
-RECORD_TYPE = "vectorforge.query_log"
-POINTER_TYPE = "vectorforge.query_log_pointer"
-VERSION = 1
+RECORD_TYPE: Final = "vectorforge.query_log"
+POINTER_TYPE: Final = "vectorforge.query_log_pointer"
+VERSION: Final = 1
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 """Largest record, as ASCII; longer texts are cut. A batch of ten stays far below what jsonb can hold."""
 
@@ -83,7 +83,7 @@ class QueryLogRecord(_Message):
 
 
 class QueryLogPointer(_Message):
-    """Says that the record lies in the overflow bucket. Which bucket that is, only the reader's settings say."""
+    """Says that the record lies in the overflow bucket; which one that is, only the reader's settings say."""
 
     type: Literal["vectorforge.query_log_pointer"] = POINTER_TYPE
     key: str = Field(min_length=1, max_length=1024)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from vectorforge.aws.clients import AwsClients
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
 
-_CONNECT_TIMEOUT_S, _READ_TIMEOUT_S, _ATTEMPTS = 1.0, 2.0, 2
-"""Together less than the ten seconds that Lambda gives an init phase."""
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 _NOT_THERE = frozenset({"ResourceNotFoundException", "ParameterNotFound"})
 _UNUSABLE = frozenset(
@@ -30,20 +29,20 @@ _IDENTITY = frozenset(
         "ExpiredTokenException",
         "NoCredentialsError",
         "PartialCredentialsError",
-        "NoRegionError",
         "ProfileNotFound",
     }
 )
-"""The last four are botocore's own, before anything is sent."""
+"""The last three are botocore's own, before anything is sent."""
 _reading: ContextVar[bool] = ContextVar("reading a secret", default=False)
 
 Reader = Callable[[], Mapping[str, Any]]
 
 
-def secret_reader(secret_id: str, *, max_age_s: int) -> Reader:
+def secret_reader(clients: AwsClients, secret_id: str, *, max_age_s: int) -> Reader:
     """Reads the fields of a secret that is a JSON object. AWS is first needed when it is called.
 
     Args:
+        clients: Where the client comes from.
         secret_id: Name or ARN.
         max_age_s: How long Powertools may keep it; every call here reads it anew all the same.
     """
@@ -53,7 +52,7 @@ def secret_reader(secret_id: str, *, max_age_s: int) -> Reader:
         if not providers:
             from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
-            providers.append(SecretsProvider(boto3_client=_client("secretsmanager")))
+            providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
         return _fields(secret_id, providers[0].get(secret_id, max_age=max_age_s, force_fetch=True))
 
     return _guarded(
@@ -65,7 +64,7 @@ def secret_reader(secret_id: str, *, max_age_s: int) -> Reader:
     )
 
 
-def parameter_reader(path: str, *, max_age_s: int) -> Reader:
+def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reader:
     """Reads all parameters directly below a path, by the last part of their names; arguments as above."""
     providers: list[Any] = []
 
@@ -73,7 +72,7 @@ def parameter_reader(path: str, *, max_age_s: int) -> Reader:
         if not providers:
             from aws_lambda_powertools.utilities.parameters import SSMProvider
 
-            providers.append(SSMProvider(boto3_client=_client("ssm")))
+            providers.append(SSMProvider(boto3_client=clients.get("ssm")))
         found: Mapping[str, Any] = providers[0].get_multiple(
             path.rstrip("/"), decrypt=True, max_age=max_age_s, force_fetch=True
         )
@@ -152,15 +151,3 @@ def _error(
     return SecretsUnavailableError(
         f"{place} cannot be read now ({code}). In a VPC, {service} needs an endpoint or a way out."
     )
-
-
-def _client(service: str) -> Any:
-    import boto3
-    from botocore.config import Config
-
-    config = Config(
-        connect_timeout=_CONNECT_TIMEOUT_S,
-        read_timeout=_READ_TIMEOUT_S,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-    )
-    return boto3.session.Session().client(service, config=config)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import SecretStr
 
+from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.secret_readers import parameter_reader, secret_reader
 from vectorforge.config import AwsSettings
 from vectorforge.credentials import Credentials, KeyOrigin
@@ -172,12 +173,14 @@ class StoredKeys:
     def from_settings(cls, settings: AwsSettings) -> "StoredKeys":
         """Connects to nothing yet."""
         age_s = settings.secret_max_age_s
+        # Together less than the ten seconds that Lambda gives an init phase.
+        clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
         places: list[KeyPlace] = []
         if secret_id := settings.provider_secret_id:
-            read = secret_reader(secret_id, max_age_s=age_s)
+            read = secret_reader(clients, secret_id, max_age_s=age_s)
             places.append(KeyPlace(f"Secret {secret_id}", KeyOrigin.SECRET, read, max_age_s=age_s))
         if path := settings.provider_parameter_path:
-            read = parameter_reader(path, max_age_s=age_s)
+            read = parameter_reader(clients, path, max_age_s=age_s)
             places.append(KeyPlace(f"Parameter path {path}", KeyOrigin.PARAMETER, read, max_age_s=age_s))
         return cls(tuple(places))
 

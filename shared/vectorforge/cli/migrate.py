@@ -2,20 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-from urllib.parse import unquote, urlsplit
+from typing import Annotated
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import command
-from vectorforge.errors import ConfigurationError, InvalidInputError
-
-if TYPE_CHECKING:  # loaded when the command runs
-    from pydantic import SecretStr
-
-    from vectorforge.config import DatabaseSettings
+from vectorforge.errors import ConfigurationError
 
 
 def migrate(
@@ -64,6 +58,7 @@ def _migrate(database_url: str | None, data_dir: Path | None, *, check: bool) ->
     """Names of the migrations that were applied or, with ``check``, that are pending."""
     from vectorforge.config import VectorForgeConfig
     from vectorforge.db import migrate as migrations
+    from vectorforge.db.login_passwords import login_passwords
     from vectorforge.local.laptop import local_setup
 
     config = VectorForgeConfig.from_environment()
@@ -78,28 +73,3 @@ def _migrate(database_url: str | None, data_dir: Path | None, *, check: bool) ->
         passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
         applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
         return [migration.name for migration in applied]
-
-
-def login_passwords(settings: "DatabaseSettings", roles: tuple[str, ...]) -> "dict[str, SecretStr]":
-    """The passwords that our own login roles have in the configured URLs; other roles are not ours to change.
-
-    Raises:
-        InvalidInputError: A setting is no URL.
-    """
-    from pydantic import SecretStr
-
-    urls = {
-        "VECTORFORGE_DATABASE_URL": settings.database_url,
-        "VECTORFORGE_LOG_WRITER_DATABASE_URL": settings.log_writer_database_url,
-    }
-    passwords = {}
-    for variable, url in urls.items():
-        if url is None:
-            continue
-        try:
-            parts = urlsplit(url.get_secret_value())
-        except ValueError as exc:
-            raise InvalidInputError(f"{variable} is not a URL.", field=variable) from exc
-        if parts.username in roles and parts.password:
-            passwords[parts.username] = SecretStr(unquote(parts.password))
-    return passwords

@@ -39,6 +39,8 @@ class JobRun:
         lease_s: For how long it was claimed, in seconds.
         others_wait: Whether somebody else should have the next turn; asked between documents.
         turn_s: Seconds before that is asked, and between two such questions.
+        document_time_s: A document that is stopped after this many seconds counts as begun once; one stopped
+            sooner had no fair chance.
     """
 
     def __init__(
@@ -50,7 +52,10 @@ class JobRun:
         lease_s: float,
         others_wait: Callable[[], Awaitable[bool]],
         turn_s: float,
+        document_time_s: float = float("inf"),
     ) -> None:
+        self._document_time_s = document_time_s
+        self._begun: tuple[IngestionJobItem, float] | None = None
         self._others_wait = others_wait
         self._turn_s = turn_s
         self._turn_ends = time.monotonic() + turn_s
@@ -91,11 +96,25 @@ class JobRun:
         try:
             if await self._all_items(stopping):
                 return
-        except (asyncio.CancelledError, DatabaseUnavailableError):
+        except (asyncio.CancelledError, DatabaseUnavailableError) as exc:
             if time.monotonic() < self._held_until:
+                if isinstance(exc, asyncio.CancelledError):
+                    await self._count_a_long_attempt()
                 await self._jobs.release(self._job_id)
             raise
         await self._jobs.release(self._job_id)
+
+    async def _count_a_long_attempt(self) -> None:
+        """Without this, a document that takes longer than its worker may run would be begun for ever."""
+        if self._begun is None:
+            return
+        item, began_at = self._begun
+        lasted_s = time.monotonic() - began_at
+        if lasted_s >= self._document_time_s:
+            message = f"The document was not ready after {lasted_s:.0f} s, when its worker had to stop."
+            await self._jobs.item_failed(
+                self._job_id, item.ordinal, code="document_timeout", message=message, retry=True
+            )
 
     async def _all_items(self, stopping: asyncio.Event) -> bool:
         """True when the job has ended, False when it has to be given back."""
@@ -111,7 +130,9 @@ class JobRun:
                 self._check_lease()
                 await self._jobs.finish(self._job_id)
                 return True
+            self._begun = (item, time.monotonic())
             await self._one_item(collection, item, stopping)
+            self._begun = None
             if await self._turn_is_over():
                 break
         return False

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -38,6 +38,7 @@ class IngestionWorker:
         turn_s: Seconds after which a job goes back to the queue, at the end of a document, when another
             tenant's waits.
         kept_log_days: Queries and ended jobs older than this are deleted once a day; 0 keeps them for ever.
+        document_time_s: See ``JobRun``.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class IngestionWorker:
         poll_s: float = 5.0,
         turn_s: float = 1.0,
         kept_log_days: int = 0,
+        document_time_s: float = float("inf"),
     ) -> None:
         self._database = database
         self._make_pipeline = make_pipeline
@@ -58,6 +60,7 @@ class IngestionWorker:
         self._poll_s = poll_s
         self._turn_s = turn_s
         self._kept_log_days = kept_log_days
+        self._document_time_s = document_time_s
         self._next_cleaning = float("-inf")
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
@@ -89,14 +92,34 @@ class IngestionWorker:
         Args:
             grace_s: Seconds a document may take to its end; then it is given back, too.
         """
-        self._stopping.set()
-        self._woken.set()
+        self.stop_soon()
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=grace_s)
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+    def stop_soon(self) -> None:
+        """Begin no further document; what runs, ends, and the job goes back to the queue."""
+        self._stopping.set()
+        self._woken.set()
+
+    async def run_until(self, done: Callable[[], Awaitable[bool]]) -> None:
+        """Carry out waiting jobs, one after the other, each tenant in its turn.
+
+        It returns when ``done`` says so, no job waits, or ``stop_soon`` was called. Cancelled, it gives back
+        the document it is at.
+
+        Args:
+            done: Asked before each job and after each tenant's turn.
+
+        Raises:
+            VectorForgeError: The database failed; what was not finished can be claimed again later.
+        """
+        while not self._stopping.is_set() and not await done():
+            if not await self._run_next():
+                return
 
     async def run_until_idle(self) -> None:
         """Carry out the waiting jobs one after the other and return when none is left.
@@ -151,6 +174,7 @@ class IngestionWorker:
             lease_s=self._lease_s,
             others_wait=partial(dispatcher.others_wait, claimed.tenant_id),
             turn_s=self._turn_s,
+            document_time_s=self._document_time_s,
         )
         await run.run(self._stopping)
         return True

@@ -8,11 +8,10 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
-from typing import Any, Protocol
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
@@ -21,6 +20,8 @@ from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.query_log import QueryLogging
+from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import (
     DoneEvent,
@@ -35,18 +36,6 @@ from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
-
-
-class QueryLogSink(Protocol):
-    """Takes the records of a query: the table itself (``QueryLogRepository``), or a queue before it."""
-
-    async def start(self, query_log: QueryLog) -> None:
-        """Note that the query has begun, so that it is known even if this process is killed before its end."""
-        ...
-
-    async def create(self, query_log: QueryLog) -> None:
-        """Keep the record of the query's end; a second one with the same id changes nothing."""
-        ...
 
 
 class QueryService:
@@ -81,12 +70,13 @@ class QueryService:
         self._retriever = retriever
         self._context_builder = context_builder
         self._llm_registry = llm_registry
-        self._query_log_repo = query_log_repo
         self._preprocessor = preprocessor or QueryPreprocessor()
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
-        self._log_timeout_s = log_timeout_s
+        self._query_log = QueryLogging(
+            query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
+        )
 
     async def query(
         self,
@@ -209,54 +199,52 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await _to_the_end(self._log_end(run))
+            await self._query_log.end(run)
             raise
-        await _to_the_end(self._log_end(run))
+        await self._query_log.end(run)
         yield last
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        with self._tracer.span("preprocess"):
+        with self._stage(run, "preprocess"):
             preset = find_preset(run.config.preset)
             clean = self._preprocessor.clean(run.query)
             run.search_text, run.query_truncated = clean.text, clean.truncated
             run.choose_provider(self._llm_registry)
-
-        search = asyncio.create_task(self._retrieve(run))
-        try:
-            await _to_the_end(self._log_start(run))
-            yield run.meta()
-            run.stage = "retrieve"
-            await search
-        finally:
-            search.cancel()
-            await asyncio.gather(search, return_exceptions=True)
-        run.stage = "context"
-        with self._tracer.span("context"):
+        with self._stage(run, "retrieve"):
+            async with _beside(self._retrieve(run)) as search:
+                await self._query_log.start(run)  # before anything of the query leaves
+                yield run.meta()
+                await search
+        with self._stage(run, "context"):
             payload = self._build_context(run)
         yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
 
-        run.stage = "generate"
-        with self._tracer.span("generate"):
+        with self._stage(run, "generate"):
             async with aclosing(generate_answer(run, preset, payload)) as events:
                 async for event in events:
                     yield event
 
+    @contextmanager
+    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
+        run.stage = name
+        with self._tracer.span(name):
+            yield
+
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
-        with self._tracer.span("retrieve"):
-            try:
-                async with asyncio.timeout_at(run.loop_deadline()):
-                    run.retrieved = await self._retriever.retrieve(
-                        run.search_text,
-                        run.collection_id,
-                        run.config.top_k,
-                        run.config.filters,
-                        run.config.min_score,
-                        run.config.embedding_provider,
-                        deadline=run.deadline,
-                    )
-            except TimeoutError as exc:
-                raise DeadlineExceededError from exc
+        try:
+            async with asyncio.timeout_at(run.loop_deadline()):
+                run.retrieved = await self._retriever.retrieve(
+                    run.search_text,
+                    run.collection_id,
+                    run.config.top_k,
+                    run.config.filters,
+                    run.config.min_score,
+                    run.config.embedding_provider,
+                    deadline=run.deadline,
+                )
+        except TimeoutError as exc:
+            raise DeadlineExceededError from exc
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
@@ -271,36 +259,16 @@ class QueryService:
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
 
-    async def _log_start(self, run: QueryRun) -> None:
-        with _failures_are_warnings():
-            async with asyncio.timeout(self._log_timeout_s):
-                await self._query_log_repo.start(run.start_record())
 
-    async def _log_end(self, run: QueryRun) -> None:
-        # The timeout is innermost, so that running out of time counts as an error.
-        with _failures_are_warnings(), self._tracer.span("log"), measure(self.metrics, "query_log.write"):
-            async with asyncio.timeout(self._log_timeout_s):
-                await self._query_log_repo.create(run.log_record())
-
-
-@contextmanager
-def _failures_are_warnings() -> Iterator[None]:
-    """Whatever is wrong with the log, the query goes on (A-117)."""
+@asynccontextmanager
+async def _beside(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Run a step while the block goes on with something else; it has ended when the block has."""
+    task = asyncio.create_task(step)
     try:
-        yield
-    except Exception as e:  # noqa: BLE001 - see above
-        # Only our own errors' texts are known to hold no secret.
-        logger.warning(f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}")
-
-
-async def _to_the_end(logging_step: Coroutine[Any, Any, None]) -> None:
-    """Log, also when the client goes away meanwhile; then the cancellation goes on."""
-    task = asyncio.create_task(logging_step)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _ms_since(started: float) -> float:

@@ -1,1 +1,49 @@
-"""A Lambda runtime for ASGI apps that streams."""
+"""A Lambda runtime for ASGI apps that streams.
+
+Serve a FastAPI, Starlette or any ASGI app from AWS Lambda, byte by byte as it makes them, without a sidecar::
+
+    # app.py
+    from fastapi import FastAPI
+    from vectorforge.runtime import StreamingHandler
+
+    app = FastAPI()
+    handler = StreamingHandler(app)
+
+Run it as ``python -m vectorforge.runtime app.handler`` in a container image, or on a managed Python runtime
+with ``AWS_LAMBDA_EXEC_WRAPPER=/var/task/vectorforge/runtime/exec_wrapper``; behind a Function URL with
+``InvokeMode: RESPONSE_STREAM`` or an API Gateway REST API with ``ResponseTransferMode: STREAM``.
+
+How it works: the loop is that of AWS's own runtime interface client (``awslambdaric``), so contexts, logs,
+X-Ray, SnapStart and errors are as usual, and plain handlers run unchanged. Only the client object that the
+loop works with is a subclass: when the handler has streamed its response itself, nothing more is posted for
+that invocation. Events become ASGI scopes by Mangum's code.
+
+The whole story with its pitfalls: ``docs/streaming-on-lambda.md``. Nothing here knows of the rest of this
+library.
+"""
+
+from vectorforge.runtime.errors import (
+    DeadlineExceededError,
+    LifespanError,
+    ProtocolError,
+    StreamingRuntimeError,
+    StreamingUnavailableError,
+    UnsupportedEventError,
+)
+from vectorforge.runtime.event_loop import event_loop, run_in_loop
+from vectorforge.runtime.handler import StreamedResponse, StreamingHandler
+from vectorforge.runtime.invocation import can_stream
+
+__all__ = [
+    "DeadlineExceededError",
+    "LifespanError",
+    "ProtocolError",
+    "StreamedResponse",
+    "StreamingHandler",
+    "StreamingRuntimeError",
+    "StreamingUnavailableError",
+    "UnsupportedEventError",
+    "can_stream",
+    "event_loop",
+    "run_in_loop",
+]

@@ -4,7 +4,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -30,6 +30,9 @@ class Reply:
     """Whether the list that should hold the answer is empty."""
     pause_s: float = 0.0
     """Before each text."""
+    gate: Callable[[int], Awaitable[None]] | None = None
+    """Awaited in a stream before text n, from 0, and before its ending with the number of texts: so a test
+    decides when the stream goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class FakeVendor(ABC):
         self.refused = dict(refused or {})
         self.requests: list[RecordedRequest] = []
         """Every generation request, the refused ones too, in order."""
+        self.unscripted: Behaviour = Reply()
+        """What a request gets when the script is at its end."""
         self._script: deque[Behaviour] = deque()
         self._connections: dict[object, int] = {}
         self._runner: web.AppRunner | None = None
@@ -159,7 +164,7 @@ class FakeVendor(ABC):
         refusal = self._wrong_key(request) or self._refusal(request, body)
         if refusal is not None:
             return refusal
-        behaviour = self._script.popleft() if self._script else Reply()
+        behaviour = self._script.popleft() if self._script else self.unscripted
         try:
             if isinstance(behaviour, Failure):
                 return self._failure(behaviour)
@@ -210,9 +215,11 @@ class FakeVendor(ABC):
         await response.prepare(request)
         for event in self.before_texts(reply, body):
             await response.write(event)
-        for text in reply.texts:
+        for number, text in enumerate(reply.texts):
             await asyncio.sleep(reply.pause_s)
+            await _pass_gate(reply, number)
             await response.write(self.text_event(text, reply, body))
+        await _pass_gate(reply, len(reply.texts))
         match reply.ending:
             case "complete":
                 for event in self.after_texts(reply, body):
@@ -236,6 +243,11 @@ class FakeVendor(ABC):
         if request.transport is not None:
             request.transport.abort()
         return response
+
+
+async def _pass_gate(reply: Reply, number: int) -> None:
+    if reply.gate is not None:
+        await reply.gate(number)
 
 
 def sse(data: Mapping[str, Any] | str, event: str | None = None) -> bytes:

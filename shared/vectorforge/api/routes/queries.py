@@ -9,7 +9,7 @@ from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.queries import QueryLogBody, QueryLogList
 from vectorforge.errors import NotFoundError
-from vectorforge.pipeline.types import Outcome
+from vectorforge.pipeline.types import LoggedOutcome
 
 router = APIRouter(prefix="/v1/queries", tags=["query log"])
 
@@ -18,7 +18,12 @@ router = APIRouter(prefix="/v1/queries", tags=["query log"])
 async def list_queries(
     tenant: Tenant,
     collection_id: Annotated[UUID | None, Query()] = None,
-    outcome: Annotated[Outcome | None, Query(description="How the query ended.")] = None,
+    outcome: Annotated[
+        LoggedOutcome | None,
+        Query(
+            description='How the query ended; "started": it is still running, or was killed before its end.'
+        ),
+    ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> QueryLogList:

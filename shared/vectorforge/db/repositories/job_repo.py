@@ -29,6 +29,7 @@ _CREATE = f"""
 INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total)
 SELECT tenant_id, %(id)s, id, %(total)s FROM vectorforge.collections
 WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+ON CONFLICT (tenant_id, id) DO NOTHING
 RETURNING {JOB_COLUMNS}
 """
 _ADD_ITEM = """
@@ -52,12 +53,15 @@ WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal LIMIT %s OFFSET %s
 class JobRepository(JobProgress):
     """The ingestion jobs of one tenant."""
 
-    async def create(self, collection_id: UUID, items: Sequence[NewJobItem]) -> IngestionJob:
+    async def create(
+        self, collection_id: UUID, items: Sequence[NewJobItem], *, job_id: UUID | None = None
+    ) -> IngestionJob:
         """Accept documents. Once this returns, they survive a crash of this process.
 
         Args:
             collection_id: Where they will be stored.
             items: 1 to 10,000 documents, in the order they will be read.
+            job_id: For a sender who may ask twice: a job that has this id already is returned as it is.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -67,20 +71,25 @@ class JobRepository(JobProgress):
 
         if not 1 <= len(items) <= MAX_ITEMS:
             raise InvalidInputError(f"A job has 1 to {MAX_ITEMS} documents.", field="documents")
-        values = self._of(uuid4(), collection_id=collection_id, total=len(items))
+        values = self._of(job_id or uuid4(), collection_id=collection_id, total=len(items))
         async with self._db.transaction() as connection:
             row = await (await connection.execute(_CREATE, {**values, "id": values["job_id"]})).fetchone()
-            if row is None:
-                raise NotFoundError(f"Collection {collection_id} not found")
-            rows = (
-                (
-                    *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.parent_source),
-                    *(item.media_type, item.title, Jsonb(dict(item.metadata)), item.content),
+            if row is not None:
+                rows = (
+                    (
+                        *(self._db.tenant_id, values["job_id"], ordinal, item.source, item.parent_source),
+                        *(item.media_type, item.title, Jsonb(dict(item.metadata)), item.content),
+                    )
+                    for ordinal, item in enumerate(items)
                 )
-                for ordinal, item in enumerate(items)
-            )
-            await connection.cursor().executemany(_ADD_ITEM, rows)
-        return IngestionJob.of(row)
+                await connection.cursor().executemany(_ADD_ITEM, rows)
+        return IngestionJob.of(row) if row else await self._existing(job_id, collection_id)
+
+    async def _existing(self, job_id: UUID | None, collection_id: UUID) -> IngestionJob:
+        found = await self.find_by_id(job_id) if job_id is not None else None
+        if found is None:
+            raise NotFoundError(f"Collection {collection_id} not found")
+        return found
 
     async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
         """The job, or None."""

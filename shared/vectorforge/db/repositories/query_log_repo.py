@@ -54,8 +54,9 @@ class QueryLog:
     generated_response: str
     latency_ms: float
     outcome: str = "answered"
-    """started | answered | empty | error | aborted | cached | deadline; "started" until the record of the end is
-    there, and for ever when the process was killed before it could send that"""
+    """started | answered | empty | error | aborted | cached | deadline
+
+    "started" until the record of the end has come, and for ever when the process was killed before that."""
     used_chunk_ids: Sequence[UUID] = field(default_factory=list)
     """Those that fitted into the context, in its order."""
     provider: str | None = None

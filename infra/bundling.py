@@ -1,0 +1,262 @@
+"""Makes the deployment folder of one Lambda function, without Docker: packages, code, bytecode, token tables.
+
+    python -m infra.bundling query --output build/query
+    python -m infra.bundling ingest --output build/ingest --platform x86_64-manylinux_2_34
+
+The packages are those of the function's group in pyproject.toml (``function-query``, ...) at the versions and
+hashes of uv.lock, as wheels for Lambda's platform; nothing is built here, so any machine can bundle for any
+other. The same inputs give the same files. Needs uv, and the package index where uv's cache lacks a wheel.
+"""
+
+import argparse
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.token_tables import TokenTableError, copy_token_tables
+
+ROOT = Path(__file__).resolve().parents[1]
+
+BUDGET_BYTES = {
+    "query": 140_000_000,
+    "log_writer": 80_000_000,
+    "ingest": 180_000_000,
+    "migrate": 80_000_000,
+}
+"""What each function's folder may weigh; more means that something came in unnoticed."""
+
+LAMBDA_LIMIT_BYTES = 250 * 1024**2
+"""Unzipped, with layers (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
+
+COUNTS_TOKENS = frozenset({"query", "ingest"})
+"""The functions whose bundle holds tiktoken's tables."""
+
+_PYTHON, _PLATFORM = "3.13", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
+_TASK_ROOT = "/var/task"
+_ROOMS_LEFT_OUT = ("cli", "local", "testing")
+"""Of the library: what no function imports."""
+
+
+class BundlingError(Exception):
+    """The bundle cannot be made; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What was made, in bytes on disk."""
+
+    function: str
+    code_bytes: int
+    bytecode_bytes: int
+    token_table_bytes: int
+    compiled: bool
+    """Whether bytecode was made; else every cold start compiles, and the report says so."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The weight of the folder."""
+        return self.code_bytes + self.bytecode_bytes + self.token_table_bytes
+
+    def __str__(self) -> str:
+        budget = BUDGET_BYTES[self.function]
+        parts = [
+            f"{self.function}: {_megabytes(self.total_bytes)} MB of {_megabytes(budget)} MB",
+            f"code and packages {_megabytes(self.code_bytes)}",
+            f"bytecode {_megabytes(self.bytecode_bytes)}" if self.compiled else "no bytecode",
+            f"token tables {_megabytes(self.token_table_bytes)}",
+        ]
+        return ", ".join(parts)
+
+
+def make_bundle(
+    function: str, output: Path, *, python_version: str = _PYTHON, platform: str = _PLATFORM
+) -> Bundle:
+    """Fill a folder with everything that Lambda needs to run a function.
+
+    Args:
+        function: A folder of ``functions/``.
+        output: Empty, or not there yet.
+        python_version: Of the Lambda runtime, such as "3.13".
+        platform: As uv names it: "aarch64-manylinux_2_34", "x86_64-manylinux_2_34".
+
+    Raises:
+        BundlingError: There is no such function, the folder is not empty, uv is missing or fails, or the
+            result is over its budget.
+        TokenTableError: tiktoken's tables cannot be had.
+    """
+    if function not in BUDGET_BYTES:
+        raise BundlingError(f"There is no function {function}; there are: {', '.join(BUDGET_BYTES)}.")
+    if output.exists() and any(output.iterdir()):
+        raise BundlingError(f"{output} is not empty; choose another folder, or empty it.")
+    uv = _uv()
+    output.mkdir(parents=True, exist_ok=True)
+    _install(uv, _locked_requirements(uv, function), output, python_version, platform)
+    _copy_code(function, output)
+    if function in COUNTS_TOKENS:
+        copy_token_tables(output / "tiktoken_cache", uv=uv, python=sys.executable)
+    _open_to_readers(output)
+    compiled = _compile(output, uv, python_version)
+    return _weighed(function, output, compiled=compiled)
+
+
+def _locked_requirements(uv: str, function: str) -> str:
+    """The function's dependencies as lines of requirements.txt with hashes."""
+    group = f"function-{function.replace('_', '-')}"
+    command = [uv, "export", "--project", str(ROOT), "--frozen", "--only-group", group]
+    return _run([*command, "--no-emit-project", "--no-header", "--quiet"])
+
+
+def _install(uv: str, requirements: str, output: Path, python_version: str, platform: str) -> None:
+    command = [uv, "pip", "install", "--quiet", "--requirement", "-", "--target", str(output)]
+    command += ["--python", sys.executable, "--python-version", python_version, "--python-platform", platform]
+    command += ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--link-mode", "copy"]
+    _run(command, requirements)
+    shutil.rmtree(output / "bin", ignore_errors=True)  # console scripts; nothing on Lambda runs them
+    (output / ".lock").unlink(missing_ok=True)
+
+
+def _copy_code(function: str, output: Path) -> None:
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        is_library = Path(folder) == ROOT / "shared" / "vectorforge"
+        return {"__pycache__"} | (set(_ROOMS_LEFT_OUT) & set(names) if is_library else set())
+
+    shutil.copytree(ROOT / "shared" / "vectorforge", output / "vectorforge", ignore=left_out)
+    shutil.copytree(ROOT / "functions" / function, output / "functions" / function, ignore=left_out)
+    shutil.copyfile(ROOT / "functions" / "__init__.py", output / "functions" / "__init__.py")
+
+
+def _open_to_readers(output: Path) -> None:
+    """Let Lambda's user read every file, whatever the umask here was; what can be executed stays so."""
+    for path in [output, *output.rglob("*")]:
+        executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+        path.chmod(0o755 if executable else 0o644)
+
+
+def _compile(output: Path, uv: str, python_version: str) -> bool:
+    """Ship bytecode: Lambda's code folder is read-only, so that each cold start would compile everything.
+
+    "unchecked-hash", because zip files and layers change modification times. An interpreter of the target's
+    version is needed, of any machine type.
+    """
+    interpreter = find_interpreter(python_version, uv)
+    if interpreter is None:
+        return False
+    command = [
+        interpreter,
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        "-j",
+        "0",
+        "--invalidation-mode",
+        "unchecked-hash",
+    ]
+    command += [
+        "-s",
+        str(output),
+        "-p",
+        _TASK_ROOT,
+        str(output),
+    ]  # tracebacks name the files as they lie there
+    _run(command, PYTHONHASHSEED="0")  # else sets of constants come out in any order
+    return True
+
+
+def find_interpreter(python_version: str, uv: str) -> str | None:
+    """A Python of this version on this machine: this one, uv's, on PATH or pyenv's; None without one."""
+    candidates = [sys.executable, *_pythons_of_uv(python_version, uv)]
+    candidates += filter(None, [shutil.which(f"python{python_version}")])
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates += map(str, sorted(pyenv.glob(f"{python_version}.*/bin/python")))
+    return next((candidate for candidate in candidates if _is_version(candidate, python_version)), None)
+
+
+def _pythons_of_uv(python_version: str, uv: str) -> list[str]:
+    command = [uv, "python", "find", "--no-project", "--no-python-downloads", python_version]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our words
+    return [found.stdout.strip()] if found.returncode == 0 else []
+
+
+def _is_version(interpreter: str, python_version: str) -> bool:
+    """Whether it runs (a shim of pyenv may not) and has this version."""
+    code = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    try:
+        found = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return False
+    return found.stdout.strip() == python_version
+
+
+def _weighed(function: str, output: Path, *, compiled: bool) -> Bundle:
+    sizes = {path: path.stat().st_size for path in output.rglob("*") if path.is_file()}
+    bytecode = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
+    tables = sum(size for path, size in sizes.items() if path.parent.name == "tiktoken_cache")
+    code = sum(sizes.values()) - bytecode - tables
+    bundle = Bundle(function, code, bytecode, tables, compiled)
+    budget = min(BUDGET_BYTES[function], LAMBDA_LIMIT_BYTES)
+    if bundle.total_bytes > budget:
+        raise BundlingError(f"Over the budget of {_megabytes(budget)} MB: {bundle}; see {output}.")
+    return bundle
+
+
+def _uv() -> str:
+    """The uv that ``uv run`` tells its children of, the one on PATH, or the one that the Makefile got."""
+    places = (os.environ.get("UV"), shutil.which("uv"), str(ROOT / ".uv" / "bin" / "uv"))
+    found = next((place for place in places if place and Path(place).is_file()), None)
+    if found is None:
+        raise BundlingError("Bundling needs uv: https://docs.astral.sh/uv/getting-started/installation/")
+    return found
+
+
+def _run(command: Sequence[str], standard_input: str | None = None, **environment: str) -> str:
+    finished = subprocess.run(  # noqa: S603 - our own words
+        command,
+        input=standard_input,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if finished.returncode:
+        raise BundlingError(f"{' '.join(command)} failed:\n{finished.stderr or finished.stdout}")
+    return finished.stdout
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make a bundle as the command line says; 0, or 1 with the reason on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m infra.bundling", description=__doc__.partition("\n")[0])
+    parser.add_argument("function", choices=BUDGET_BYTES)
+    parser.add_argument("--output", type=Path, required=True, help="folder to fill; empty or not there yet")
+    parser.add_argument("--python-version", default=_PYTHON, help="of the Lambda runtime (%(default)s)")
+    parser.add_argument("--platform", default=_PLATFORM, help="as uv names it (%(default)s)")
+    chosen = parser.parse_args(arguments)
+    try:
+        bundle = make_bundle(
+            chosen.function,
+            chosen.output.absolute(),
+            python_version=chosen.python_version,
+            platform=chosen.platform,
+        )
+    except (BundlingError, TokenTableError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    sys.stdout.write(f"{bundle}\n")
+    if not bundle.compiled:
+        sys.stdout.write(
+            f"There is no Python {chosen.python_version} here, so that cold starts will compile.\n"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""tiktoken's tables for a bundle, because a function must not fetch them on its first request.
+
+``tiktoken`` downloads each table on first use (https://github.com/openai/tiktoken/issues/232). The same files
+lie in a wheel on PyPI, so the package index is the only host that a build needs; each is checked against the
+sha256 that tiktoken itself demands.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+# From tiktoken_ext/openai_public.py: sha256 of the table, by encoding.
+TABLES = {
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+_URL = "https://openaipublic.blob.core.windows.net/encodings/{encoding}.tiktoken"
+
+_WHEEL = (
+    "llama-index-core==0.14.25 --hash=sha256:caa7d9c5ac9b13dc33400cf8d5e92e689b6d1e4497eb9bfa50d6f52ca2eb22a1"
+)
+_FOLDER_IN_WHEEL = Path("llama_index", "core", "_static", "tiktoken_cache")
+
+
+class TokenTableError(Exception):
+    """A table cannot be had, or is not the published one."""
+
+
+def cached_name(encoding: str) -> str:
+    """The name under which tiktoken looks for a table in its cache folder: sha1 of its URL."""
+    return hashlib.sha1(_URL.format(encoding=encoding).encode(), usedforsecurity=False).hexdigest()
+
+
+def default_cache_dir() -> Path:
+    """Where tables are kept between builds (https://specifications.freedesktop.org/basedir-spec/)."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "vectorforge" / "tiktoken"
+
+
+def copy_token_tables(output: Path, *, uv: str, python: str, cache_dir: Path | None = None) -> None:
+    """Put every table into ``output``; what the cache folder lacks is taken from the wheel first.
+
+    Args:
+        output: Made here; holds one file for each of ``TABLES``.
+        uv: The uv program.
+        python: An interpreter, which uv wants to be told.
+        cache_dir: Default: ``default_cache_dir()``.
+
+    Raises:
+        TokenTableError: The wheel cannot be had, or a file of it is not the published one.
+    """
+    cache = cache_dir or default_cache_dir()
+    if not all(_is_table(cache / cached_name(encoding), digest) for encoding, digest in TABLES.items()):
+        _fill(cache, uv, python)
+    output.mkdir(parents=True)
+    for encoding in TABLES:
+        shutil.copyfile(cache / cached_name(encoding), output / cached_name(encoding))
+
+
+def _fill(cache: Path, uv: str, python: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [uv, "pip", "install", "--quiet", "--python", python, "--target", folder]
+        command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", "-"]
+        finished = subprocess.run(command, input=_WHEEL, capture_output=True, text=True)  # noqa: S603 - our words
+        if finished.returncode:
+            raise TokenTableError(f"The wheel with tiktoken's tables cannot be had:\n{finished.stderr}")
+        cache.mkdir(parents=True, exist_ok=True)
+        for encoding, digest in TABLES.items():
+            found = Path(folder) / _FOLDER_IN_WHEEL / cached_name(encoding)
+            if not _is_table(found, digest):
+                raise TokenTableError(f"The wheel's table of {encoding} is not the published one.")
+            _keep(found, cache / found.name)
+
+
+def _keep(found: Path, place: Path) -> None:
+    """Copy under another name and rename, so that two builds at once never see half a file."""
+    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+        file.write(found.read_bytes())
+    Path(file.name).replace(place)
+
+
+def _is_table(file: Path, digest: str) -> bool:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    except OSError:
+        return False

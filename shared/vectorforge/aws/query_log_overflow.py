@@ -1,0 +1,70 @@
+"""The bucket for query logs that are larger than an SQS message."""
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.query_log_record import (
+    MAX_RECORD_BYTES,
+    Fields,
+    QueryLogPointer,
+    QueryLogRecord,
+    cut_to,
+    parse_message,
+    pointer_fields,
+    to_json,
+)
+from vectorforge.errors import InvalidInputError, NotFoundError
+
+
+class QueryLogOverflow:
+    """Puts records into the bucket and gets them back. Objects are never deleted: a lifecycle rule does that.
+
+    Args:
+        clients: Where the S3 client comes from.
+        bucket: Its name. A message never says it: whoever can send one must not choose what is read.
+    """
+
+    def __init__(self, clients: AwsClients, bucket: str) -> None:
+        self._clients = clients
+        self._bucket = bucket
+
+    def put(self, record: Fields) -> str:
+        """Store a record, cut to 8 MiB; the message that points to it.
+
+        Raises:
+            Exception: An error of botocore.
+        """
+        pointer = pointer_fields(record)
+        self._clients.get("s3").put_object(
+            Bucket=self._bucket,
+            Key=pointer["key"],
+            Body=cut_to(record, MAX_RECORD_BYTES).encode("ascii"),
+            ContentType="application/json",
+        )
+        return to_json(pointer)
+
+    def get(self, pointer: QueryLogPointer) -> QueryLogRecord:
+        """The record that a message points to.
+
+        Raises:
+            NotFoundError: The object is not there, or cannot be read now.
+            InvalidInputError: It is not the record that the message announced.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer = self._clients.get("s3").get_object(Bucket=self._bucket, Key=pointer.key)
+            body = answer["Body"].read(MAX_RECORD_BYTES + 1)
+            answer["Body"].close()
+        except (BotoCoreError, ClientError) as exc:
+            code = exc.response["Error"].get("Code") if isinstance(exc, ClientError) else None
+            raise NotFoundError(
+                f"The overflow object cannot be read ({code or type(exc).__name__})."
+            ) from exc
+        if len(body) > MAX_RECORD_BYTES:
+            raise InvalidInputError(f"The overflow object is larger than {MAX_RECORD_BYTES:,} bytes.")
+        record = parse_message(body)
+        if not isinstance(record, QueryLogRecord) or (record.tenant_id, record.id) != (
+            pointer.tenant_id,
+            pointer.id,
+        ):
+            raise InvalidInputError("The overflow object is not the record that the message points to.")
+        return record

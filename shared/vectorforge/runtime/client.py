@@ -1,0 +1,64 @@
+"""awslambdaric's Runtime API clients, with room for a response that the handler streams by itself.
+
+awslambdaric's loop (``awslambdaric.bootstrap.run``) takes the client it works with, so its own handling of
+events, contexts, logs, X-Ray and errors stays as it is.
+"""
+
+import logging
+from typing import Any
+
+from awslambdaric.lambda_runtime_client import (
+    BaseLambdaRuntimeClient,
+    InvocationRequest,
+    LambdaMultiConcurrentRuntimeClient,
+    LambdaRuntimeClient,
+)
+
+from vectorforge.runtime.invocation import Invocation
+
+_logger = logging.getLogger(__name__)
+
+
+class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric is untyped
+    """Remembers which invocation is at hand, and posts nothing after a streamed response."""
+
+    invocation: Invocation | None = None
+
+    def wait_next_invocation(self) -> InvocationRequest:
+        request = super().wait_next_invocation()
+        self.invocation = Invocation(self.lambda_runtime_address, request.invoke_id, request.invocation_id)
+        return request
+
+    def post_invocation_result(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
+        if not self._answered(invoke_id):
+            super().post_invocation_result(invoke_id, *args, **kwargs)
+
+    def post_invocation_error(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
+        # awslambdaric has logged the error; after the first byte the stream's trailers told the service.
+        if not self._answered(invoke_id):
+            super().post_invocation_error(invoke_id, *args, **kwargs)
+
+    def _answered(self, invoke_id: str) -> bool:
+        invocation = self.invocation
+        return invocation is not None and invocation.answered and invocation.request_id == invoke_id
+
+
+class StreamingRuntimeClient(_LeavesRoomForStreams, LambdaRuntimeClient):  # type: ignore[misc]  # untyped base
+    """The client of a process that works on one invocation at a time."""
+
+    def handle_exception(self, exc: Exception, func_to_retry: Any = None, use_backoff: bool = False) -> None:
+        """Survive a response that the service refuses, as 410 (stale) and 413 (too large).
+
+        awslambdaric's own client would end the process, which costs the next caller a cold start; its client
+        for many concurrent invocations goes on, as this does. If the service is gone, ``/next`` fails.
+        """
+        if func_to_retry is not None:
+            raise exc
+        _logger.warning("The Lambda service did not take this response; going on to the next invocation.")
+
+
+class StreamingMultiConcurrentClient(
+    _LeavesRoomForStreams,
+    LambdaMultiConcurrentRuntimeClient,  # type: ignore[misc]  # untyped base
+):
+    """The client of one of the processes that share an environment (``AWS_LAMBDA_MAX_CONCURRENCY``)."""

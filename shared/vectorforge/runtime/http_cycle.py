@@ -1,0 +1,171 @@
+"""One HTTP request through an ASGI app, its response streamed as the app makes it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from vectorforge.runtime.asgi import AsgiApp, Message
+from vectorforge.runtime.errors import DeadlineExceededError, ProtocolError, ResponseLostError
+from vectorforge.runtime.generators import GeneratorFinaliser
+from vectorforge.runtime.http_event import HttpRequest
+from vectorforge.runtime.prelude import prelude
+from vectorforge.runtime.response_stream import ResponseStream
+
+_logger = logging.getLogger(__name__)
+
+FAILED_MESSAGE = "The app failed after its response had begun. The function's log has the details."
+"""What a failed stream says of its error beside the type: an exception's own text may hold what is secret."""
+
+_WITHOUT_BODY = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
+_SETBACKS: dict[int | None, str] = {
+    None: "The connection to the Lambda service broke.",
+    HTTPStatus.FORBIDDEN: "The Lambda service refused it: this invocation has been answered or is over.",
+    HTTPStatus.GONE: "The invocation is stale: another one is at hand.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "It is larger than Lambda allows.",
+}
+
+OpenStream = Callable[[Callable[[], None]], Awaitable[ResponseStream]]
+"""Opens the response; its argument is called if the service stops taking it."""
+
+
+class HttpCycle:
+    """The two callables of one ASGI connection, and the response behind them.
+
+    The response is opened by the first body byte, or by the end of an empty body. A failure before that is
+    raised with nothing sent, so that it can still become an error of the invocation.
+    """
+
+    def __init__(self, request: HttpRequest, open_stream: OpenStream, generators: GeneratorFinaliser) -> None:
+        self._request = request
+        self._open_stream = open_stream
+        self._generators = generators
+        self._start: Message | None = None
+        self._stream: ResponseStream | None = None
+        self._body_requested = False
+        self._ended = False  # the app's last body message is through
+        self._lost = False
+        self._disconnected = asyncio.Event()
+
+    @property
+    def response_status(self) -> int | None:
+        """The HTTP status that the app gave; None before."""
+        return None if self._start is None else self._start["status"]
+
+    async def run(self, app: AsgiApp, limit_s: float, margin_s: float) -> bool:
+        """Serve the request to its end, background tasks included.
+
+        Args:
+            app: The app.
+            limit_s: Seconds for the app and for the service to take the whole response.
+            margin_s: Seconds after these, for an orderly end.
+
+        Returns:
+            Whether the service took the whole response.
+
+        Raises:
+            DeadlineExceededError: ``limit_s`` were over.
+            Exception: What the app raised, or ProtocolError for its mistakes. If its response had begun, it
+                has been ended as failed.
+        """
+        self._generators.watch()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                await app(self._request.scope, self.receive, self.send)
+                return await self._taken()
+        except (Exception, asyncio.CancelledError, BaseExceptionGroup) as exc:  # noqa: BLE001  # raised again
+            error = _named(exc, expired=limit.expired())
+            if not await self._end_as_failed(error, margin_s / 2):
+                return False
+            raise error from exc.__cause__ if error is exc else exc
+        finally:
+            spare_s = max(deadline - loop.time(), margin_s / 4)
+            if not await self._generators.wait(spare_s):
+                _logger.warning("Async generators of this request were still closing at its end.")
+
+    async def receive(self) -> Message:
+        """ASGI ``receive``: the request; ``http.disconnect`` once the response has ended or is lost."""
+        if not self._body_requested:
+            self._body_requested = True
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        await self._disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """ASGI ``send``. Stays silent once the service no longer takes the response."""
+        kind = message["type"]
+        if kind == "http.response.start" and self._start is None:
+            self._start = message
+        elif kind == "http.response.body" and self._start is not None and not self._ended:
+            try:
+                await self._send_body(self._start, message)
+            except ResponseLostError:
+                self._lose()
+        else:
+            raise ProtocolError(f"Unexpected ASGI message {str(kind)[:64]!r}.")
+
+    async def _send_body(self, start: Message, message: Message) -> None:
+        body = b"" if self._without_body(start["status"]) else message.get("body", b"")
+        last = not message.get("more_body", False)
+        if self._stream is None and (body or last) and not self._lost:
+            head = prelude(
+                start["status"],
+                start.get("headers", ()),
+                multi_value_headers=self._request.multi_value_headers,
+            )
+            self._stream = await self._open_stream(self._lose)
+            await self._stream.write(head)
+        if self._stream is not None and not self._lost:
+            await self._stream.write(bytes(body))
+        if last:
+            self._ended = True
+            if self._stream is not None and not self._lost:
+                await self._stream.finish()
+            self._disconnected.set()
+
+    def _without_body(self, status: int) -> bool:
+        return self._request.scope["method"] == "HEAD" or status < HTTPStatus.OK or status in _WITHOUT_BODY
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._disconnected.set()
+
+    async def _taken(self) -> bool:
+        """Whether the service took the whole response; the app has returned."""
+        if self._stream is None or not (self._ended or self._lost):
+            raise ProtocolError("The app returned without completing its response.")
+        status = await self._stream.status()
+        if status == HTTPStatus.ACCEPTED and not self._lost:
+            return True
+        _logger.warning("The response was not taken. %s", _SETBACKS.get(status, f"Status {status}."))
+        return False
+
+    async def _end_as_failed(self, error: Exception, limit_s: float) -> bool:
+        """Tell the service, as far as it still listens; False if the response had been lost before."""
+        if self._stream is None:
+            return True
+        if self._lost:
+            _logger.warning("The app failed after its response was lost.", exc_info=error)
+            await self._taken()
+            return False
+        try:
+            async with asyncio.timeout(limit_s):
+                if not self._ended:
+                    await self._stream.fail(type(error).__name__, FAILED_MESSAGE)
+                await self._stream.status()
+        except (TimeoutError, ResponseLostError):
+            _logger.warning("The response could not be ended in time; its connection is dropped.")
+            await self._stream.abort()
+        return True
+
+
+def _named(exc: BaseException, *, expired: bool) -> Exception:
+    """The error as an Exception, for awslambdaric lets others end the process."""
+    if expired:
+        return DeadlineExceededError("The app was still at work shortly before the function's timeout.")
+    if isinstance(exc, Exception):
+        return exc
+    return ProtocolError("The app ended by a cancellation of its own.")

@@ -1,0 +1,131 @@
+"""The migrate function: brings the database schema up to date, for a stack or for an operator.
+
+As a custom resource it migrates on Create and Update and leaves everything as it is on Delete. CloudFormation
+updates a custom resource only when its properties change: give it one that changes with the migrations.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db import migrate as migrations
+from vectorforge.db.login_passwords import login_passwords
+from vectorforge.deadline import Deadline
+from vectorforge.errors import ConfigurationError, DeadlineExceededError, InvalidInputError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
+from vectorforge.serverless.stack_request import StackAnswer, StackRequest
+from vectorforge.serverless.telemetry import FunctionTelemetry
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PHYSICAL_ID = "vectorforge-schema"
+"""Name of the custom resource; it stays, since CloudFormation would delete the one with the old name."""
+
+
+class MigrateFunction:
+    """Handles CloudFormation's requests, and ``{"action": "migrate"}`` or ``{"action": "check"}``."""
+
+    def __init__(self) -> None:
+        self._telemetry: FunctionTelemetry | None = None
+
+    def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any] | None:
+        """Handle one event.
+
+        Returns:
+            For a direct call the names of migrations: ``{"applied": [...]}`` or, for "check",
+            ``{"pending": [...]}``.
+
+        Raises:
+            VectorForgeError: A direct call failed, or CloudFormation could not be answered.
+        """
+        deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
+        if "ResponseURL" not in event:
+            return self._run(event, context, deadline)
+        request = StackRequest.of(event)
+        self._answer(request, context, deadline).send(request, deadline)
+        return None
+
+    def _answer(self, request: StackRequest, context: Any, deadline: Deadline) -> StackAnswer:
+        """Whatever happens, an answer; the stack would wait an hour for it."""
+        physical_id = request.physical_id or PHYSICAL_ID
+        try:
+            if request.kind == "Delete":
+                return StackAnswer(physical_id, {})
+            if request.kind not in ("Create", "Update"):
+                raise InvalidInputError("RequestType must be Create, Update or Delete.", field="RequestType")
+            applied = self._run({"action": "migrate"}, context, deadline)["applied"]
+        except VectorForgeError as exc:
+            return StackAnswer(physical_id, {}, failure=exc.message)
+        except Exception as exc:  # noqa: BLE001 - answered without its text, which may hold anything
+            log_unexpected(logger, "Migrating failed", exc)
+            return StackAnswer(physical_id, {}, failure=f"{type(exc).__name__}; see the function's log.")
+        version = migrations.read_migrations()[-1].version
+        return StackAnswer(physical_id, {"Version": str(version), "Applied": str(len(applied))})
+
+    def _run(self, event: Mapping[str, Any], context: Any, deadline: Deadline) -> dict[str, list[str]]:
+        config = VectorForgeConfig.from_environment()
+        if self._telemetry is None:
+            self._telemetry = FunctionTelemetry("migrate", config)
+        with self._telemetry.invocation(context):
+            action = event.get("action")
+            if action not in ("migrate", "check"):
+                raise InvalidInputError('action must be "migrate" or "check".', field="action")
+            remaining_s = deadline.remaining_s()
+            reserve_s = min(remaining_s / 4, 20.0)
+            work = _migrate(config, check=action == "check", seconds=remaining_s - reserve_s)
+            return _within(remaining_s - reserve_s / 2, work)
+
+
+async def _migrate(config: VectorForgeConfig, *, check: bool, seconds: float) -> dict[str, list[str]]:
+    """Migrate, or look what is missing.
+
+    Args:
+        config: With the migrator's URL.
+        check: Change nothing.
+        seconds: What has not ended by then is rolled back.
+    """
+    url = config.database.migrator_database_url
+    if url is None:
+        raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
+    try:
+        async with asyncio.timeout(seconds):
+            if check:
+                pending = await migrations.pending(url.get_secret_value())
+                return {"pending": [migration.name for migration in pending]}
+            applied = await migrations.migrate(
+                url.get_secret_value(),
+                login_passwords=login_passwords(config.database, migrations.LOGIN_ROLES),
+                on_progress=lambda migration: logger.info("Applying %s", migration.name),
+                wait_s=seconds,
+            )
+            return {"applied": [migration.name for migration in applied]}
+    except TimeoutError:
+        raise DeadlineExceededError(
+            f"Migrating was stopped after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
+        ) from None
+
+
+def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, or an error when it does not even let itself be stopped in time.
+
+    The driver may wait for a silent network for a while after it was told to stop; hence a thread.
+    """
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            result.set_result(asyncio.run(work))
+        except BaseException as exc:  # noqa: BLE001 - raised where the result is waited for
+            result.set_exception(exc)
+
+    threading.Thread(target=run, name="migrate", daemon=True).start()
+    try:
+        return result.result(timeout=seconds)
+    except concurrent.futures.TimeoutError:
+        raise DeadlineExceededError("The database does not answer; migrating was given up.") from None

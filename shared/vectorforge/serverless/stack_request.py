@@ -1,0 +1,103 @@
+"""What CloudFormation asks of a custom resource, and the one answer it waits for.
+
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
+"""
+
+import json
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from vectorforge.deadline import Deadline
+from vectorforge.errors import InvalidInputError, VectorForgeError
+
+logger = logging.getLogger(__name__)
+
+_MAX_REASON_CHARS = 1000  # the whole answer may have 4,096 bytes
+_ATTEMPTS = 3
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackRequest:
+    """A request of a stack that is created, updated or deleted."""
+
+    kind: str
+    """Create | Update | Delete"""
+    response_url: str
+    stack_id: str
+    request_id: str
+    logical_id: str
+    physical_id: str | None
+    """What was answered to Create; None in Create."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """From the event.
+
+        Raises:
+            InvalidInputError: It lacks what an answer needs.
+        """
+        try:
+            request = cls(
+                kind=event["RequestType"],
+                response_url=event["ResponseURL"],
+                stack_id=event["StackId"],
+                request_id=event["RequestId"],
+                logical_id=event["LogicalResourceId"],
+                physical_id=event.get("PhysicalResourceId"),
+            )
+        except KeyError as exc:
+            raise InvalidInputError(
+                f"A custom resource's request has {exc.args[0]}.", field=exc.args[0]
+            ) from None
+        if not request.response_url.startswith(("https://", "http://")):
+            raise InvalidInputError("ResponseURL must be a web address.", field="ResponseURL")
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class StackAnswer:
+    """How a request ended."""
+
+    physical_id: str
+    data: Mapping[str, str]
+    """What the template can read with ``Fn::GetAtt``."""
+    failure: str | None = None
+    """Why it failed, in words that everybody with access to the stack may read; None: it succeeded."""
+
+    def send(self, request: StackRequest, deadline: Deadline) -> None:
+        """Answer. The same answer is sent again while it is not accepted, at most three times.
+
+        Raises:
+            VectorForgeError: It was not accepted; the stack waits until somebody answers, or for an hour.
+        """
+        body = {
+            "Status": "SUCCESS" if self.failure is None else "FAILED",
+            "Reason": (self.failure or "")[:_MAX_REASON_CHARS],
+            "PhysicalResourceId": self.physical_id,
+            "StackId": request.stack_id,
+            "RequestId": request.request_id,
+            "LogicalResourceId": request.logical_id,
+            "NoEcho": False,
+            "Data": dict(self.data),
+        }
+        # The address is signed for a request without a content type.
+        http_request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+            request.response_url, json.dumps(body).encode(), {"Content-Type": ""}, method="PUT"
+        )
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                timeout_s = max(min(_TIMEOUT_S, deadline.remaining_s()), 0.5)
+                with urllib.request.urlopen(http_request, timeout=timeout_s):  # noqa: S310 - see above
+                    return
+            except (urllib.error.URLError, OSError) as exc:
+                # Its text may hold the address, and with it the signature.
+                logger.warning("CloudFormation did not accept the answer: %s", type(exc).__name__)
+            if attempt < _ATTEMPTS:
+                time.sleep(attempt * 0.5)
+        raise VectorForgeError("CloudFormation did not accept the answer.")

@@ -1,0 +1,95 @@
+"""The proof that answers are streamed: the model says the next word when the client holds the one before.
+
+From a client on a real socket through a front door, the Runtime API, our runtime, FastAPI and QueryService to
+a vendor on a real socket, and back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from vectorforge.local.lambda_service.front_door import FrontDoor
+from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_query_function import (
+    QUERY_PATH,
+    LockStep,
+    QuerySurroundings,
+    query_surroundings,
+)
+
+WORDS = tuple(f"word{number} " for number in range(20))
+ASKED = {"query": "How long does a refund take?", "stream": True}
+DEADLOCK_S = 20
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+@pytest.mark.parametrize("front_door", [FunctionUrl, RestApi])
+async def test_the_client_holds_each_token_before_the_model_says_the_next(
+    surroundings: QuerySurroundings, front_door: Callable[[FunctionProcess], FrontDoor]
+) -> None:
+    gate = LockStep()
+    surroundings.vendor.script(Reply(texts=WORDS, gate=gate))
+    received: list[ReceivedEvent] = []
+    async with (
+        FunctionProcess(surroundings.function()) as function,
+        front_door(function) as door,
+        surroundings.client(door.url) as client,
+        asyncio.timeout(DEADLOCK_S),
+        client.stream("POST", QUERY_PATH, json=ASKED) as response,
+    ):
+        assert response.status_code == 200, await response.aread()
+        async for event in read_events(response.aiter_lines()):
+            received.append(event)
+            if event.name == "token":
+                gate.release()
+    check_order(received)
+    assert [event.data["text"] for event in received if event.name == "token"] == list(WORDS)
+    assert function.invocations[-1].is_streamed
+
+
+@pytest.mark.parametrize("front_door", [lambda f: FunctionUrl(f, response_mode="buffered"), HttpApi])
+async def test_buffered_by_mangum_the_client_holds_nothing_while_the_model_waits(
+    surroundings: QuerySurroundings, front_door: Callable[[FunctionProcess], FrontDoor]
+) -> None:
+    """The negative control: the same code without our runtime does not stream."""
+    gate = LockStep()
+    surroundings.vendor.script(Reply(texts=WORDS, gate=gate))
+    buffered = surroundings.function(
+        surroundings.environment(response_mode="buffered"), command=AWSLAMBDARIC_COMMAND
+    )
+    async with (
+        FunctionProcess(buffered) as function,
+        front_door(function) as door,
+        surroundings.client(door.url) as client,
+        asyncio.timeout(DEADLOCK_S),
+        asyncio.TaskGroup() as tasks,
+    ):
+        asking = tasks.create_task(client.post(QUERY_PATH, json=ASKED))
+        await gate.waiting.wait()  # the first word has left the model; it waits for the client to have it
+        arrived, _ = await asyncio.wait([asking], timeout=0.3)
+        assert not arrived
+        assert function.invocations[-1].body == b""  # not even the Lambda service has a byte of it
+        gate.release(len(WORDS))
+        response = await asking
+    assert response.status_code == 200
+    events = [event async for event in read_events(_lines(response.text))]
+    assert [event.data["text"] for event in events if event.name == "token"] == list(WORDS)
+    assert not function.invocations[-1].is_streamed
+
+
+async def _lines(text: str) -> AsyncIterator[str]:
+    for line in text.splitlines():
+        yield line

@@ -1,0 +1,73 @@
+"""What a module can come to import, read from the source: at its top, in its functions, or by name."""
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OURS = ("vectorforge", "functions")
+
+
+@dataclass
+class Reachable:
+    """The imports of some modules and of all modules of ours that they import, and so on."""
+
+    modules: set[str] = field(default_factory=set)
+    missing_modules: set[str] = field(default_factory=set)
+    """Modules of ours that are imported and are not in the folder."""
+    packages: set[str] = field(default_factory=set)
+    """Top-level names of other people's packages."""
+
+
+def reachable_imports(folder: Path, roots: Iterable[str]) -> Reachable:
+    """Follow every import from these modules; imports for type checkers do not count."""
+    found = Reachable()
+    waiting = list(roots)
+    while waiting:
+        module = waiting.pop()
+        if module in found.modules:
+            continue
+        file = _file(folder, module)
+        if file is None:
+            found.missing_modules.add(module)
+            continue
+        found.modules.add(module)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+        for name in _imports(folder, ast.parse(file.read_text())):
+            top = name.partition(".")[0]
+            if top in OURS:
+                waiting.append(name)
+            elif top not in sys.stdlib_module_names:
+                found.packages.add(top)
+    return found
+
+
+def _file(folder: Path, module: str) -> Path | None:
+    place = folder.joinpath(*module.split("."))
+    candidates = (place / "__init__.py", place.with_suffix(".py"))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _imports(folder: Path, tree: ast.AST) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            members = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (member for member in members if _file(folder, member))
+        elif isinstance(node, ast.Constant):
+            yield from _module_named(folder, node.value)
+        yield from _imports(folder, node)
+
+
+def _module_named(folder: Path, value: object) -> Iterator[str]:
+    """A module of ours that is started or imported by its name, or by "module:name"."""
+    if isinstance(value, str) and value.startswith("vectorforge."):
+        module = value.partition(":")[0]
+        if _file(folder, module):
+            yield module

@@ -1,0 +1,167 @@
+"""A function's bundle is all that the function needs, and nothing more."""
+
+import importlib.util
+import json
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from infra.bundling import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, Bundle, main
+from infra.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
+from tests.infra.reachable_imports import reachable_imports
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = list(BUDGET_BYTES)
+
+NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
+    **dict.fromkeys(
+        ["numpy", "onnx", "onnxruntime", "safetensors", "tokenizers"], "the local embedding model"
+    ),
+    **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
+}
+NO_REQUESTS = {"mangum": "makes requests for an ASGI app out of events"}
+READERS = ["docx", "pypdfium2", "selectolax", "semantic_text_splitter"]
+ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
+    "query": dict.fromkeys(READERS, "documents are read and cut in the ingest function"),
+    "ingest": {"anthropic": "answers are written in the query function", **NO_REQUESTS},
+    "log_writer": NO_REQUESTS,
+    "migrate": NO_REQUESTS,
+}
+Bundles = Callable[[str], tuple[Path, Bundle]]
+Environment = Callable[..., dict[str, str]]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundles, function: str) -> None:
+    folder, _ = bundle(function)
+    found = reachable_imports(folder, [f"functions.{function}.handler", "vectorforge.runtime.__main__"])
+    assert found.missing_modules == set()
+    absent = {name for name in found.packages if not _is_importable(folder, name)}
+    assert absent <= NOT_ON_LAMBDA.keys() | ELSEWHERE[function].keys()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, function: str) -> None:
+    folder, _ = bundle(function)
+    found = reachable_imports(folder, [f"functions.{function}.handler", "vectorforge.runtime.__main__"])
+    imported = {canonicalize_name(d) for p in found.packages for d in packages_distributions().get(p, [])}
+    assert _asked_for(function) - imported <= {"python-multipart"}  # FastAPI imports that one, for forms
+    assert not list(folder.glob("vectorforge/testing*"))
+    assert {path.name for path in (folder / "functions").iterdir() if path.is_dir()} - {"__pycache__"} == {
+        function
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_handler_imports_where_nothing_but_the_bundle_is(
+    bundle: Bundles, bare_python: tuple[str, ...], bare_environment: Environment, function: str
+) -> None:
+    folder, _ = bundle(function)
+    code = f"import functions.{function}.handler as module; assert callable(module.handler)"
+    subprocess.run([*bare_python, "-c", code], env=bare_environment(folder), check=True, timeout=60)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_bytecode_is_shipped_and_needs_no_modification_times(bundle: Bundles, function: str) -> None:
+    folder, report = bundle(function)
+    assert report.compiled
+    for source in folder.rglob("*.py"):
+        compiled = Path(importlib.util.cache_from_source(str(source)))
+        header = compiled.read_bytes()[:8]
+        assert header[:4] == importlib.util.MAGIC_NUMBER, source
+        assert int.from_bytes(header[4:], "little") == 0b01, source  # by hash, which nobody checks (PEP 552)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_size_is_told_and_bounded(bundle: Bundles, function: str) -> None:
+    folder, report = bundle(function)
+    assert report.total_bytes == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert report.total_bytes <= BUDGET_BYTES[function] < LAMBDA_LIMIT_BYTES
+    assert bool(report.token_table_bytes) == (function in COUNTS_TOKENS)
+    assert f"{report.total_bytes / 1e6:.1f} MB" in str(report)
+
+
+def test_lambda_can_read_every_file_and_run_the_wrapper(bundle: Bundles) -> None:
+    folder, _ = bundle("query")
+    modes = {path: path.stat().st_mode for path in folder.rglob("*")}
+    assert all(mode & stat.S_IROTH for mode in modes.values())
+    assert modes[folder / "vectorforge" / "runtime" / "exec_wrapper"] & stat.S_IXOTH
+    assert (folder / "vectorforge" / "api" / "page" / "index.html").is_file()
+
+
+COUNTING = """
+import json, sys
+connections = []
+sys.addaudithook(lambda name, args: name.startswith("socket.") and connections.append((name, str(args))))
+from vectorforge.tokens import estimate_tokens
+models = ("gpt-4", "gpt-4o", "gpt-oss-20b")
+counts = [estimate_tokens(text, model) for model in models for text in sys.argv[1:]]
+print(json.dumps({"counts": counts, "connections": connections}))
+"""
+
+
+@pytest.mark.parametrize("function", sorted(COUNTS_TOKENS))
+def test_tokens_are_counted_exactly_without_touching_the_network(
+    bundle: Bundles, bare_python: tuple[str, ...], bare_environment: Environment, function: str
+) -> None:  # A-055, C07
+    folder, _ = bundle(function)
+    texts = ["antidisestablishmentarianism", "2 + 2 = 4", "お誕生日おめでとう"]
+    command = [*bare_python, "-c", COUNTING, *texts]
+    process = subprocess.run(
+        command, env=bare_environment(folder), capture_output=True, text=True, check=True, timeout=60
+    )
+    # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+    cl100k, o200k = [6, 7, 9], [6, 7, 8]
+    assert json.loads(process.stdout) == {"counts": [*cl100k, *o200k, *o200k], "connections": []}
+
+
+def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path: Path, uv: str) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / cached_name("cl100k_base")).write_bytes(b"half a tab")
+    copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable, cache_dir=cache)
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {cached_name(name) for name in TABLES}
+    copy_token_tables(tmp_path / "again", uv="/bin/false", python=sys.executable, cache_dir=cache)
+    with pytest.raises(TokenTableError, match="cannot be had"):
+        copy_token_tables(
+            tmp_path / "x", uv="/bin/false", python=sys.executable, cache_dir=tmp_path / "empty"
+        )
+
+
+@pytest.mark.parametrize("function", ["query", "ingest"])  # they hold every package of the others
+def test_lambdas_own_platform_has_a_wheel_of_everything(
+    function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([function, "--output", str(tmp_path / "bundle")]) == 0
+    assert capsys.readouterr().out.startswith(f"{function}: ")
+    libraries = [path.name for path in (tmp_path / "bundle").rglob("*.cpython-*.so")]
+    assert libraries
+    assert all(name.endswith(".cpython-313-aarch64-linux-gnu.so") for name in libraries)
+
+
+def test_a_folder_with_something_in_it_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letter.txt").write_text("dear ...")
+    assert main(["query", "--output", str(tmp_path)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def _is_importable(folder: Path, package: str) -> bool:
+    return any(folder.glob(f"{package}.*")) or (folder / package).is_dir()
+
+
+def _asked_for(function: str) -> set[str]:
+    """The distributions that the function's group in pyproject.toml names."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    lines = [*groups["function"], *groups[f"function-{function.replace('_', '-')}"]]
+    return {canonicalize_name(Requirement(line).name) for line in lines if isinstance(line, str)}
