@@ -1,11 +1,16 @@
 """What a function does before its first event: it imports what it needs then, and connects to nothing."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.testing.query_events import load_event, response_of
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = ["query", "log_writer", "ingest", "migrate"]
@@ -90,3 +95,31 @@ def test_answering_health_needs_no_sdk(provider: str) -> None:
     )
     assert top(imported) & set(NEVER_AT_IMPORT) <= NEEDED_FOR_HEALTH
     assert not {"botocore.client", "botocore.session"} & imported
+
+
+@pytest.mark.parametrize("snap_start", [False, True])
+async def test_the_init_phase_connects_to_nothing_and_the_first_request_does(snap_start: bool) -> None:
+    connections = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    async with await asyncio.start_server(count, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        configuration = FunctionConfiguration(
+            handler="functions.query.handler.handler",
+            environment={
+                "VECTORFORGE_DATABASE_URL": f"postgresql://vectorforge_app@127.0.0.1:{port}/x",
+                "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
+                "VECTORFORGE_OPENAI_API_KEY": "sk-canary",
+                "VECTORFORGE_RESPONSE_MODE": "stream",
+            },
+            snap_start=snap_start,
+        )
+        async with FunctionProcess(configuration) as function:
+            await function.start()  # to the snapshot, and from it
+            assert connections == 0
+            status, _, _ = await response_of(await function.invoke(load_event("query_function_url_health")))
+        assert (status, connections > 0) == (503, True)

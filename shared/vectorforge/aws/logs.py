@@ -29,7 +29,8 @@ def structure_logs(service: str) -> "Logger":
     from aws_lambda_powertools import Logger
 
     library_logger = logging.getLogger(_LIBRARY)
-    # The root logger has a handler of Lambda's runtime, which would print every line once more.
+    # The root logger has a handler of Lambda's runtime, which would print every line once more; Powertools'
+    # own filter against that is for handlers that are there already.
     library_logger.propagate = False
     # Powertools configures the logger named like its service, so the name of the function comes after.
     logger = Logger(service=_LIBRARY, utc=True, use_rfc3339=True, name="%(name)s")
