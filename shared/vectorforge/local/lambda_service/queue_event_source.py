@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from typing import Any, Self, TypeVar
 
 from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
@@ -34,7 +34,7 @@ class DeliveryFaults:
     """Share of messages that go back to the queue unprocessed: others overtake them."""
     shuffled: bool = False
     """Whether the records of an event are in random order."""
-    random: random.Random = field(default_factory=random.Random)
+    random: Random = field(default_factory=Random)
 
 
 @dataclass(frozen=True, slots=True)
