@@ -31,7 +31,7 @@ class Reply:
     pause_s: float = 0.0
     """Before each text."""
     gate: Callable[[int], Awaitable[None]] | None = None
-    """Awaited in a stream before text number n, from 0, and before its ending with the number of texts: so a test
+    """Awaited in a stream before text n, from 0, and before its ending with the number of texts: so a test
     decides when the stream goes on."""
 
 

@@ -40,54 +40,53 @@ GRANT INSERT,
               error_stage, created_at)
     ON vectorforge.query_logs TO vectorforge_log_keeper;
 
--- records: an array of objects whose keys are the table's columns.
--- Returns how many rows are new or were completed, and how many were there already.
-CREATE FUNCTION vectorforge.write_query_logs(records jsonb) RETURNS TABLE (stored bigint, already_there bigint)
-LANGUAGE sql SECURITY DEFINER
+-- records: an array of objects with the table's columns as keys.
+-- Returns how many rows are new or were completed, and how many were there already; of a query's records in the same
+-- batch only one counts.
+CREATE FUNCTION vectorforge.write_query_logs(records jsonb, OUT stored bigint, OUT already_there bigint)
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Sorted by key, so that two batches with the same rows lock them in the same order.
-    WITH given AS (
-        SELECT DISTINCT ON (tenant_id, id) *
-        FROM jsonb_to_recordset(records) AS record (
-            tenant_id text, id uuid, collection_id uuid, query_text text, retrieved_chunk_ids jsonb,
-            used_chunk_ids jsonb, generated_response text, outcome text, provider text, model text,
-            prompt_tokens int, completion_tokens int, latency_ms double precision, retrieval_ms double precision,
-            generation_ms double precision, error_code text, error_stage text, created_at timestamptz
-        )
-        ORDER BY tenant_id, id, outcome = 'started', created_at
-    ), written AS (
-        INSERT INTO vectorforge.query_logs AS present (
-            tenant_id, id, collection_id, query_text, retrieved_chunk_ids, used_chunk_ids, generated_response,
-            outcome, provider, model, prompt_tokens, completion_tokens, latency_ms, retrieval_ms, generation_ms,
-            error_code, error_stage, created_at
-        )
-        SELECT
-            tenant_id, id, collection_id, query_text, retrieved_chunk_ids, used_chunk_ids, generated_response,
-            outcome, provider, model, prompt_tokens, completion_tokens, latency_ms, retrieval_ms, generation_ms,
-            error_code, error_stage, coalesce(created_at, now())
-        FROM given
-        ON CONFLICT (tenant_id, id) DO UPDATE SET
-            collection_id = excluded.collection_id,
-            query_text = excluded.query_text,
-            retrieved_chunk_ids = excluded.retrieved_chunk_ids,
-            used_chunk_ids = excluded.used_chunk_ids,
-            generated_response = excluded.generated_response,
-            outcome = excluded.outcome,
-            provider = excluded.provider,
-            model = excluded.model,
-            prompt_tokens = excluded.prompt_tokens,
-            completion_tokens = excluded.completion_tokens,
-            latency_ms = excluded.latency_ms,
-            retrieval_ms = excluded.retrieval_ms,
-            generation_ms = excluded.generation_ms,
-            error_code = excluded.error_code,
-            error_stage = excluded.error_stage,
-            created_at = excluded.created_at
-        WHERE present.outcome = 'started' AND excluded.outcome <> 'started'
-        RETURNING 1
-    )
-    SELECT (SELECT count(*) FROM written), (SELECT count(*) FROM given) - (SELECT count(*) FROM written)
+DECLARE
+    entry vectorforge.query_logs;
+BEGIN
+    stored := 0;
+    already_there := 0;
+    -- In the order of the key: two batches with the same rows then never wait for each other in a circle.
+    FOR entry IN
+        SELECT DISTINCT ON (given.tenant_id, given.id) given.*
+        FROM jsonb_populate_recordset(NULL::vectorforge.query_logs, records) AS given
+        ORDER BY given.tenant_id, given.id, given.outcome = 'started', given.created_at
+    LOOP
+        entry.created_at := coalesce(entry.created_at, now());
+        INSERT INTO vectorforge.query_logs VALUES (entry.*) ON CONFLICT (tenant_id, id) DO NOTHING;
+        IF NOT FOUND AND entry.outcome <> 'started' THEN
+            UPDATE vectorforge.query_logs
+            SET collection_id = entry.collection_id,
+                query_text = entry.query_text,
+                retrieved_chunk_ids = entry.retrieved_chunk_ids,
+                used_chunk_ids = entry.used_chunk_ids,
+                generated_response = entry.generated_response,
+                outcome = entry.outcome,
+                provider = entry.provider,
+                model = entry.model,
+                prompt_tokens = entry.prompt_tokens,
+                completion_tokens = entry.completion_tokens,
+                latency_ms = entry.latency_ms,
+                retrieval_ms = entry.retrieval_ms,
+                generation_ms = entry.generation_ms,
+                error_code = entry.error_code,
+                error_stage = entry.error_stage,
+                created_at = entry.created_at
+            WHERE tenant_id = entry.tenant_id AND id = entry.id AND outcome = 'started';
+        END IF;
+        IF FOUND THEN
+            stored := stored + 1;
+        ELSE
+            already_there := already_there + 1;
+        END IF;
+    END LOOP;
+END
 $$;
 GRANT EXECUTE ON FUNCTION vectorforge.write_query_logs(jsonb) TO vectorforge_log_writer;
 GRANT CREATE ON SCHEMA vectorforge TO vectorforge_log_keeper;
