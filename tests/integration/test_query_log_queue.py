@@ -1,26 +1,17 @@
 """The query log's whole way: service, SQS, log writer, table. SQS and S3 by moto over HTTP, PostgreSQL real."""
 
-import asyncio
-import json
-import random
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
-from vectorforge.aws.query_log_record import record_fields, to_json
+from vectorforge.aws.query_log_queue import QueryLogQueue
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, storable
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 from vectorforge.testing.aws_services import Queue, aws_environment, aws_server, create_bucket

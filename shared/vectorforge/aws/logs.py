@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
+from vectorforge.failure_log import describe
 from vectorforge.telemetry import REQUEST_ID
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ def structure_logs(service: str) -> "Logger":
     """Print what the loggers of ``vectorforge`` say as JSON, one object a line, on standard output.
 
     Each line has timestamp, level, logger (``name``), message, ``service``, X-Ray trace id and, while a
-    request is answered, ``correlation_id``: its ``X-Request-Id``. The level is INFO, or what
+    request is answered, ``correlation_id``: its ``X-Request-Id``. Exceptions are shown by type and place, without
+    their texts, which may hold keys, URLs or rows. The level is INFO, or what
     ``POWERTOOLS_LOG_LEVEL`` or the function's log level says. Other libraries keep the handler that Lambda's
     runtime set on the root logger.
 
@@ -34,16 +36,19 @@ def structure_logs(service: str) -> "Logger":
     logger = Logger(service=_LIBRARY, utc=True, use_rfc3339=True, name="%(name)s")
     logger.append_keys(service=service)
     handler = library_logger.handlers[0]
-    if not any(isinstance(present, _CorrelationId) for present in handler.filters):
-        handler.addFilter(_CorrelationId())
+    if not any(isinstance(present, _LineFilter) for present in handler.filters):
+        handler.addFilter(_LineFilter())
     return logger
 
 
-class _CorrelationId(logging.Filter):
-    """Adds the id of the request that the line belongs to."""
+class _LineFilter(logging.Filter):
+    """Adds the id of the request that a line belongs to, and takes the text from its exception."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request_id = REQUEST_ID.get()
         if request_id is not None:
             record.correlation_id = request_id
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg, record.args = f"{record.getMessage()}: {describe(record.exc_info[1])}", ()
+            record.exc_info = record.exc_text = None
         return True

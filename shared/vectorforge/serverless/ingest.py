@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 LEASE_S = 30.0
 """A job of a killed invocation can be claimed again after this time."""
 HELD_S = 60
-"""For so long a message stays out of sight without a sign of life."""
-_BEAT_S = 20.0
+"""For so long a message stays out of sight without a sign of life of whoever works on it."""
+_BEATS_A_HOLD = 3
 _FIRST_RETRY_S = 30
 _MAX_RETRY_S = 3600
 
@@ -112,16 +112,24 @@ async def handle(
 
 
 class Invocation:
-    """One event, until its jobs have ended or its time is over."""
+    """One event, until its jobs have ended or its time is over.
 
-    def __init__(self, application: Application, deadline: Deadline) -> None:
+    Args:
+        application: Opened when it is not open.
+        deadline: When the invocation is killed.
+        held_s: See ``HELD_S``; whole seconds.
+    """
+
+    def __init__(self, application: Application, deadline: Deadline, *, held_s: int = HELD_S) -> None:
         self._application = application
+        self._held_s = held_s
         remaining_s = deadline.remaining_s()
         reserve_s = min(max(remaining_s / 10, 1.0), 10.0)
-        self._last_document = Deadline(deadline.at - 3 * reserve_s)
-        self._end_of_work = Deadline(deadline.at - reserve_s)
-        self._document_time_s = max(self._end_of_work.remaining_s() / 2, 0.0)
-        self._inbox = UploadInbox(application, ObjectStore())
+        work_s = max(remaining_s - reserve_s, 0.0)
+        self._end_of_work = Deadline.after(work_s)
+        self._last_document = Deadline.after(max(work_s - 2 * reserve_s, work_s / 2))
+        self._document_time_s = work_s / 2
+        self._inbox = UploadInbox(application, ObjectStore(application.aws_clients))
 
     async def look_for_jobs(self) -> None:
         """Carry out every job that waits, announced or not, and delete what was kept long enough."""
@@ -153,7 +161,7 @@ class Invocation:
             replaced by a new one.
         """
         queue = self._queue()
-        async with _held(queue, [message.receipt_handle for message in messages]):
+        async with _held(queue, [message.receipt_handle for message in messages], self._held_s):
             jobs, failed, malformed = await self._read(messages)
             try:
                 await self._until_ended([job for of_message in jobs.values() for job in of_message])
@@ -163,7 +171,7 @@ class Invocation:
             except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await _put_off(queue, [message for message in messages if message.id in failed])
+        await _put_off(queue, messages, failed, malformed)
         return [message.id for message in messages if message.id in failed | malformed]
 
     async def _read(
@@ -230,7 +238,7 @@ class Invocation:
         try:
             for job in await self._not_ended(jobs):
                 await self._announce_anew(job)
-        except QueueError:
+        except (QueueError, ConfigurationError):
             logger.warning("A job could not be announced anew; its message stays")
             return False
         return True
@@ -249,16 +257,16 @@ class Invocation:
 
 
 @asynccontextmanager
-async def _held(queue: IngestionQueue, receipt_handles: Sequence[str]) -> AsyncIterator[None]:
+async def _held(queue: IngestionQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
     """Keep messages out of sight while they are worked on, and not for long after a kill."""
 
     async def beat() -> None:
         while True:
             try:
-                await queue.hold(receipt_handles, HELD_S)
-            except QueueError:  # they may be delivered twice, which a job's lease bears
+                await queue.hold(receipt_handles, seconds)
+            except VectorForgeError:  # they may be delivered twice, which a job's lease bears
                 logger.warning("The messages being worked on could not be held back")
-            await asyncio.sleep(_BEAT_S)
+            await asyncio.sleep(seconds / _BEATS_A_HOLD)
 
     beating = asyncio.create_task(beat())
     try:
@@ -268,13 +276,20 @@ async def _held(queue: IngestionQueue, receipt_handles: Sequence[str]) -> AsyncI
         await asyncio.gather(beating, return_exceptions=True)
 
 
-async def _put_off(queue: IngestionQueue, messages: Sequence[Message]) -> None:
-    """Let failed messages wait longer each time, so that a short outage does not use up their deliveries."""
+async def _put_off(
+    queue: IngestionQueue, messages: Sequence[Message], failed: set[str], malformed: set[str]
+) -> None:
+    """Let failed messages wait, longer each time, so that an outage does not use up their deliveries.
+
+    For one that cannot be understood there is nothing to wait for.
+    """
     for message in messages:
+        if message.id not in failed | malformed:
+            continue
         seconds = min(_FIRST_RETRY_S * 4 ** (message.receive_count - 1), _MAX_RETRY_S)
         try:
-            await queue.hold([message.receipt_handle], seconds)
-        except QueueError:
+            await queue.hold([message.receipt_handle], 0 if message.id in malformed else seconds)
+        except VectorForgeError:
             logger.warning("Message %s could not be put off", message.id)
 
 
