@@ -94,15 +94,17 @@ def serve(handler_name: str, client: BaseLambdaRuntimeClient) -> None:
     init_phase = InitPhase(handler_name)
     sys.modules[init_phase.__name__] = init_phase
     signal.signal(signal.SIGTERM, _terminate)
+    terminated = False
     try:
         bootstrap.run(f"{init_phase.__name__}.handler", client)
     except _Terminated:
+        terminated = True
+    finally:
         _end(init_phase)
+    if terminated:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # a normal exit would wait for the thread inside /next
-    finally:
-        _end(init_phase)
 
 
 class _Terminated(SystemExit):

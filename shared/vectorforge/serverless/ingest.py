@@ -1,14 +1,14 @@
 """The ingest function: carries out ingestion jobs, and takes in what is uploaded to S3.
 
 An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
-until the jobs of its own event have ended. Before it would be killed it stops between two documents and
-announces what is left anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are
-in the database.
+until none waits. Before it would be killed it stops between two documents and announces what is left of its
+own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
+database.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -133,12 +133,8 @@ class Invocation:
 
     async def look_for_jobs(self) -> None:
         """Carry out every job that waits, announced or not, and delete what was kept long enough."""
-
-        async def never() -> bool:
-            return False
-
         await self._application.open()
-        await self._work(never, kept_log_days=self._application.config.database.log_retention_days)
+        await self._work(kept_log_days=self._application.config.database.log_retention_days)
 
     async def handle_uploads(self, event: Mapping[str, Any]) -> None:
         """Ingest the objects of an S3 event that came without a queue.
@@ -149,7 +145,7 @@ class Invocation:
         uploads = read_uploads(event)
         await self._application.open()
         jobs = [job for upload in uploads for job in await self._inbox.accept(upload)]
-        await self._until_ended(jobs)
+        await self._work_for(jobs)
         for job in await self._not_ended(jobs):
             await self._announce_anew(job)
 
@@ -164,7 +160,7 @@ class Invocation:
         async with _held(queue, [message.receipt_handle for message in messages], self._held_s):
             jobs, failed, malformed = await self._read(messages)
             try:
-                await self._until_ended([job for of_message in jobs.values() for job in of_message])
+                await self._work_for([job for of_message in jobs.values() for job in of_message])
                 for message_id, of_message in jobs.items():
                     if not await self._announced(of_message):
                         failed.add(message_id)
@@ -198,14 +194,17 @@ class Invocation:
                 failed.add(message.id)
         return jobs, failed, malformed
 
-    async def _until_ended(self, jobs: Sequence[AnnouncedJob]) -> None:
-        async def ended() -> bool:
-            return not await self._not_ended(jobs)
+    async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
+        """Carry out waiting jobs, these among them, unless these have ended already.
 
-        await self._work(ended)
+        Others too, since a job may have been waiting behind one of these. But a message that comes again
+        because its invocation was killed by somebody else's document must not meet that document once more.
+        """
+        if await self._not_ended(jobs):
+            await self._work()
 
-    async def _work(self, done: Callable[[], Awaitable[bool]], *, kept_log_days: int = 0) -> None:
-        """Carry out jobs until ``done``, or until the time is over; then what runs is given back."""
+    async def _work(self, *, kept_log_days: int = 0) -> None:
+        """Carry out jobs until none waits, or the time is over; then what runs is given back."""
         application = self._application
         worker = IngestionWorker(
             application.database,
@@ -219,7 +218,7 @@ class Invocation:
         )
         try:
             async with asyncio.timeout(self._end_of_work.remaining_s()):
-                await worker.run_until(done)
+                await worker.run_until_idle()
         except TimeoutError:
             logger.info("A document is given back: it cannot be finished in this invocation")
         finally:
