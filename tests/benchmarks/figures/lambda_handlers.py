@@ -1,4 +1,4 @@
-"""Handlers of the Lambda figures: the same FastAPI app streamed by our runtime, and what times single chunks."""
+"""Handlers of the Lambda figures: the plain app streamed by our runtime, and two that time single chunks."""
 
 import asyncio
 import os
