@@ -130,7 +130,7 @@ async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Ta
         f"One chunk of 60 bytes in the function, {chunks} each",
         ("transport", "pace", "µs median", "µs p95", "CPU µs"),
         notes=[
-            "Time of one `await send` or `sendall`. CPU of the process for each, with waking up after the pause."
+            "Time of one `await send` or `sendall`. CPU of the process for each, waking up included."
         ],
     )
     ours = FunctionProcess(configuration("lambda_handlers.timed", RUNTIME_COMMAND, environment))
