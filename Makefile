@@ -4,7 +4,7 @@ ARGS ?=
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws test fmt
+.PHONY: help run local-aws test fmt campaign
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -21,6 +21,9 @@ test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) mypy
 	$(RUN) lint-imports
 	$(RUN) pytest
+
+campaign: $(UV) ## Kill the query function a thousand times and audit the query log (20 minutes)
+	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)
 
 fmt: $(UV) ## Fix what can be fixed, and format
 	$(RUN) ruff check --fix .
