@@ -71,8 +71,8 @@ async def local_aws(
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
     """What ``look`` finds, as soon as it finds something."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := await look()):
-            await asyncio.sleep(0.1)  # noqa: ASYNC110 - the other side is a server
+        while not (found := await look()):  # noqa: ASYNC110 - the other side is a server
+            await asyncio.sleep(0.1)
     return found
 
 
