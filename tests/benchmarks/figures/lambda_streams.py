@@ -129,9 +129,7 @@ async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Ta
     table = Table(
         f"One chunk of 60 bytes in the function, {chunks} each",
         ("transport", "pace", "µs median", "µs p95", "CPU µs"),
-        notes=[
-            "Time of one `await send` or `sendall`. CPU of the process for each, waking up included."
-        ],
+        notes=["Time of one `await send` or `sendall`. CPU of the process for each, waking up included."],
     )
     ours = FunctionProcess(configuration("lambda_handlers.timed", RUNTIME_COMMAND, environment))
     floor = FunctionProcess(configuration("lambda_handlers.raw_socket", RUNTIME_COMMAND, environment))
