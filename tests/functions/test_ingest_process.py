@@ -113,7 +113,7 @@ class Cloud:
 
     async def emptied(self) -> None:
         """Wait until every message is settled."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while self.aws.count(self.queue) != (0, 0, 0):  # noqa: ASYNC110 - polls a server
                 await asyncio.sleep(0.1)
 

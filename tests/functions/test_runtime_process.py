@@ -82,13 +82,9 @@ async def test_an_app_without_a_lifespan_is_served_without() -> None:
 
 async def test_snapstart_hooks_run_around_the_snapshot_and_on_the_loop_of_the_app() -> None:
     async with function("handler", snap_start=True) as process:
-        opening = asyncio.create_task(process.invoke(http_event("/echo")))
-        invocation = await opening
-        api = process.runtime_api
-        assert api.restored.is_set()
-        async with asyncio.timeout(20):
-            await invocation.completed.wait()
-        assert api.restore_polled.is_set()
+        await process.start()
+        assert process.runtime_api.restore_polled.is_set()
+        invocation = await answer(process, http_event("/echo"))
         assert json.loads(prelude_and_body(invocation)[1])["same_loop"] is True
         assert list(process.output.lines)[:3] == [
             "lifespan entered, can stream: True",

@@ -57,6 +57,7 @@ class ScriptedRetriever(BaseRetriever):
         self.found = found
         self.delay_s = 0.0
         self.calls: list[dict[str, Any]] = []
+        self.called = asyncio.Event()
 
     async def retrieve(
         self,
@@ -69,6 +70,7 @@ class ScriptedRetriever(BaseRetriever):
         *,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
+        self.called.set()
         self.calls.append(
             {
                 "query": query,
@@ -372,8 +374,7 @@ async def test_the_search_runs_beside_the_logging_of_the_start() -> None:  # C01
     setup = Setup()
     setup.log.start_delay_s = 0.1
     events = asyncio.create_task(setup.events())
-    while not setup.retriever.calls:
-        await asyncio.sleep(0)
+    await setup.retriever.called.wait()
     assert setup.log.started == []  # the search does not wait for it
     assert isinstance((await events)[-1], DoneEvent)
 
@@ -412,8 +413,7 @@ async def test_leaving_while_the_start_is_logged_loses_neither_record() -> None:
     setup = Setup()
     setup.log.start_delay_s = 0.05
     task = asyncio.create_task(setup.events())
-    while not setup.retriever.calls:
-        await asyncio.sleep(0)
+    await setup.retriever.called.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

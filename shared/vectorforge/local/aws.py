@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; or 1 when it cannot start, with the reason on stderr.
     """
     chosen = _parser().parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         config = VectorForgeConfig.from_environment()

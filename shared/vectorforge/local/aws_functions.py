@@ -23,6 +23,7 @@ MIGRATE_TIMEOUT_S = 300
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _INIT_TIMEOUT_S = 60.0  # AWS gives 10 s, on a machine that does nothing else
+_SLOW_EMULATOR = {"VECTORFORGE_QUERY_LOG_TIMEOUT_S": "2"}  # moto takes longer than SQS for its first calls
 _FOLDERS = ["HOME", "XDG_CACHE_HOME", "TMPDIR"]
 
 
@@ -61,7 +62,7 @@ def configure_functions(
         ConfigurationError: The functions' code is not here, or there is no log writer's URL.
     """
     root = _checkout()
-    shared = {**_passed_on(), "AWS_ENDPOINT_URL": endpoint_url, "AWS_REGION": REGION}
+    shared = {**_SLOW_EMULATOR, **_passed_on(), "AWS_ENDPOINT_URL": endpoint_url, "AWS_REGION": REGION}
     shared["POWERTOOLS_METRICS_NAMESPACE"] = "VectorForge"
     database = _url(config.database.database_url, "VECTORFORGE_DATABASE_URL")
     log_writer = _url(config.database.log_writer_database_url, "VECTORFORGE_LOG_WRITER_DATABASE_URL")
