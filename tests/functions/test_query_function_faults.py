@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.campaigns.query_log.delivery import LogQueue, log_writer, sqs_server
+from tests.campaigns.query_log.delivery import Deliveries, LogQueue, log_writer, sqs_server
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
@@ -79,11 +79,13 @@ class Queued:
     queue: LogQueue
     environment: dict[str, str]
 
-    async def drained(self, account: Account) -> list[QueryLog]:
-        """The rows after the log writer has stored all there is."""
-        async with log_writer(self.queue, account.log_writer_url, rng=random.Random(1), killed=0.0):
+    async def drained(self, account: Account, *, concurrency: int = 2) -> tuple[list[QueryLog], Deliveries]:
+        """The rows after the log writer has stored all there is, and how they got there."""
+        async with log_writer(
+            self.queue, account.log_writer_url, rng=random.Random(1), killed=0.0, concurrency=concurrency
+        ) as deliveries:
             await self.queue.empty()
-        return await account.rows()
+        return await account.rows(), deliveries
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ async def test_a_fault_of_the_provider_after_the_first_token(account: Account, q
     assert (await ask(client, len(endings)))[-1].name == "done"
     assert function.starts == 1
 
-    rows = await queued.drained(account)
+    rows, _ = await queued.drained(account)
     outcomes = sorted((row.query_text[:10], row.outcome, row.error_stage) for row in rows)
     assert outcomes == [
         *((f"Question {number}", "error", "generate") for number in range(len(endings))),
@@ -243,7 +245,8 @@ async def test_throttled_the_client_hears_429_and_the_queue_keeps_the_log(
         assert (await asking)[-1].name == "done"
         for number in range(3, 13):
             assert (await ask(client, number))[-1].name == "done"
-    rows = await queued.drained(account)
+    rows, deliveries = await queued.drained(account, concurrency=1)
+    assert deliveries.throttled > 0
     asked = {f"Question {number}:" for number in (1, *range(3, 13))}
     assert {row.query_text.partition(" how")[0] for row in rows} == asked
     assert {row.outcome for row in rows} == {"answered"}
@@ -270,7 +273,7 @@ async def test_killed_in_the_middle_the_client_sees_a_cut_stream_and_the_log_the
 
     assert (await ask(client, 2))[-1].name == "done"  # in a new environment
     assert function.starts == 2
-    rows = await queued.drained(account)
+    rows, _ = await queued.drained(account)
     assert sorted((row.query_text[:10], row.outcome) for row in rows) == [
         ("Question 1", "started"),
         ("Question 2", "answered"),
