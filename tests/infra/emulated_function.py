@@ -51,12 +51,19 @@ class EmulatedFunction:
         function: Its name, as in ``functions/``.
         environment: Of the process.
         record: File that gets a line for each attempt to reach another machine.
+        wrapped: Start as the managed runtime does with AWS_LAMBDA_EXEC_WRAPPER; then nothing is recorded.
     """
 
     def __init__(
-        self, emulator: Path, bundle: Path, function: str, environment: Mapping[str, str], record: Path
+        self,
+        emulator: Path,
+        bundle: Path,
+        function: str,
+        environment: Mapping[str, str],
+        record: Path,
+        *,
+        wrapped: bool = False,
     ) -> None:
-        self._function = function
         self._bundle = bundle
         self._record = record
         self._environment = {
@@ -72,8 +79,21 @@ class EmulatedFunction:
         self._command = [str(emulator), "--log-level", "error"]
         self._command += ["--runtime-interface-emulator-address", f"127.0.0.1:{port}"]
         self._command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
+        self._command += self._managed() if wrapped else self._watched()
+        self._command += [f"functions.{function}.handler.handler"]
         self._process: asyncio.subprocess.Process | None = None
         self._output = b""
+
+    def _watched(self) -> list[str]:
+        return [sys.executable, "-S", "-P", "-B", "-c", _WATCHED_RUNTIME, str(self._record)]
+
+    def _managed(self) -> list[str]:
+        """As /var/runtime/bootstrap starts it: the wrapper gets an interpreter and AWS's own program."""
+        python = self._record.with_name("python3")
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -P -B "$@"\n')
+        python.chmod(0o755)
+        wrapper = self._bundle / "vectorforge" / "runtime" / "exec_wrapper"
+        return [str(wrapper), str(python), "/var/runtime/bootstrap.py"]
 
     @property
     def outside(self) -> list[str]:
@@ -81,11 +101,8 @@ class EmulatedFunction:
         return self._record.read_text().splitlines() if self._record.exists() else []
 
     async def __aenter__(self) -> Self:
-        function = [sys.executable, "-S", "-P", "-B", "-c", _WATCHED_RUNTIME, str(self._record)]
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
-            *function,
-            f"functions.{self._function}.handler.handler",
             cwd=self._bundle,
             env=self._environment,
             stdin=asyncio.subprocess.DEVNULL,

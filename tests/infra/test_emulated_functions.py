@@ -72,7 +72,7 @@ class Deployment:
     aws: FakeAws
     surroundings: QuerySurroundings
     start: Callable[..., EmulatedFunction]
-    """Starts a function with more variables than the common ones."""
+    """Starts a function with these settings."""
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         with psycopg.connect(self.migrator_url, row_factory=dict_row) as connection:
@@ -91,11 +91,12 @@ async def deployment(
     migrator_url = make_database()
     app_url = make_conninfo(migrator_url, user="vectorforge_app")
 
-    def start(function: str, **settings: str) -> EmulatedFunction:
+    def start(function: str, *, wrapped: bool = False, **settings: str) -> EmulatedFunction:
         folder, _ = bundle(function)
         variables = {f"VECTORFORGE_{name.upper()}": value for name, value in settings.items()}
         environment = bare_environment(folder, {**aws.environment, **variables})
-        return EmulatedFunction(emulator, folder, function, environment, tmp_path / "outside")
+        record = tmp_path / "outside"
+        return EmulatedFunction(emulator, folder, function, environment, record, wrapped=wrapped)
 
     async with query_surroundings(app_url, TENANT) as surroundings:
         yield Deployment(migrator_url, aws, surroundings, start)
@@ -150,7 +151,8 @@ async def test_the_emulator_holds_a_stream_back_until_its_end(deployment: Deploy
             await go_on.wait()
 
     deployment.surroundings.vendor.script(Reply(gate=gate))
-    async with deployment.start("query", **query_settings(deployment, "stream")) as function:
+    settings = query_settings(deployment, "stream")
+    async with deployment.start("query", wrapped=True, **settings) as function:
         response = asyncio.create_task(function.invoke(event("query_function_url_query_stream")))
         async with asyncio.timeout(60):
             await at_last_text.wait()
@@ -197,8 +199,11 @@ async def test_the_ingest_function(deployment: Deployment) -> None:
     async with deployment.start("ingest", **settings) as function:
         for name in events("ingest_"):
             assert await function.answer(event(name)) in (None, {"batchItemFailures": []})
-    found = deployment.rows("SELECT source, status FROM vectorforge.documents WHERE status = 'ready'")
-    assert found is not None
+    sources = {row["source"] for row in deployment.rows("SELECT source FROM vectorforge.documents")}
+    assert sources == {"refunds.txt", "moon.html", f"s3://{UPLOADS}/{UPLOADED}"}
+    statuses = [row["status"] for row in deployment.rows("SELECT status FROM vectorforge.ingestion_jobs")]
+    assert len(statuses) >= 2
+    assert set(statuses) == {"succeeded"}
     assert function.outside == []
 
 
