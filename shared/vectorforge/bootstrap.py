@@ -23,8 +23,8 @@ from vectorforge.errors import (
     DimensionMismatchError,
     InvalidInputError,
     NotFoundError,
-    QueueError,
     UnknownModelError,
+    VectorForgeError,
 )
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.pipeline import IngestionPipeline
@@ -39,7 +39,8 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, T
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-if TYPE_CHECKING:  # loaded where there is a queue
+if TYPE_CHECKING:  # only on AWS
+    from vectorforge.aws.clients import AwsClients
     from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
 
@@ -141,6 +142,8 @@ class Application:
         await self.embedding_registry.aclose()
         if self.query_log_queue is not None:
             self.query_log_queue.close()
+        if "aws_clients" in vars(self):  # made before
+            self.aws_clients.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -157,16 +160,22 @@ class Application:
         return TenantServices(self, tenant_id)
 
     @cached_property
+    def aws_clients(self) -> "AwsClients":
+        """The clients of AWS services, for those parts that only AWS has."""
+        from vectorforge.aws.clients import AwsClients
+
+        return AwsClients()
+
+    @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":
         """The queue that query logs go through; None: they go straight into the table."""
         settings = self.config.aws
         if settings.query_log_queue_url is None:
             return None
-        from vectorforge.aws.clients import AwsClients
         from vectorforge.aws.query_log_queue import QueryLogQueue
 
         return QueryLogQueue(
-            AwsClients(),
+            self.aws_clients,
             settings.query_log_queue_url,
             overflow_bucket=settings.query_log_overflow_bucket,
             timeout_s=settings.query_log_timeout_s,
@@ -188,7 +197,7 @@ class Application:
             return None
         from vectorforge.aws.ingestion_queue import IngestionQueue
 
-        return IngestionQueue(self.config.aws.ingestion_queue_url)
+        return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
 
     async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
         """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
@@ -203,8 +212,10 @@ class Application:
 
         try:
             await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
-        except QueueError:
-            logger.warning("Job %s was not announced; the next scheduled look finds it", job_id)
+        except VectorForgeError as exc:
+            logger.warning(
+                "Job %s was not announced, so a scheduled look has to find it: %s", job_id, exc.message
+            )
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:

@@ -19,6 +19,11 @@ def log_unexpected(logger: logging.Logger, what: str, error: BaseException) -> N
         what: What failed, in words of ours, e.g. "Request 17 failed".
         error: The exception; of its causes at most 20 are logged, the innermost 50 frames of each.
     """
+    logger.error("%s: %s", what, describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """Type and place of an exception and of its causes, in lines; bounded as ``log_unexpected`` says."""
     lines: list[str] = []
     for number, exception in enumerate(_with_causes(error)):
         if number == _MAX_EXCEPTIONS:
@@ -26,7 +31,7 @@ def log_unexpected(logger: logging.Logger, what: str, error: BaseException) -> N
         lines.append(f"{type(exception).__module__}.{type(exception).__qualname__}")
         frames = traceback.extract_tb(exception.__traceback__, limit=-_MAX_FRAMES)
         lines.extend(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-    logger.error("%s: %s", what, "\n".join(lines))
+    return "\n".join(lines)
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,21 +1,44 @@
-"""Small apps on the streaming runtime: what test_runtime_*.py run in processes of their own."""
+"""Small apps on the streaming runtime: test_runtime_*.py run them in processes of their own."""
 
 import asyncio
+import gc
 import os
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import AsyncGeneratorType
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from mangum import Mangum
+from snapshot_restore_py import register_after_restore, register_before_snapshot
+from starlette.background import BackgroundTask
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.types import Receive, Scope, Send
 
-from vectorforge.runtime import StreamingHandler
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
 
-app = FastAPI()
+SECRET = "canary-in-the-exception"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # the function's log, which the tests read
+
+
+@asynccontextmanager
+async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    say(f"lifespan entered, can stream: {can_stream()}")
+    yield {"loop": id(asyncio.get_running_loop())}
+    say("lifespan left")
+
+
+app = FastAPI(lifespan=lifespan)
 
 
 async def gated_tokens() -> AsyncIterator[bytes]:
-    """What comes from ``GATE`` (host:port): a stand-in for a provider's stream."""
+    """Lines from ``GATE`` (host:port): a stand-in for a provider's stream."""
     host, port = os.environ["GATE"].split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -23,7 +46,7 @@ async def gated_tokens() -> AsyncIterator[bytes]:
             yield line
     finally:
         writer.close()
-        print("generator finalised", flush=True)  # noqa: T201  # read by the tests
+        say("generator finalised")
 
 
 @app.get("/tokens")
@@ -31,14 +54,228 @@ async def tokens() -> StreamingResponse:
     return StreamingResponse(gated_tokens(), media_type="text/event-stream")
 
 
-@app.post("/echo")
+@app.get("/tokens-after-response")
+async def tokens_in_background() -> Response:
+    async def work() -> None:
+        await asyncio.sleep(0.2)
+        say("background task done")
+
+    return StreamingResponse(iter([b"answer"]), background=BackgroundTask(work))
+
+
+@app.get("/sync")
+def synchronous() -> StreamingResponse:
+    def pieces() -> Iterator[str]:
+        yield from ("one ", "two ", "three")
+
+    return StreamingResponse(pieces(), media_type="text/plain")
+
+
+@app.api_route("/echo", methods=["GET", "POST", "HEAD"])
 async def echo(request: Request) -> dict[str, Any]:
-    return {"body": (await request.body()).decode(), "query": str(request.query_params)}
+    context = request.scope["aws.context"]
+    return {
+        "method": request.method,
+        "path": request.url.path,
+        "query": request.url.query,
+        "body": (await request.body()).decode(),
+        "cookies": request.cookies,
+        "spec_version": request.scope["asgi"]["spec_version"],
+        "event_version": request.scope["aws.event"].get("version"),
+        "request_id": context.aws_request_id,
+        "remaining_ms": context.get_remaining_time_in_millis(),
+        "client_context": context.client_context and context.client_context.custom,
+        "trace_id": os.environ.get("_X_AMZN_TRACE_ID"),
+        "same_loop": request.state.loop == id(asyncio.get_running_loop()),
+        "pid": os.getpid(),
+    }
 
 
-handler = StreamingHandler(app)
+@app.get("/headers")
+async def headers() -> Response:
+    response = Response("ok")
+    for name, value in [("x-several", "a"), ("x-several", "b"), ("set-cookie", "c=1"), ("set-cookie", "d=2")]:
+        response.headers.append(name, value)
+    response.headers["connection"] = "keep-alive"
+    return response
+
+
+@app.get("/no-content", status_code=204)
+async def no_content() -> None: ...
+
+
+@app.get("/fails-before")
+async def fails_before() -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        if SECRET:
+            raise ValueError(SECRET)
+        yield b""
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/fails-after")
+async def fails_after() -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"begun"
+        await asyncio.sleep(0.2)  # until the front door has passed the beginning on
+        raise ValueError(SECRET)
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/raises")
+async def raises() -> None:
+    raise ValueError(SECRET)
+
+
+@app.get("/never-ends")
+async def never_ends() -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            yield b"begun"
+            await asyncio.sleep(3600)
+        finally:
+            say("generator finalised")
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/never-begins")
+async def never_begins() -> None:
+    await asyncio.sleep(3600)
+
+
+@app.get("/megabytes/{count}")
+async def megabytes(count: int) -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(count):
+            say(f"megabyte {number + 1}")
+            yield bytes(2**20)
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/statistics")
+def statistics() -> dict[str, int]:
+    gc.collect()
+    return {
+        "open_files": len(list(Path("/proc/self/fd").iterdir())),
+        "tasks": len(asyncio.all_tasks(event_loop())),
+        "generators": sum(isinstance(thing, AsyncGeneratorType) for thing in gc.get_objects()),
+        "memory": tracemalloc.get_traced_memory()[0],
+    }
+
+
+handler = StreamingHandler(app, deadline_margin_s=0.3)
 buffered = Mangum(app, lifespan="off")
 
 
-def plain(event: Any, _context: Any) -> Any:
-    return {"got": event}
+def plain(event: Any, context: Any) -> Any:
+    """A handler that has nothing to do with ASGI."""
+    if event == "fail":
+        raise ValueError("plain failure")
+    return "a" * event if isinstance(event, int) else {"got": event, "request_id": context.aws_request_id}
+
+
+class Observed(BaseHTTPMiddleware):
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+
+under_middleware = StreamingHandler(Observed(app), lifespan="off", deadline_margin_s=0.3)
+under_base_path = StreamingHandler(app, api_gateway_base_path="/shop")
+
+
+async def careless(scope: Scope, receive: Receive, send: Send) -> None:
+    """An app without a framework that does what ASGI forbids, by path."""
+    if scope["type"] == "lifespan":
+        raise NotImplementedError("no lifespan here")
+    await receive()
+    path, headers = scope["path"], []
+    if path == "/split-header":
+        headers = [(b"x-name", b"value\r\nset-cookie: stolen=1")]
+    elif path == "/long-headers":
+        headers = [(b"x-long", b"a" * 20_000)]
+    if path != "/body-first":
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+    if path in CARELESS_BODIES:
+        await CARELESS_BODIES[path](send)
+    if path not in ("/no-body", "/half"):
+        await send({"type": "http.response.body", "body": b"end"})
+
+
+async def send_half(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+
+async def send_deaf(send: Send) -> None:
+    """Neither listens for the disconnect nor stops."""
+    for _ in range(50):
+        await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": True})
+        await asyncio.sleep(0.001)
+    say("deaf app done")
+
+
+async def slow_to_close() -> AsyncIterator[bytes]:
+    try:
+        async for piece in gated_tokens():
+            yield piece
+    finally:
+        await asyncio.sleep(0.05)  # as giving a connection back takes time
+        say("slow generator closed")
+
+
+async def send_first_piece(send: Send) -> None:
+    """Drops a generator half-way."""
+    async for piece in slow_to_close():
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        break
+
+
+CARELESS_BODIES = {"/half": send_half, "/deaf": send_deaf, "/drops-generator": send_first_piece}
+careless_handler = StreamingHandler(careless)
+careless_handler_with_lifespan = StreamingHandler(careless, lifespan="on")
+
+
+@asynccontextmanager
+async def failing_lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    if SECRET:
+        raise AttributeError("no database")
+    yield
+
+
+failing_startup = StreamingHandler(FastAPI(lifespan=failing_lifespan))
+
+
+class Started:
+    """A handler with hooks of its own, as a composed function has."""
+
+    def startup(self) -> None:
+        say("startup")
+        if os.environ.get("FAIL_STARTUP"):
+            raise AttributeError("nothing of that name")
+
+    def shutdown(self) -> None:
+        say("shutdown")
+
+    def __call__(self, event: Any, context: Any) -> Any:
+        return handler(event, context)
+
+
+started = Started()
+
+
+@register_before_snapshot  # type: ignore[untyped-decorator]  # shipped without types
+def before_snapshot() -> None:
+    say("before snapshot")
+
+
+@register_after_restore  # type: ignore[untyped-decorator]  # shipped without types
+def after_restore() -> None:
+    async def check() -> int:
+        return id(asyncio.get_running_loop())
+
+    say(f"after restore: {os.environ.get('FAIL_RESTORE', run_in_loop(check()) > 0)}")
+    if "FAIL_RESTORE" in os.environ:
+        raise RuntimeError("stale")

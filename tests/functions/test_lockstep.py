@@ -1,4 +1,4 @@
-"""The proof that answers are streamed: the model says the next word only when the client holds the one before.
+"""The proof that answers are streamed: the model says the next word when the client holds the one before.
 
 From a client on a real socket through a front door, the Runtime API, our runtime, FastAPI and QueryService to
 a vendor on a real socket, and back.

@@ -66,6 +66,8 @@ def _imports(folder: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def _module_named(folder: Path, value: object) -> Iterator[str]:
-    """A module of ours that is started or imported by its name."""
-    if isinstance(value, str) and value.startswith("vectorforge.") and _file(folder, value):
-        yield value
+    """A module of ours that is started or imported by its name, or by "module:name"."""
+    if isinstance(value, str) and value.startswith("vectorforge."):
+        module = value.partition(":")[0]
+        if _file(folder, module):
+            yield module

@@ -27,12 +27,13 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     ),
     **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
 }
+NO_REQUESTS = {"mangum": "makes requests for an ASGI app out of events"}
 READERS = ["docx", "pypdfium2", "selectolax", "semantic_text_splitter"]
 ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
     "query": dict.fromkeys(READERS, "documents are read and cut in the ingest function"),
-    "ingest": dict.fromkeys(["anthropic"], "answers are written in the query function"),
-    "log_writer": {},
-    "migrate": {},
+    "ingest": {"anthropic": "answers are written in the query function", **NO_REQUESTS},
+    "log_writer": NO_REQUESTS,
+    "migrate": NO_REQUESTS,
 }
 Bundles = Callable[[str], tuple[Path, Bundle]]
 Environment = Callable[..., dict[str, str]]

@@ -70,6 +70,7 @@ class ScriptedRetriever(BaseRetriever):
         *,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
+        self.called.set()
         self.calls.append(
             {
                 "query": query,

@@ -6,15 +6,17 @@ that is lost, doubled or late never costs a document.
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Self
 from uuid import UUID
 
+from vectorforge.aws.clients import AwsClients
 from vectorforge.errors import InvalidInputError, QueueError
 
-_MAX_DELAY_S = 300
+_TIMEOUT_S = 5.0
+"""Longest wait for a call; one that is given up may still succeed, which does no harm."""
+_MAX_DELAY_S = 120
 _FIRST_DELAY_S = 10
 _ENTRIES_A_CALL = 10  # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html
 
@@ -56,20 +58,22 @@ class AnnouncedJob:
 
     @property
     def delay_s(self) -> int:
-        """Seconds until the message is seen: none at first, then 10, 20, 40 and so on to five minutes."""
+        """Seconds until the message is seen: none at first, then 10, 20, 40 and so on to two minutes."""
         return min(_FIRST_DELAY_S * 2 ** min(self.waits - 1, 10), _MAX_DELAY_S) if self.waits else 0
 
 
 class IngestionQueue:
     """Sends messages, and keeps those that are being worked on from being delivered to somebody else.
 
-    Nothing connects before the first call; a call never takes longer than about eight seconds.
+    Nothing connects before the first call.
 
     Args:
+        clients: Where the SQS client comes from.
         url: Of the queue.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, clients: AwsClients, url: str) -> None:
+        self._clients = clients
         self._url = url
 
     async def announce(self, job: AnnouncedJob) -> None:
@@ -77,42 +81,32 @@ class IngestionQueue:
 
         Raises:
             QueueError: It may not have been taken.
+            ConfigurationError: As ``AwsClients.get``.
         """
-        await self._call(
-            lambda: self._sqs.send_message(
-                QueueUrl=self._url, MessageBody=job.body(), DelaySeconds=job.delay_s
-            )
-        )
+        await self._call("send_message", MessageBody=job.body(), DelaySeconds=job.delay_s)
 
     async def hold(self, receipt_handles: Sequence[str], seconds: int) -> None:
         """Keep messages out of sight for so long from now on, 0 to 43,200 s; some may be gone already.
 
         Raises:
             QueueError: The queue did not answer, or refused.
+            ConfigurationError: As ``AwsClients.get``.
         """
         for start in range(0, len(receipt_handles), _ENTRIES_A_CALL):
             entries = [
                 {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
                 for number, handle in enumerate(receipt_handles[start : start + _ENTRIES_A_CALL])
             ]
-            await self._call(
-                lambda entries=entries: self._sqs.change_message_visibility_batch(  # type: ignore[misc] # a lambda's default has no type
-                    QueueUrl=self._url, Entries=entries
-                )
-            )
+            await self._call("change_message_visibility_batch", Entries=entries)
 
-    @cached_property
-    def _sqs(self) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        timeouts = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 2})
-        return boto3.session.Session().client("sqs", config=timeouts)
-
-    async def _call(self, call: Callable[[], Any]) -> None:
+    async def _call(self, operation: str, **parameters: Any) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
+        def call() -> None:
+            getattr(self._clients.get("sqs"), operation)(QueueUrl=self._url, **parameters)
+
         try:
-            await asyncio.to_thread(call)
-        except (BotoCoreError, ClientError) as exc:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await asyncio.to_thread(call)
+        except (BotoCoreError, ClientError, TimeoutError) as exc:
             raise QueueError from exc

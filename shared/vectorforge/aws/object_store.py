@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
+from vectorforge.aws.clients import AwsClients
 from vectorforge.errors import ObjectStoreError
 
 T = TypeVar("T")
@@ -32,7 +32,14 @@ class StoredObject:
 
 
 class ObjectStore:
-    """Reads objects; nothing connects before the first call."""
+    """Reads objects; nothing connects before the first call.
+
+    Args:
+        clients: Where the S3 client comes from.
+    """
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
 
     async def find(self, bucket: str, key: str) -> StoredObject | None:
         """What is stored under a key now, or None.
@@ -40,8 +47,9 @@ class ObjectStore:
         Raises:
             ObjectStoreError: S3 did not answer, or refused. Without ``s3:ListBucket`` it refuses, too, where
                 there is no object.
+            ConfigurationError: As ``AwsClients.get``.
         """
-        found = await self._call(lambda: self._s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
+        found = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
         if found is None:
             return None
         return StoredObject(
@@ -56,10 +64,11 @@ class ObjectStore:
 
         Raises:
             ObjectStoreError: S3 did not answer, refused, or sent more or less than it had said.
+            ConfigurationError: As ``AwsClients.get``.
         """
 
-        def download() -> bytes:
-            response = self._s3.get_object(Bucket=bucket, Key=key, IfMatch=expected.etag)
+        def download(s3: Any) -> bytes:
+            response = s3.get_object(Bucket=bucket, Key=key, IfMatch=expected.etag)
             with response["Body"] as body:
                 content: bytes = body.read(expected.size + 1)
             return content
@@ -69,19 +78,11 @@ class ObjectStore:
             raise ObjectStoreError("The object has another length than was said.")
         return content
 
-    @cached_property
-    def _s3(self) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        timeouts = Config(connect_timeout=2, read_timeout=20, retries={"total_max_attempts": 3})
-        return boto3.session.Session().client("s3", config=timeouts)
-
-    async def _call(self, call: Callable[[], T], *, unless: tuple[str, ...]) -> T | None:
+    async def _call(self, call: Callable[[Any], T], *, unless: tuple[str, ...]) -> T | None:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            return await asyncio.to_thread(call)
+            return await asyncio.to_thread(lambda: call(self._clients.get("s3")))
         except ClientError as exc:
             if exc.response.get("Error", {}).get("Code") in unless:
                 return None

@@ -5,14 +5,18 @@ invocations needs the same loop in each. It is made at first use: a runtime that
 """
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TypeVar
+
+_logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _CLOSE_LIMIT_S = 0.5  # for what is still running when the process ends
 
 _loop: asyncio.AbstractEventLoop | None = None
+_before_close: list[Callable[[], None]] = []
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
@@ -35,12 +39,23 @@ def run_in_loop(coroutine: Coroutine[object, object, _T]) -> _T:
     return event_loop().run_until_complete(coroutine)
 
 
+def call_before_close(function: Callable[[], None]) -> None:
+    """Have a function called at the end of the process, while the loop can run; the last one is the first."""
+    _before_close.append(function)
+
+
 def close_event_loop() -> None:
-    """Cancel what still runs, close async generators, close the loop. At the end of the process."""
+    """At the end of the process: call what asked for it, cancel what still runs, close the loop."""
     global _loop
-    loop, _loop = _loop, None
+    loop = _loop
     if loop is None or loop.is_closed() or loop.is_running():
         return
+    while _before_close:
+        try:
+            _before_close.pop()()
+        except Exception:
+            _logger.exception("A shutdown function failed.")
+    _loop = None
     loop.run_until_complete(_end_everything())
     asyncio.set_event_loop(None)
     loop.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from vectorforge.runtime.asgi import AsgiApp, LifespanMode
 from vectorforge.runtime.errors import ProtocolError, StreamingUnavailableError
-from vectorforge.runtime.event_loop import event_loop
+from vectorforge.runtime.event_loop import call_before_close, event_loop
 from vectorforge.runtime.generators import GeneratorFinaliser
 from vectorforge.runtime.http_cycle import HttpCycle
 from vectorforge.runtime.http_event import HttpRequest, read_event
@@ -119,6 +119,7 @@ class StreamingHandler:
 
     async def _enter_lifespan(self) -> Lifespan:
         if self._lifespan is None:
+            call_before_close(self.shutdown)  # a decorator may hide this handler from the runtime
             self._lifespan = Lifespan(self._app, self._lifespan_mode)
         await self._lifespan.startup()
         return self._lifespan

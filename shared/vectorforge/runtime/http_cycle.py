@@ -104,6 +104,8 @@ class HttpCycle:
                 await self._send_body(self._start, message)
             except ResponseLostError:
                 self._lose()
+            # An app that never waits would keep the loop from noticing the disconnect and the deadline.
+            await asyncio.sleep(0)
         else:
             raise ProtocolError(f"Unexpected ASGI message {str(kind)[:64]!r}.")
 

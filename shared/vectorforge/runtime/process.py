@@ -16,7 +16,7 @@ from awslambdaric.lambda_runtime_client import BaseLambdaRuntimeClient
 from awslambdaric.lambda_runtime_exception import FaultException
 
 from vectorforge.runtime.client import StreamingMultiConcurrentClient, StreamingRuntimeClient
-from vectorforge.runtime.event_loop import close_event_loop
+from vectorforge.runtime.event_loop import close_event_loop, event_loop
 from vectorforge.runtime.invocation import use_client
 
 _POLL_IN_A_THREAD = True
@@ -94,23 +94,33 @@ def serve(handler_name: str, client: BaseLambdaRuntimeClient) -> None:
     init_phase = InitPhase(handler_name)
     sys.modules[init_phase.__name__] = init_phase
     signal.signal(signal.SIGTERM, _terminate)
+    terminated = False
     try:
         bootstrap.run(f"{init_phase.__name__}.handler", client)
     except _Terminated:
+        terminated = True
+    finally:
         _end(init_phase)
+    if terminated:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # a normal exit would wait for the thread inside /next
-    finally:
-        _end(init_phase)
 
 
 class _Terminated(SystemExit):
     """SIGTERM came."""
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    loop = event_loop()
+    if loop.is_running():  # between two steps of its tasks, not inside whatever one of them is doing
+        loop.call_soon_threadsafe(_raise_terminated)
+    else:
+        _raise_terminated()
+
+
+def _raise_terminated() -> NoReturn:
     raise _Terminated(0)
 
 

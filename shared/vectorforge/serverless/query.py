@@ -1,6 +1,5 @@
 """The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -8,6 +7,7 @@ from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
 from vectorforge.serverless.telemetry import FunctionTelemetry
 
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
@@ -54,6 +54,9 @@ class QueryFunction:
             config = VectorForgeConfig.from_environment()
             telemetry = FunctionTelemetry("query", config)
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            if application.query_log_queue is not None:
+                # Loading boto3 takes longer than a question may wait for its log.
+                application.query_log_queue.warm()
             self._started = _Started(telemetry, _make_adapter(application))
         return self._started
 
@@ -76,8 +79,6 @@ def _make_adapter(application: Application) -> _Adapter:
     app = create_app(application, open_on_demand=True)
     if application.config.aws.response_mode == "buffered":
         return _BufferedHandler(app, application)
-    from vectorforge.runtime import StreamingHandler, can_stream
-
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
     handler = StreamingHandler(app)
@@ -92,8 +93,7 @@ class _BufferedHandler:
         from mangum import Mangum
 
         self._application = application
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)  # where Mangum looks for it
+        event_loop()  # Mangum takes the current one
         # Its lifespan would begin and end with every invocation.
         self._adapter = Mangum(app, lifespan="off", text_mime_types=_TEXT_TYPES)
 
@@ -101,5 +101,4 @@ class _BufferedHandler:
         return self._adapter(event, context)
 
     def shutdown(self) -> None:
-        self._loop.run_until_complete(self._application.close())
-        self._loop.close()
+        run_in_loop(self._application.close())

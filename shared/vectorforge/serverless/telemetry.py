@@ -42,19 +42,18 @@ class FunctionTelemetry:
             context: The ``LambdaContext``.
 
         Raises:
-            VectorForgeError: As it left the block; for any other exception a general one, because Lambda's
-                runtime logs and returns texts, and a driver's text may hold anything. The type and the place
-                are in the log.
+            Exception: One of our own, as it left the block. Any other becomes a general ``VectorForgeError``,
+                because Lambda's runtime logs and returns texts, and a driver's may hold anything; its type
+                and place are in the log.
         """
         is_cold, self._is_cold = self._is_cold, False
         self._logger.append_keys(function_request_id=context.aws_request_id, cold_start=is_cold)
         try:
             yield
-        except VectorForgeError as exc:
-            log_unexpected(logger, f"The invocation failed ({exc})", exc)
-            raise
-        except Exception as exc:  # noqa: BLE001 - translated, see above
+        except Exception as exc:
             log_unexpected(logger, "The invocation failed", exc)
+            if type(exc).__module__.startswith("vectorforge."):
+                raise
             raise VectorForgeError(f"The invocation failed with {type(exc).__name__}; see the log.") from None
         finally:
             if is_cold:

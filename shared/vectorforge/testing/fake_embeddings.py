@@ -41,7 +41,7 @@ class FakeEmbeddingsServer:
 
     def __init__(self, *, dimension: int = 8, api_key: str | None = None, knows_base64: bool = True) -> None:
         self._dimension = dimension
-        self._api_key = api_key
+        self.api_key = api_key
         self._knows_base64 = knows_base64
         self._runner: web.AppRunner | None = None
         self.base_url = ""
@@ -68,6 +68,14 @@ class FakeEmbeddingsServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    def drop_connections(self) -> None:
+        """Cut every connection, as a load balancer does with idle ones."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)
@@ -75,7 +83,7 @@ class FakeEmbeddingsServer:
         await asyncio.sleep(reply.delay_s)
         if reply.hangs_up and request.transport is not None:
             request.transport.abort()
-        if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
+        if self.api_key is not None and request.headers.get("Authorization") != f"Bearer {self.api_key}":
             key = request.headers.get("Authorization", "")  # OpenAI quotes the key, partly masked
             return _error(401, f"Incorrect API key provided: {key}")
         if self.refused_text is not None and any(self.refused_text in text for text in body["input"]):

@@ -31,7 +31,7 @@ class Reply:
     pause_s: float = 0.0
     """Before each text."""
     gate: Callable[[int], Awaitable[None]] | None = None
-    """Awaited in a stream before text number n, from 0, and before its ending with the number of texts: so a test
+    """Awaited in a stream before text n, from 0, and before its ending with the number of texts: so a test
     decides when the stream goes on."""
 
 
@@ -114,6 +114,14 @@ class FakeVendor(ABC):
     async def __aexit__(self, *_: object) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def drop_connections(self) -> None:
+        """Cut every connection, as a load balancer does with idle ones."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
 
     base_path: str
     """Path of ``base_url``."""

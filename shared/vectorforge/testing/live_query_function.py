@@ -65,7 +65,7 @@ class QuerySurroundings:
 
     def client(self, url: str, **options: Any) -> httpx2.AsyncClient:
         """A client with the tenant's key. To be used as a context manager."""
-        headers = {"Authorization": f"Bearer {key_of(self.tenant)}"}
+        headers = {"Authorization": f"Bearer {key_of(self.tenant)}", **options.pop("headers", {})}
         return httpx2.AsyncClient(base_url=url, headers=headers, **{"timeout": 30, **options})
 
 

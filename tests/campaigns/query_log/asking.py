@@ -1,4 +1,4 @@
-"""Asks the query function one question after the other, while each is disturbed, and notes what the client saw."""
+"""Asks the query function one question after another, disturbs each, and notes what the client saw."""
 
 import asyncio
 import json

@@ -1,5 +1,6 @@
 """Google's Gemini models, through its OpenAI-shaped API (https://ai.google.dev/gemini-api/docs/openai)."""
 
+import re
 from typing import Any, Self
 
 from pydantic import SecretStr
@@ -9,6 +10,10 @@ from vectorforge.credentials import Credentials
 from vectorforge.llm.providers.openai import OpenAIProvider
 
 DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
+
+_ABOUT_THE_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)")
+"""What Google says, with status 400, of a key that was deleted or has expired. Source: e.g.
+https://github.com/cequence-io/openai-scala-client/issues/109."""
 
 
 class GoogleProvider(OpenAIProvider):
@@ -26,3 +31,10 @@ class GoogleProvider(OpenAIProvider):
             default_model=settings.google_model,
             **options,
         )
+
+    def _is_refusal(self, exc: Exception) -> bool:
+        import openai
+
+        if isinstance(exc, openai.BadRequestError) and _ABOUT_THE_KEY.search(str(exc.body)):
+            return True
+        return super()._is_refusal(exc)

@@ -222,6 +222,8 @@ class OpenAIProvider(BaseLLMProvider):
     def _map_error(self, exc: Exception) -> LLMError:
         import openai
 
+        if self._is_refusal(exc):
+            return failures.error_for_status(self.name, 401)
         return failures.error_for_sdk_exception(openai, self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:

@@ -176,9 +176,11 @@ class FunctionProcess:
         settings = self.configuration
         patience_s = settings.timeout_s if was_warm else settings.init_timeout_s
         reached = await _first(invocation.dispatched, environment, patience_s)
-        if reached == "exit" and was_warm and not self._stopped and not invocation.dispatched.is_set():
-            await environment.close()
-            return False
+        if reached == "exit" and was_warm and not self._stopped:
+            await environment.runtime_api.drain(_LAST_BYTES_S)
+            if environment.runtime_api.withdraw(invocation):
+                await environment.close()
+                return False
         if reached == "event":
             patience_s = settings.timeout_s
             reached = await _first(invocation.completed, environment, patience_s)

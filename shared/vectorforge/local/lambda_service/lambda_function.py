@@ -40,9 +40,9 @@ class LambdaFunction:
         """All that may run; started when needed, the first ones first."""
         self.throttles = 0
         """Events refused so far."""
-        self._under_way = 0
-        self._finishing = 0
-        self._leases = dict.fromkeys(self.processes, 0)
+        self._arriving = 0
+        self._reserved = dict.fromkeys(self.processes, 0)
+        self._active: dict[Invocation, FunctionProcess] = {}
         self._freed = asyncio.Event()
         self._watchers: set[asyncio.Task[None]] = set()
 
@@ -61,17 +61,21 @@ class LambdaFunction:
         Raises:
             TooManyRequestsError: As many events as ``concurrency`` allows have no answer yet.
         """
-        if self._under_way >= len(self.processes) * self.configuration.max_concurrency:
+        unanswered = sum(not invocation.ended.is_set() for invocation in self._active)
+        if self._arriving + unanswered >= len(self.processes) * self.configuration.max_concurrency:
             self.throttles += 1
             raise TooManyRequestsError(f"{self.configuration.name} has no free concurrency.")
-        self._under_way += 1
+        self._arriving += 1
         try:
-            process = await self._lease()
-        except BaseException:
-            self._under_way -= 1
-            raise
-        invocation = await process.invoke(event, **options)
-        watcher = asyncio.create_task(self._watch(process, invocation))
+            process = await self._reserve()
+            try:
+                invocation = await process.invoke(event, **options)
+            finally:
+                self._reserved[process] -= 1
+        finally:
+            self._arriving -= 1
+        self._active[invocation] = process
+        watcher = asyncio.create_task(self._watch(invocation))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return invocation
@@ -81,16 +85,16 @@ class LambdaFunction:
         await asyncio.gather(*(process.stop() for process in self.processes))
         await asyncio.gather(*self._watchers)
 
-    async def _lease(self) -> FunctionProcess:
+    async def _reserve(self) -> FunctionProcess:
         """Warm and free; else warm and soon free; else new; else the first that gets free."""
         patient = True
         while True:
-            most = self.configuration.max_concurrency
-            free = [process for process, leases in self._leases.items() if leases < most]
+            free = [process for process in self.processes if self._has_room(process)]
             warm = [process for process in free if process.is_running]
-            if warm or (free and not (patient and self._finishing)):
+            finishing = any(invocation.ended.is_set() for invocation in self._active)
+            if warm or (free and not (patient and finishing)):
                 chosen = (warm or free)[0]
-                self._leases[chosen] += 1
+                self._reserved[chosen] += 1
                 return chosen
             try:
                 async with asyncio.timeout(_GRACE_S if free else None):
@@ -98,12 +102,14 @@ class LambdaFunction:
             except TimeoutError:
                 patient = False
 
-    async def _watch(self, process: FunctionProcess, invocation: Invocation) -> None:
-        await invocation.ended.wait()
-        self._under_way -= 1
-        self._finishing += 1
+    def _has_room(self, process: FunctionProcess) -> bool:
+        taken = sum(
+            user is process and not invocation.completed.is_set() for invocation, user in self._active.items()
+        )
+        return self._reserved[process] + taken < self.configuration.max_concurrency
+
+    async def _watch(self, invocation: Invocation) -> None:
         await invocation.completed.wait()
-        self._finishing -= 1
-        self._leases[process] -= 1
+        del self._active[invocation]
         freed, self._freed = self._freed, asyncio.Event()
         freed.set()

@@ -105,6 +105,13 @@ class RuntimeApi(HttpServer):
                 return
         self._pending.append(invocation)
 
+    def withdraw(self, invocation: Invocation) -> bool:
+        """Take back an invocation that no poll has got. False: one has."""
+        if invocation not in self._pending:
+            return False
+        self._pending.remove(invocation)
+        return True
+
     def fail_outstanding(self, error: FunctionError) -> None:
         """The environment is gone: every invocation that its runtime has ends with ``error``."""
         for invocation in self._known.values():
@@ -184,7 +191,7 @@ class RuntimeApi(HttpServer):
             if not gone.done():
                 return waiting.result()
             if waiting.done():
-                self._pending.appendleft(waiting.result())
+                self.submit(waiting.result())
             return None
         finally:
             waiting.cancel()

@@ -155,7 +155,16 @@ async def read_error(reader: asyncio.StreamReader, head: RequestHead) -> Functio
         body += piece
         if len(body) > _ERROR_LIMIT_BYTES:
             raise MalformedMessageError("The error is over 6 MB.")
-    return FunctionError(head.get("lambda-runtime-function-error-type", "Runtime.UnknownReason"), bytes(body))
+    named = head.get("lambda-runtime-function-error-type")  # awslambdaric names it in the body only
+    return FunctionError(named or _error_type(body), bytes(body))
+
+
+def _error_type(body: bytes | bytearray) -> str:
+    try:
+        named = json.loads(body)["errorType"]
+    except (ValueError, TypeError, KeyError):
+        named = None
+    return named if isinstance(named, str) and named else "Runtime.UnknownReason"
 
 
 def reply(

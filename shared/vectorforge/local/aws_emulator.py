@@ -1,0 +1,179 @@
+"""An emulator of AWS services in a process of its own: moto's server, or LocalStack without Docker."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from vectorforge.errors import ConfigurationError
+
+ACCOUNT_ID = "000000000000"
+REGION = "us-east-1"
+LOCALSTACK_VERSION = "4.13.1"
+"""The last one that runs on Python 3.11 without Docker and without a licence."""
+
+_LOCALSTACK_AS_OF = "2026-02-20"
+"""Its dependencies of that day: it does not start with newer ones of cbor2 and pyOpenSSL."""
+_WHILE_WE_LIVE = """\
+import os, runpy, signal, sys, threading
+def end_with_us():
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_us, daemon=True).start()
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Runs a module until its standard input closes, so that none is left behind when this process is killed."""
+_START_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def moto(port: int, log: Path) -> AsyncIterator[str]:
+    """A server of moto on 127.0.0.1; gives its address. What it holds ends with it.
+
+    Args:
+        port: 0 takes a free one.
+        log: File for what it writes.
+
+    Raises:
+        ConfigurationError: moto is not installed, the port is taken, or it does not start.
+    """
+    port = _free(port)
+    command = [sys.executable, "-c", _WHILE_WE_LIVE, "moto.server", "--host", "127.0.0.1"]
+    command += ["--port", str(port)]
+    async with _serving(command, {"MOTO_ACCOUNT_ID": ACCOUNT_ID}, port, "/moto-api/", log) as address:
+        yield address
+
+
+@asynccontextmanager
+async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
+    """LocalStack as a process of this machine; gives its address. It is installed into ``folder`` at first.
+
+    Its own Lambda service needs Docker and stays unused: here the functions are run by ``lambda_service``.
+
+    Args:
+        port: 0 takes a free one.
+        folder: Kept: a virtual environment (320 MB), and its state.
+        log: File for what it writes.
+
+    Raises:
+        ConfigurationError: There is no uv to install it with, the port is taken, or it does not start.
+    """
+    python = await asyncio.to_thread(_install_localstack, folder)
+    port = _free(port)
+    place = f"127.0.0.1:{port}"
+    variables = {
+        "GATEWAY_LISTEN": place,
+        "LOCALSTACK_HOST": f"localhost:{port}",
+        "FILESYSTEM_ROOT": str(folder / "state"),
+        "SQS_ENDPOINT_STRATEGY": "path",
+        "ACTIVATE_PRO": "0",
+        "DISABLE_EVENTS": "1",
+        "DNS_ADDRESS": "0",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": REGION,
+    }
+    command = [str(python), "-c", _WHILE_WE_LIVE, "localstack.runtime.main"]
+    async with _serving(command, variables, port, "/_localstack/health", log) as address:
+        yield address
+
+
+def _free(port: int) -> int:
+    """The port, or a free one for 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as exc:
+            raise ConfigurationError(
+                f"Port {port} of the emulator is taken. Choose another with --aws-port; one that runs "
+                f"there already is used with --endpoint-url http://localhost:{port}."
+            ) from exc
+        free: int = probe.getsockname()[1]
+        return free
+
+
+@asynccontextmanager
+async def _serving(
+    command: Sequence[str], variables: Mapping[str, str], port: int, path: str, log: Path
+) -> AsyncIterator[str]:
+    """Run a server until the block ends; ready when it answers under ``path``."""
+    address = f"http://127.0.0.1:{port}"
+    with log.open("ab") as file:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, **variables},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us; it is stopped last
+        )
+    try:
+        await _ready(process, address + path, log)
+        yield address
+    finally:
+        await _stop(process)
+
+
+async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> None:
+    try:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            while process.returncode is None:
+                if await asyncio.to_thread(_answers, url):
+                    return
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        pass
+    raise ConfigurationError(f"The emulator of AWS services does not start; see {log}.")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own address
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _install_localstack(folder: Path) -> Path:
+    """The Python of an environment that holds LocalStack; made once."""
+    environment = folder / f"localstack-{LOCALSTACK_VERSION}"
+    python, complete = environment / "bin" / "python", environment / "complete"
+    if complete.exists():
+        return python
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if uv is None:
+        raise ConfigurationError("LocalStack is installed with uv, which is not on PATH.")
+    create = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)]
+    requirement = f"localstack-core[runtime]=={LOCALSTACK_VERSION}"
+    install = [uv, "pip", "install", "--quiet", "--python", str(python)]
+    install += ["--exclude-newer", _LOCALSTACK_AS_OF, requirement, "setuptools"]
+    for command in (create, install):
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our words
+        if finished.returncode:
+            reason = finished.stderr.strip()[-1000:]
+            raise ConfigurationError(f"LocalStack {LOCALSTACK_VERSION} cannot be installed: {reason}")
+    complete.touch()
+    return python

@@ -1,0 +1,233 @@
+"""An SQS event source mapping: polls a queue, invokes a function with batches, deletes what succeeded."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Self, TypeVar
+
+from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
+from vectorforge.local.lambda_service.invocation import FunctionError, Invocation
+from vectorforge.local.lambda_service.queue_events import Message, cut, failed_ids, record
+
+T = TypeVar("T")
+_RECEIVE_LIMIT = 10
+"""Messages of one ReceiveMessage, and of one DeleteMessageBatch."""
+_LONG_POLL_S = 1
+"""Lambda waits 20 s; a stop need not wait that long here."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFaults:
+    """What a standard queue may do at any time, done often.
+
+    A message is only touched on its first two receives, so that none reaches a dead-letter queue by chance.
+    """
+
+    redelivered: float = 0.0
+    """Share of processed messages that are delivered again instead of deleted."""
+    postponed: float = 0.0
+    """Share of messages that go back to the queue unprocessed: others overtake them."""
+    shuffled: bool = False
+    """Whether the records of an event are in random order."""
+    random: Random = field(default_factory=Random)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What became of one event."""
+
+    records: Sequence[dict[str, Any]]
+    failed: frozenset[str]
+    """Message ids that stay in the queue."""
+    error: FunctionError | None
+    throttled: bool = False
+    """The function took no event until the messages became visible again."""
+
+
+class QueueEventSource:
+    """Runs while it is an entered context manager.
+
+    Args:
+        function: Gets the events.
+        queue_url: Of the queue.
+        endpoint_url: Of an emulator; None is AWS.
+        region: Of the queue.
+        batch_size: Most messages of an event.
+        batching_window_s: Longest wait for a full batch; 0 takes what one receive gives (at most 10).
+        maximum_concurrency: Events at one time.
+        reports_failures: ``ReportBatchItemFailures``.
+        faults: For tests.
+        on_batch: Called after each event, when what succeeded is deleted.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        queue_url: str,
+        *,
+        endpoint_url: str | None = None,
+        region: str = "us-east-1",
+        batch_size: int = 10,
+        batching_window_s: float = 0.0,
+        maximum_concurrency: int = 2,
+        reports_failures: bool = True,
+        faults: DeliveryFaults | None = None,
+        on_batch: Callable[[BatchResult], Awaitable[None]] | None = None,
+    ) -> None:
+        self._function = function
+        self._queue_url = queue_url
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._batch_size = batch_size
+        self._batching_window_s = batching_window_s
+        self._maximum_concurrency = maximum_concurrency
+        self._reports_failures = reports_failures
+        self._faults = faults or DeliveryFaults()
+        self._on_batch = on_batch
+        self._stopping = False
+        self._pollers: list[asyncio.Task[None]] = []
+        self._threads = ThreadPoolExecutor(maximum_concurrency, thread_name_prefix="queue-event-source")
+        self._sqs: Any = None
+        self._arn = ""
+        self._visibility_s = 0
+
+    async def __aenter__(self) -> Self:
+        self._sqs = await self._call(self._connect)
+        names = ["QueueArn", "VisibilityTimeout"]
+        answer = await self._call(
+            lambda: self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=names)
+        )
+        self._arn = answer["Attributes"]["QueueArn"]
+        self._visibility_s = int(answer["Attributes"]["VisibilityTimeout"])
+        self._pollers = [asyncio.create_task(self._poll()) for _ in range(self._maximum_concurrency)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Finish the events under way, then stop.
+
+        Raises:
+            Exception: What ended a poller: ``on_batch`` raised.
+        """
+        self._stopping = True
+        ends = await asyncio.gather(*self._pollers, return_exceptions=True)
+        self._threads.shutdown()
+        self._sqs.close()
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+
+    def _connect(self) -> Any:
+        import boto3
+        from botocore.config import Config
+
+        keys = {}
+        if self._endpoint_url is not None:  # an emulator takes any; the real ones stay out of it
+            keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        config = Config(connect_timeout=2, read_timeout=10, max_pool_connections=self._maximum_concurrency)
+        session = boto3.session.Session(region_name=self._region, **keys)
+        return session.client("sqs", endpoint_url=self._endpoint_url, config=config)
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def _poll(self) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        pause_s = _FIRST_PAUSE_S
+        while not self._stopping:
+            try:
+                messages = await self._gather()
+                for batch in cut(record(message, self._arn) for message in messages):
+                    await self._deliver(batch)
+                pause_s = _FIRST_PAUSE_S
+            except (BotoCoreError, ClientError):  # the queue is not reachable: as on AWS, try again
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _gather(self) -> list[Message]:
+        """A batch: until it is full, or until the window has passed since its first message."""
+        loop = asyncio.get_running_loop()
+        messages = await self._receive(self._batch_size)
+        give_up_at = loop.time() + self._batching_window_s
+        while messages and len(messages) < self._batch_size and loop.time() < give_up_at:
+            messages += await self._receive(self._batch_size - len(messages))
+        return await self._postpone(messages) if self._faults.postponed else messages
+
+    async def _receive(self, most: int) -> list[Message]:
+        answer = await self._call(
+            lambda: self._sqs.receive_message(
+                QueueUrl=self._queue_url,
+                MaxNumberOfMessages=min(most, _RECEIVE_LIMIT),
+                WaitTimeSeconds=_LONG_POLL_S,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
+        )
+        messages: list[Message] = answer.get("Messages", [])
+        return messages
+
+    async def _deliver(self, records: list[dict[str, Any]]) -> None:
+        if self._faults.shuffled:
+            self._faults.random.shuffle(records)
+        ids = [one["messageId"] for one in records]
+        invocation = await self._invoke({"Records": records})
+        if invocation is None:
+            result = BatchResult(records, frozenset(ids), None, throttled=True)
+        else:
+            await invocation.ended.wait()
+            failed = failed_ids(invocation, ids, reports_failures=self._reports_failures)
+            result = BatchResult(records, frozenset(failed), invocation.error)
+        await self._settle(result)
+        if self._on_batch is not None:
+            await self._on_batch(result)
+
+    async def _invoke(self, event: dict[str, Any]) -> Invocation | None:
+        """Hand an event over, trying again while the function is throttled; None when it is too late."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._visibility_s
+        pause_s = _FIRST_PAUSE_S
+        while loop.time() < give_up_at and not self._stopping:
+            with contextlib.suppress(TooManyRequestsError):
+                return await self._function.invoke(event)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return None
+
+    async def _settle(self, result: BatchResult) -> None:
+        done = [one for one in result.records if one["messageId"] not in result.failed]
+        again = [one for one in done if self._is_hit(one["attributes"], self._faults.redelivered)]
+        for one in again:
+            await self._show(one["receiptHandle"])
+        handles = [one["receiptHandle"] for one in done if one not in again]
+        for start in range(0, len(handles), _RECEIVE_LIMIT):
+            entries = [
+                {"Id": str(index), "ReceiptHandle": handle}
+                for index, handle in enumerate(handles[start : start + _RECEIVE_LIMIT])
+            ]
+            delete = partial(self._sqs.delete_message_batch, QueueUrl=self._queue_url, Entries=entries)
+            await self._call(delete)
+
+    async def _postpone(self, messages: list[Message]) -> list[Message]:
+        kept = []
+        for message in messages:
+            if self._is_hit(message["Attributes"], self._faults.postponed):
+                await self._show(message["ReceiptHandle"])
+            else:
+                kept.append(message)
+        return kept
+
+    async def _show(self, receipt_handle: str) -> None:
+        """Make a message visible at once."""
+        await self._call(
+            lambda: self._sqs.change_message_visibility(
+                QueueUrl=self._queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=0
+            )
+        )
+
+    def _is_hit(self, attributes: dict[str, str], share: float) -> bool:
+        return int(attributes["ApproximateReceiveCount"]) <= 2 and self._faults.random.random() < share

@@ -1,0 +1,217 @@
+"""The queue and the log writer behind it, both as unreliable as they may be."""
+
+import asyncio
+import json
+import random
+import re
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.lambda_service.invocation import Invocation
+from vectorforge.local.lambda_service.lambda_function import LambdaFunction
+from vectorforge.local.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
+
+MAX_RECEIVE_COUNT = 5
+_LAST_DISTURBED_RECEIVE = 2
+"""A message is left alone from its third receive on, so that none reaches the dead-letter queue by chance."""
+_COUNTS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+
+
+@asynccontextmanager
+async def sqs_server() -> AsyncIterator[str]:
+    """SQS by moto, in a process of its own; its address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from moto.server import main; main()",
+        "--host=127.0.0.1",
+        "--port=0",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        async for line in process.stderr:
+            if match := re.search(rb"http://127\.0\.0\.1:\d+", line):
+                break
+        else:
+            raise RuntimeError("moto did not start.")
+        reading = asyncio.create_task(_drop(process.stderr))
+        yield match[0].decode()
+        reading.cancel()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _drop(stream: asyncio.StreamReader) -> None:
+    while await stream.read(65536):
+        pass
+
+
+class LogQueue:
+    """A queue with its dead-letter queue.
+
+    Args:
+        endpoint: Of SQS.
+        visibility_s: After so many seconds a message that was not deleted comes again.
+    """
+
+    def __init__(self, endpoint: str, *, visibility_s: int) -> None:
+        import boto3
+
+        self.endpoint = endpoint
+        self.poison: list[str] = []
+        """Bodies of the messages that nobody can store."""
+        self._sqs: Any = boto3.session.Session("test", "test", region_name="us-east-1").client(
+            "sqs", endpoint_url=endpoint
+        )
+        name = f"query-logs-{uuid.uuid4().hex[:8]}"
+        self._dead_url: str = self._sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=self._dead_url, AttributeNames=["QueueArn"])
+        redrive = {
+            "deadLetterTargetArn": arn["Attributes"]["QueueArn"],
+            "maxReceiveCount": str(MAX_RECEIVE_COUNT),
+        }
+        attributes = {"RedrivePolicy": json.dumps(redrive), "VisibilityTimeout": str(visibility_s)}
+        self.url: str = self._sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+
+    async def add_poison(self, kind: int) -> None:
+        """Send a message that can never be stored; eight kinds."""
+        number = len(self.poison)
+        body = _POISON[kind % len(_POISON)].replace("NUMBER", f"{number:012}")
+        self.poison.append(body)
+        await asyncio.to_thread(self._sqs.send_message, QueueUrl=self.url, MessageBody=body)
+
+    async def empty(self) -> None:
+        """Wait until nothing is left: visible, in work or delayed."""
+        quiet = 0
+        while quiet < 2:
+            await asyncio.sleep(0.3)
+            answer = await asyncio.to_thread(
+                self._sqs.get_queue_attributes, QueueUrl=self.url, AttributeNames=list(_COUNTS)
+            )
+            quiet = 0 if any(int(answer["Attributes"][name]) for name in _COUNTS) else quiet + 1
+
+    async def dead(self) -> list[str]:
+        """Take everything out of the dead-letter queue."""
+        found: list[str] = []
+        while True:
+            answer = await asyncio.to_thread(
+                self._sqs.receive_message,
+                QueueUrl=self._dead_url,
+                MaxNumberOfMessages=10,
+                VisibilityTimeout=600,
+            )
+            if not answer.get("Messages"):
+                return found
+            found += [message["Body"] for message in answer["Messages"]]
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """What happened between the queue and the table."""
+
+    batches: int = 0
+    messages: int = 0
+    redelivered: int = 0
+    """Messages that had been received before."""
+    refused: int = 0
+    """Messages that stayed in the queue."""
+    killed: dict[str, int] = field(default_factory=dict)
+    """Log writers killed, by the moment."""
+
+    async def count(self, result: BatchResult) -> None:
+        """Take note of a batch."""
+        self.batches += 1
+        self.messages += len(result.records)
+        self.redelivered += sum(_receives(one) > 1 for one in result.records)
+        self.refused += len(result.failed)
+
+
+@asynccontextmanager
+async def log_writer(
+    queue: LogQueue, log_writer_url: str, *, rng: random.Random, killed: float = 0.08
+) -> AsyncIterator[Deliveries]:
+    """The real log writer, two at a time, under an event source that doubles and shuffles; some get killed.
+
+    Args:
+        queue: What it reads.
+        log_writer_url: PostgreSQL, as the log writer's role.
+        rng: Decides about all of it.
+        killed: Share of the batches whose writer is killed before it began, and as many after it has stored.
+    """
+    deliveries = Deliveries()
+
+    def killer(moment: str) -> Any:
+        async def reached(function: FunctionProcess, invocation: Invocation, _data: bytes) -> None:
+            records = json.loads(invocation.payload)["Records"]
+            if max(map(_receives, records)) <= _LAST_DISTURBED_RECEIVE and rng.random() < killed:
+                deliveries.killed[moment] = deliveries.killed.get(moment, 0) + 1
+                await function.kill()
+
+        return reached
+
+    configuration = FunctionConfiguration(
+        handler="functions.log_writer.handler.handler",
+        name="log_writer",
+        environment={
+            "VECTORFORGE_LOG_WRITER_DATABASE_URL": log_writer_url,
+            "AWS_ENDPOINT_URL": queue.endpoint,
+        },
+        freeze_between_invocations=True,
+    )
+    hooks = {"after_next_reply": killer("before it began"), "response_opened": killer("after it stored")}
+    faults = DeliveryFaults(redelivered=0.1, postponed=0.1, shuffled=True, random=rng)
+    async with (
+        LambdaFunction(configuration, concurrency=2, hooks=hooks) as function,  # type: ignore[arg-type]  # literals
+        QueueEventSource(
+            function,
+            queue.url,
+            endpoint_url=queue.endpoint,
+            faults=faults,
+            on_batch=deliveries.count,
+            batching_window_s=0.2,
+        ),
+    ):
+        yield deliveries
+
+
+def _receives(record: dict[str, Any]) -> int:
+    return int(record["attributes"]["ApproximateReceiveCount"])
+
+
+_RECORD = {
+    "type": "vectorforge.query_log",
+    "version": 1,
+    "tenant_id": "poison",
+    "id": "00000000-0000-0000-0000-NUMBER",
+    "collection_id": "00000000-0000-0000-0000-000000000000",
+    "query_text": "poison",
+    "retrieved_chunk_ids": [],
+    "used_chunk_ids": [],
+    "generated_response": "",
+    "outcome": "answered",
+    "latency_ms": 1.0,
+    "created_at": "2026-11-22T00:00:00+00:00",
+}
+_POISON = (
+    "no JSON, NUMBER",
+    '{"type":"vectorforge.query_log","half":NUMBER',
+    '["a list","NUMBER"]',
+    '{"type":"something.else","id":"NUMBER"}',
+    json.dumps(_RECORD | {"version": 2}),
+    json.dumps(_RECORD | {"tenant_id": ""}),
+    json.dumps(_RECORD | {"outcome": "invented"}),
+    json.dumps(_RECORD | {"latency_ms": "NaN"}),
+)

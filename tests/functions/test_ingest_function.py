@@ -1,0 +1,332 @@
+"""Ingestion jobs through SQS: announced, carried out, resumed, put off; nothing lost, nothing done twice."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from vectorforge.api.app import create_app
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.config import AwsSettings, IngestionSettings
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, NewJobItem
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.serverless.ingest import Invocation, handle
+from vectorforge.serverless.ingest_events import Message
+from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.live_api import key_of, settings_for
+from vectorforge.testing.live_server import serve
+
+EVENTS = Path(__file__).parents[2] / "events"
+TENANT = "acme"
+
+
+@pytest.fixture(scope="module")
+def aws_server() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    aws_server.reset()
+    for name, value in aws_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return aws_server
+
+
+@dataclass
+class Stage:
+    """A tenant's documents, the queue, and the function's application."""
+
+    aws: FakeAws
+    queue: str
+    dead: str
+    application: Application
+    embedder: HashingEmbedder
+    url: str
+
+    @property
+    def tenant(self) -> TenantServices:
+        return self.application.for_tenant(TENANT)
+
+    async def job(self, *texts: str, collection: str = "default", tenant: str = TENANT) -> UUID:
+        """A job that was stored and announced, as an upload over HTTP does."""
+        services = self.application.for_tenant(tenant)
+        found = await services.collections.find_by_name(collection)
+        found = found or await services.create_collection(collection)
+        items = [NewJobItem(f"{n}.txt", None, text.encode()) for n, text in enumerate(texts)]
+        job = await services.jobs.create(found.id, items)
+        await self.application.announce_job(tenant, job.id)
+        return job.id
+
+    async def deliver(self, *, seconds: float = 60.0, most: int = 10) -> tuple[int, list[str]]:
+        """One invocation with the messages that can be seen; how many, and the ids of those that failed."""
+        records = self.aws.receive(self.queue, most=most)
+        if not records:
+            return 0, []
+        answer = await handle(self.application, {"Records": records}, Deadline.after(seconds))
+        assert answer is not None
+        failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+        for record in records:
+            if record["messageId"] not in failed:
+                self.aws.client("sqs").delete_message(
+                    QueueUrl=self.queue, ReceiptHandle=record["receiptHandle"]
+                )
+        return len(records), failed
+
+    async def look(self, job_id: UUID, tenant: str = TENANT) -> IngestionJob:
+        job = await self.application.for_tenant(tenant).jobs.find_by_id(job_id)
+        assert job is not None
+        return job
+
+    async def attempts(self, job_id: UUID) -> list[int]:
+        return [item.attempts for item in await self.tenant.jobs.items(job_id)]
+
+    def send(self, body: str) -> None:
+        self.aws.client("sqs").send_message(QueueUrl=self.queue, MessageBody=body)
+
+
+def build(url: str, queue: str | None, embedder: HashingEmbedder) -> Application:
+    embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()
+    embeddings.register(embedder)
+    models.register(ExtractiveProvider(embed=embedder.embed_documents))
+    config = settings_for(
+        url,
+        [TENANT],
+        aws=AwsSettings(ingestion_queue_url=queue),
+        ingestion=IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0),
+    )
+    return Application(
+        config, database=Database(url, pool_size=5), embedding_registry=embeddings, llm_registry=models
+    )
+
+
+@pytest.fixture
+async def stage(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Stage]:
+    queue, dead = aws.create_queue("ingestion")
+    embedder = HashingEmbedder(batch_size=1)
+    async with build(fresh_database_url, queue, embedder) as application:
+        yield Stage(aws, queue, dead, application, embedder, fresh_database_url)
+
+
+def event(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return loaded
+
+
+async def test_a_document_sent_over_http_is_ingested_by_the_function(stage: Stage) -> None:
+    app = create_app(stage.application)
+    async with serve(app) as url:
+        import httpx2
+
+        headers = {"Authorization": f"Bearer {key_of(TENANT)}"}
+        async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+            made = await client.post("/v1/collections", json={"name": "default"})
+            documents = [{"source": "refunds.txt", "text": "A refund takes five days."}]
+            path = f"/v1/collections/{made.json()['id']}/documents"
+            response = await client.post(path, json={"documents": documents})
+            assert response.status_code == 202
+            job_id = UUID(response.json()["id"])
+            await asyncio.sleep(0.3)  # the server must leave it to the function
+            assert (await stage.look(job_id)).status == "queued"
+            assert json.loads(stage.aws.receive(stage.queue)[0]["body"]) == {
+                "tenant_id": TENANT,
+                "job_id": str(job_id),
+                "waits": 0,
+            }
+            stage.send(json.dumps({"tenant_id": TENANT, "job_id": str(job_id)}))
+            await stage.application.open()
+            assert await stage.deliver() == (1, [])
+            answer = await client.post(
+                f"/v1/collections/{made.json()['id']}/query", json={"query": "How long does a refund take?"}
+            )
+            assert "five days" in answer.text
+
+
+# faults.md row 38
+async def test_fifty_messages_of_one_job_are_one_run(stage: Stage) -> None:
+    job_id = await stage.job("one", "two", "three")
+    for _ in range(49):
+        await stage.application.announce_job(TENANT, job_id)
+    for _ in range(5):
+        assert await stage.deliver() == (10, [])
+    assert await stage.deliver() == (0, [])
+    assert stage.aws.count(stage.queue) == (0, 0, 0)
+    assert stage.embedder.texts == ["one", "two", "three"]
+    assert await stage.attempts(job_id) == [1, 1, 1]
+
+
+async def test_concurrent_invocations_with_the_same_message_are_one_run(stage: Stage) -> None:
+    job_id = await stage.job(*(f"Text number {n}" for n in range(8)))
+    stage.embedder._delay_s = 0.05
+    for _ in range(4):
+        await stage.application.announce_job(TENANT, job_id)
+    results = await asyncio.gather(*(stage.deliver(most=1) for _ in range(5)))
+    assert [failed for _, failed in results] == [[]] * 5
+    assert len(stage.embedder.texts) == 8
+    assert (await stage.look(job_id)).status == "succeeded"
+
+
+async def test_the_message_of_a_deleted_job_is_dropped(stage: Stage) -> None:
+    await stage.job("text")
+    collection = await stage.tenant.find_collection("default")
+    await stage.tenant.collections.delete(collection.id)
+    stage.send(json.dumps({"tenant_id": "nobody", "job_id": str(uuid4())}))
+    assert await stage.deliver() == (2, [])
+    assert stage.aws.count(stage.queue) == (0, 0, 0)
+
+
+async def test_a_job_that_another_worker_holds_is_seen_again_later(stage: Stage) -> None:
+    older = await stage.job("older")
+    younger = await stage.job("younger")
+    claimed = await JobDispatcher(stage.application.database).claim(60)
+    assert claimed is not None
+    assert claimed.job_id == older
+    assert await stage.deliver() == (2, [])  # one is held, the other waits behind it
+    assert stage.aws.count(stage.queue) == (0, 0, 2)
+    assert stage.embedder.texts == []
+
+    await stage.tenant.jobs.release(older)
+    stage.send(json.dumps({"tenant_id": TENANT, "job_id": str(younger), "waits": 3}))
+    assert await stage.deliver() == (1, [])
+    assert stage.embedder.texts == ["older", "younger"]
+
+
+async def test_an_older_job_of_the_collection_comes_first(stage: Stage) -> None:
+    older = await stage.job("older")
+    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    younger = await stage.job("younger")
+    assert await stage.deliver() == (1, [])
+    assert stage.embedder.texts == ["older", "younger"]
+    assert [(await stage.look(job)).status for job in (older, younger)] == ["succeeded"] * 2
+
+
+async def test_a_message_that_comes_again_in_vain_begins_nothing(stage: Stage) -> None:
+    done = await stage.job("done")
+    assert await stage.deliver() == (1, [])
+    waiting = await stage.job("a document that may kill its function")
+    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    await stage.application.announce_job(TENANT, done)
+    assert await stage.deliver() == (1, [])
+    assert (await stage.look(waiting)).status == "queued"
+
+
+# faults.md row 39
+async def test_poison_goes_to_the_dead_letter_queue_and_its_peers_do_not(stage: Stage) -> None:
+    job_id = await stage.job("text")
+    poison = ["no JSON", "[]", "{}", '{"job_id": 7}', json.dumps({"tenant_id": "", "job_id": str(uuid4())})]
+    poison += [json.dumps({"Records": [{"s3": {}}]}), json.dumps({"Records": 7}), "[" * 100_000]
+    poison += [json.dumps({"tenant_id": TENANT, "job_id": str(uuid4()), "waits": "x"})]
+    for body in poison:
+        stage.send(body)
+    received, failed = await stage.deliver()
+    assert (received, len(failed)) == (10, len(poison))
+    assert (await stage.look(job_id)).status == "succeeded"
+    for _ in range(6):
+        await stage.deliver()
+    assert stage.aws.count(stage.queue) == (0, 0, 0)
+    assert stage.aws.count(stage.dead) == (len(poison), 0, 0)
+
+
+# faults.md row 37
+async def test_a_long_job_goes_on_in_the_next_invocation(stage: Stage) -> None:
+    stage.embedder._delay_s = 0.35
+    texts = [f"Text number {n}" for n in range(12)]
+    job_id = await stage.job(*texts)
+    invocations = 0
+    while (await stage.look(job_id)).finished_at is None:
+        [record] = stage.aws.receive(stage.queue)
+        assert record["attributes"]["ApproximateReceiveCount"] == "1"  # progress costs no delivery
+        answer = await handle(stage.application, {"Records": [record]}, Deadline.after(5))
+        assert answer == {"batchItemFailures": []}
+        stage.aws.client("sqs").delete_message(QueueUrl=stage.queue, ReceiptHandle=record["receiptHandle"])
+        invocations += 1
+    assert invocations >= 2
+    assert stage.embedder.texts == texts  # none was embedded twice: it stopped between documents
+    assert await stage.attempts(job_id) == [1] * 12
+    assert (await stage.look(job_id)).documents_done == 12
+
+
+async def test_a_document_that_never_gets_done_ends_the_third_time(stage: Stage) -> None:
+    stage.embedder._delay_s = 30
+    job_id = await stage.job("endless")
+    for attempt in range(1, 4):
+        assert await stage.deliver(seconds=1.8) == (1, [])
+        assert await stage.attempts(job_id) == [attempt]
+    stage.embedder._delay_s = 0
+    job = await stage.look(job_id)
+    assert (job.status, job.documents_failed) == ("queued", 1)
+    assert await stage.deliver() == (1, [])
+    assert (await stage.look(job_id)).status == "failed"
+    [item] = await stage.tenant.jobs.items(job_id)
+    assert item.error is not None
+    assert item.error.code == "document_timeout"
+
+
+async def test_a_message_stays_out_of_sight_while_its_document_takes_long(stage: Stage) -> None:
+    stage.embedder._delay_s = 4.5
+    job_id = await stage.job("long")
+    records = stage.aws.receive(stage.queue)
+    invocation = Invocation(stage.application, Deadline.after(60), held_s=2)
+    working = asyncio.create_task(invocation.handle_messages([Message.of(record) for record in records]))
+    while not working.done():
+        assert stage.aws.receive(stage.queue) == []
+        await asyncio.sleep(0.2)
+    assert await working == []
+    assert (await stage.look(job_id)).status == "succeeded"
+    await asyncio.sleep(2.2)
+    assert len(stage.aws.receive(stage.queue)) == 1  # not deleted here, and nobody holds it any more
+
+
+async def test_an_unreachable_database_fails_the_messages_and_nothing_is_lost(
+    stage: Stage, fresh_database_url: str
+) -> None:
+    job_id = await stage.job("text")
+    url = fresh_database_url + " host=127.0.0.1 port=1 connect_timeout=2"
+    broken = build(url, stage.queue, stage.embedder)
+    [record] = stage.aws.receive(stage.queue)
+    answer = await handle(broken, {"Records": [record]}, Deadline.after(30))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": record["messageId"]}]}
+    assert stage.aws.count(stage.queue) == (0, 1, 0)
+    assert (await stage.look(job_id)).status == "queued"
+
+
+# faults.md row 41, for ingestion
+async def test_a_job_that_nobody_announced_is_found(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    async with build(stage.url, stage.queue, stage.embedder) as without_queue:
+        items = [NewJobItem("a.txt", None, b"text")]
+        collection = await without_queue.for_tenant(TENANT).create_collection("default")
+        job = await without_queue.for_tenant(TENANT).jobs.create(collection.id, items)
+        await without_queue.announce_job(TENANT, job.id)
+    assert f"Job {job.id} was not announced" in caplog.text
+    assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
+    assert (await stage.look(job.id)).status == "succeeded"
+
+
+async def test_the_scheduled_look_deletes_what_was_kept_long_enough(stage: Stage) -> None:
+    job_id = await stage.job("text")
+    assert await stage.deliver() == (1, [])
+    with psycopg.connect(stage.url.replace("vectorforge_app", "postgres"), autocommit=True) as admin:
+        admin.execute("UPDATE vectorforge.ingestion_jobs SET finished_at = now() - interval '91 days'")
+    await handle(stage.application, event("ingest_scheduled"), Deadline.after(60))
+    assert await stage.tenant.jobs.find_by_id(job_id) is None
+
+
+async def test_the_event_of_a_job_in_its_real_shape(stage: Stage) -> None:
+    assert await handle(stage.application, event("ingest_sqs_job"), Deadline.after(30)) == {
+        "batchItemFailures": []  # there is no such job (any more)
+    }

@@ -1,0 +1,250 @@
+"""Objects uploaded to S3 become documents: the right tenant's, once each, and the latest version wins."""
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.aws.object_store import ObjectStore
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.config import AwsSettings, IngestionSettings
+from vectorforge.deadline import Deadline
+from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.serverless.ingest import handle
+from vectorforge.serverless.ingest_events import read_uploads
+from vectorforge.serverless.uploads import UploadInbox
+from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.live_api import build_application, settings_for
+
+EVENTS = Path(__file__).parents[2] / "events"
+BUCKET = "vectorforge-uploads"
+LIMIT = 1000
+
+
+@pytest.fixture(scope="module")
+def aws_server() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    aws_server.reset()
+    for name, value in aws_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return aws_server
+
+
+def event(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return loaded
+
+
+CREATED = event("ingest_s3_object_created")
+KEY = "acme/handbook/policies/Refunds & returns (2026).md"
+
+
+def created(key: str, sequencer: str = "01", **changes: Any) -> dict[str, Any]:
+    """The event of an object, as S3 sends it."""
+    changed = copy.deepcopy(CREATED)
+    stored = {"key": quote_plus(key, safe="/"), "sequencer": sequencer, **changes}
+    changed["Records"][0]["s3"]["object"].update(stored)
+    return changed
+
+
+@dataclass
+class Bucket:
+    """The bucket of uploads, and the function that reads it."""
+
+    aws: FakeAws
+    application: Application
+    queue: str
+
+    def put(self, key: str, text: str, **options: Any) -> None:
+        self.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=text.encode(), **options)
+
+    async def notify(self, notification: dict[str, Any]) -> None:
+        assert await handle(self.application, notification, Deadline.after(60)) is None
+
+    def tenant(self, name: str = "acme") -> TenantServices:
+        return self.application.for_tenant(name)
+
+    async def texts(self, collection: str, tenant: str = "acme") -> dict[str, str | None]:
+        found = await self.tenant(tenant).find_collection(collection)
+        documents, _ = await self.tenant(tenant).documents.list(found.id)
+        return {d.source: await self.tenant(tenant).documents.text(d.id) for d in documents}
+
+
+@pytest.fixture
+async def bucket(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Bucket]:
+    queue, _ = aws.create_queue("ingestion")
+    aws.client("s3").create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+    )
+    config = settings_for(
+        fresh_database_url,
+        aws=AwsSettings(ingestion_queue_url=queue),
+        ingestion=IngestionSettings(max_document_bytes=LIMIT),
+    )
+    async with build_application(config) as application:
+        yield Bucket(aws, application, queue)
+
+
+async def test_an_upload_becomes_a_document_of_its_tenant(bucket: Bucket) -> None:
+    bucket.put(KEY, "# Refunds\n\nA refund takes five days.", ContentType="text/markdown")
+    await bucket.notify(CREATED)
+    source = f"s3://{BUCKET}/{KEY}"
+    assert await bucket.texts("handbook") == {source: "# Refunds\n\nA refund takes five days."}
+    assert await bucket.tenant("other").collections.list() == []
+    [job] = await bucket.tenant().jobs.list()
+    assert (job.status, job.documents_total) == ("succeeded", 1)
+
+
+async def test_a_notification_through_the_queue(bucket: Bucket) -> None:
+    bucket.put(KEY, "A refund takes five days.")
+    wrapped = event("ingest_sqs_s3_notification")
+    assert await handle(bucket.application, wrapped, Deadline.after(60)) == {"batchItemFailures": []}
+    assert list(await bucket.texts("handbook")) == [f"s3://{BUCKET}/{KEY}"]
+    assert bucket.aws.count(bucket.queue) == (0, 0, 0)
+
+
+# faults.md row 38
+async def test_an_event_delivered_again_makes_no_second_job(bucket: Bucket) -> None:
+    bucket.put(KEY, "A refund takes five days.")
+    await asyncio.gather(*(bucket.notify(CREATED) for _ in range(5)))
+    await bucket.notify(CREATED)
+    [job] = await bucket.tenant().jobs.list()
+    assert [item.attempts for item in await bucket.tenant().jobs.items(job.id)] == [1]
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+async def test_the_latest_content_stays_whatever_the_order_of_events(bucket: Bucket, versioned: bool) -> None:
+    if versioned:
+        bucket.aws.client("s3").put_bucket_versioning(
+            Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"}
+        )
+    key = "acme/docs/a.txt"
+    for number, text in enumerate(("first", "second", "first")):  # back to what it was: an event all the same
+        bucket.put(key, text)
+        await bucket.notify(created(key, f"000{number}"))
+    assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "first"}
+    for text in ("second", "first"):
+        bucket.put(key, text)
+    await bucket.notify(created(key, "03"))
+    await bucket.notify(created(key, "01"))
+    await bucket.notify(created(key, "02"))
+    assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "first"}
+    bucket.put(key, "fourth")
+    await bucket.notify(created(key, "04"))
+    await bucket.notify(created(key, "02"))
+    assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "fourth"}
+
+
+class OvertakenStore(ObjectStore):
+    """The object is written again after it was read the first time."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        super().__init__(bucket.application.aws_clients)
+        self._bucket = bucket
+        self._reads = 0
+
+    async def read(self, bucket: str, key: str, expected: Any) -> bytes | None:
+        content = await super().read(bucket, key, expected)
+        self._reads += 1
+        if self._reads == 1:
+            self._bucket.put(key, "newer")
+        return content
+
+
+async def test_an_object_that_changes_while_it_is_read_is_read_again(bucket: Bucket) -> None:
+    key = "acme/docs/a.txt"
+    bucket.put(key, "older")
+    [upload] = read_uploads(created(key))
+    jobs = await UploadInbox(bucket.application, OvertakenStore(bucket)).accept(upload)
+    assert len(jobs) == 2
+    await bucket.application.ingestion_worker.run_until_idle()
+    assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "newer"}
+
+
+async def test_an_object_that_is_too_large_is_a_failed_job(bucket: Bucket) -> None:
+    bucket.put("acme/docs/large.txt", "x" * (LIMIT + 1))
+    bucket.put("acme/docs/fits.txt", "y" * LIMIT)
+    await bucket.notify(created("acme/docs/large.txt"))
+    await bucket.notify(created("acme/docs/fits.txt"))
+    assert list(await bucket.texts("docs")) == [f"s3://{BUCKET}/acme/docs/fits.txt"]
+    fits, large = await bucket.tenant().jobs.list()
+    assert (fits.status, large.status) == ("succeeded", "failed")
+    [item] = await bucket.tenant().jobs.items(large.id)
+    assert item.error is not None
+    assert item.error.code == "document_too_large"
+    assert "1,001 bytes; at most 1,000" in item.error.message
+
+
+async def test_an_object_that_is_gone_is_no_document(bucket: Bucket) -> None:
+    await bucket.notify(CREATED)
+    assert await bucket.tenant().jobs.list() == []
+
+
+async def test_what_is_not_an_upload_is_left_alone(bucket: Bucket) -> None:
+    await bucket.notify({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BUCKET})
+    removed = created("acme/docs/a.txt")
+    removed["Records"][0]["eventName"] = "ObjectRemoved:Delete"
+    await bucket.notify(removed)
+    await bucket.notify(created("acme/docs/folder/"))
+    assert await bucket.tenant().collections.list() == []
+
+
+@pytest.mark.parametrize(
+    "key", ["a.txt", "acme/a.txt", "acme//a.txt", "/docs/a.txt", "t" * 129 + "/docs/a.txt", "acme/ /a.txt"]
+)
+async def test_a_key_that_names_no_tenant_and_collection_is_refused(bucket: Bucket, key: str) -> None:
+    with pytest.raises(InvalidInputError):
+        await bucket.notify(created(key))
+    wrapped = event("ingest_sqs_s3_notification")
+    wrapped["Records"][0]["body"] = json.dumps(created(key))
+    answer = await handle(bucket.application, wrapped, Deadline.after(60))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": wrapped["Records"][0]["messageId"]}]}
+
+
+async def test_when_s3_does_not_answer_the_message_comes_again(
+    bucket: Bucket, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapped = event("ingest_sqs_s3_notification")
+    aws.client("s3").delete_bucket(Bucket=BUCKET)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    answer = await handle(bucket.application, wrapped, Deadline.after(60))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": wrapped["Records"][0]["messageId"]}]}
+    with pytest.raises(VectorForgeError):  # without a queue Lambda itself tries again
+        await handle(bucket.application, CREATED, Deadline.after(60))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["s3", "object", "key"]), inner),
+    max_leaves=8,
+)
+
+
+@given(record=_JSON)
+def test_any_record_is_read_or_refused(record: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        read_uploads({"Records": [record]})
+
+
+@given(key=st.text(min_size=1))
+def test_any_key_is_read_as_s3_encodes_it(key: str) -> None:
+    try:
+        [upload] = read_uploads(created("acme/docs/x" + key.encode(errors="replace").decode() + "x"))
+    except InvalidInputError:
+        raise AssertionError("refused") from None
+    assert upload.tenant_id == "acme"
+    assert upload.collection_name == "docs"
+    assert upload.key == "acme/docs/x" + key.encode(errors="replace").decode() + "x"

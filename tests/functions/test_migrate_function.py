@@ -1,0 +1,230 @@
+"""The migrate function: whatever happens, CloudFormation hears of it exactly once."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from vectorforge.db.migrate import _LOCK_KEY, pending, read_migrations
+
+ROOT = Path(__file__).parents[2]
+DRIVER = """
+import json, sys
+from types import SimpleNamespace
+from functions.migrate.handler import handler
+for line in sys.stdin:
+    event, remaining_ms = json.loads(line)
+    context = SimpleNamespace(
+        get_remaining_time_in_millis=lambda: remaining_ms, aws_request_id="r", function_name="migrate"
+    )
+    try:
+        answer = handler(event, context)
+    except Exception as exc:
+        answer = {"error": type(exc).__name__, "message": str(exc)}
+    print("ANSWER " + json.dumps(answer), flush=True)
+"""
+
+
+def event(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "events" / f"{name}.json").read_text())
+    return loaded
+
+
+class Stack:
+    """Where CloudFormation waits for answers: a presigned S3 address."""
+
+    def __init__(self) -> None:
+        self.answers: list[dict[str, Any]] = []
+        self.content_types: list[str | None] = []
+        self.refuses = 0
+        stack = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if stack.refuses:
+                    stack.refuses -= 1
+                    self.send_error(503)
+                    return
+                stack.answers.append(json.loads(body))
+                stack.content_types.append(self.headers["Content-Type"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def request(self, name: str) -> dict[str, Any]:
+        host, port = self.server.server_address[:2]
+        return {
+            **event(name),
+            "ResponseURL": f"http://{host!s}:{port}/answer?X-Amz-Signature=canary-signature",
+        }
+
+
+@contextmanager
+def running(server: ThreadingHTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    waiting = Stack()
+    with running(waiting.server):
+        yield waiting
+
+
+def url_of(conninfo: str, password: str | None = None, **changes: str) -> str:
+    """A URL, as the settings hold it."""
+    parts = {**conninfo_to_dict(conninfo), **changes}
+    credentials = f"{parts['user']}:{password}" if password else parts["user"]
+    port = parts.get("port", 5432)
+    return f"postgresql://{credentials}@/{parts['dbname']}?host={parts['host']}&port={port}"
+
+
+async def invoke(
+    environment: dict[str, str], *events: tuple[dict[str, Any], int]
+) -> tuple[list[dict[str, Any] | None], str]:
+    """What one process answers to these (event, remaining milliseconds), and everything it printed."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-W", "error", "-c", DRIVER),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "HOME": os.environ["HOME"], **environment},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate("".join(json.dumps(pair) + "\n" for pair in events).encode())
+    assert process.returncode == 0, err.decode()
+    answers = [line.removeprefix(b"ANSWER ") for line in out.splitlines() if line.startswith(b"ANSWER ")]
+    return [json.loads(answer) for answer in answers], out.decode() + err.decode()
+
+
+async def test_a_stack_migrates_a_new_database_once(make_database: Callable[..., str], stack: Stack) -> None:
+    empty = make_database(empty=True)
+    environment = {
+        "VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(empty),
+        "VECTORFORGE_DATABASE_URL": url_of(empty, "canary-password", user="vectorforge_app"),
+    }
+    names = [migration.name for migration in read_migrations()]
+    answers, printed = await invoke(
+        environment,
+        (event("migrate_invoke_check"), 60_000),
+        (stack.request("migrate_cloudformation_create"), 60_000),
+        (stack.request("migrate_cloudformation_update"), 60_000),
+        (stack.request("migrate_cloudformation_delete"), 60_000),
+        (event("migrate_invoke_check"), 60_000),
+        ({"action": "migrate"}, 60_000),
+    )
+    assert answers == [{"pending": names}, None, None, None, {"pending": []}, {"applied": []}]
+    assert [answer["Status"] for answer in stack.answers] == ["SUCCESS"] * 3
+    assert {answer["PhysicalResourceId"] for answer in stack.answers} == {"vectorforge-schema"}
+    assert stack.content_types == [""] * 3
+    create = event("migrate_cloudformation_create")
+    for name in ("StackId", "RequestId", "LogicalResourceId"):
+        assert stack.answers[0][name] == create[name]
+    assert stack.answers[0]["Data"] == {"Version": str(len(names)), "Applied": str(len(names))}
+    assert stack.answers[1]["Data"]["Applied"] == "0"
+    assert await pending(empty) == []
+    with psycopg.connect(empty) as connection:
+        verifier = connection.execute(
+            "SELECT rolpassword FROM pg_authid WHERE rolname = 'vectorforge_app'"
+        ).fetchone()
+        connection.execute("ALTER ROLE vectorforge_app PASSWORD NULL")
+    assert verifier is not None
+    assert verifier[0].startswith("SCRAM-SHA-256$")
+    assert "canary" not in printed + str(stack.answers)
+
+
+async def test_a_failure_is_answered_in_words_without_secrets(
+    make_database: Callable[..., str], stack: Stack
+) -> None:
+    unreachable = "postgresql://admin:canary-password@127.0.0.1:1/x"
+    for environment, reason in (
+        ({"VECTORFORGE_MIGRATOR_DATABASE_URL": unreachable}, "cannot connect"),
+        ({}, "VECTORFORGE_MIGRATOR_DATABASE_URL"),
+        ({"VECTORFORGE_DATABASE_POOL_SIZE": "canary"}, "VECTORFORGE_DATABASE_POOL_SIZE"),
+        ({"VECTORFORGE_MIGRATOR_DATABASE_URL": "canary"}, ""),
+    ):
+        stack.answers.clear()
+        answers, printed = await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
+        assert answers == [None]  # raising would make Lambda ask again
+        [answer] = stack.answers
+        assert answer["Status"] == "FAILED"
+        assert reason in answer["Reason"]
+        assert "canary" not in printed + str(answer)
+
+
+async def test_an_unknown_request_fails_and_deleting_needs_no_database(stack: Stack) -> None:
+    unknown = {**stack.request("migrate_cloudformation_create"), "RequestType": "Replace"}
+    named = {**stack.request("migrate_cloudformation_delete"), "PhysicalResourceId": "an-older-name"}
+    await invoke({}, (unknown, 30_000), (named, 30_000))
+    assert [answer["Status"] for answer in stack.answers] == ["FAILED", "SUCCESS"]
+    assert [answer["PhysicalResourceId"] for answer in stack.answers] == [
+        "vectorforge-schema",
+        "an-older-name",
+    ]
+
+
+async def test_the_stack_hears_of_it_before_the_function_is_killed(
+    make_database: Callable[..., str], stack: Stack
+) -> None:
+    empty = make_database(empty=True)
+    with psycopg.connect(empty) as other:  # another migrator, which never ends
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEY])
+        environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(empty)}
+        await invoke(environment, (stack.request("migrate_cloudformation_create"), 4_000))
+    [answer] = stack.answers
+    assert answer["Status"] == "FAILED"
+    assert "more than" in answer["Reason"] or "stopped after" in answer["Reason"]
+    assert len(await pending(empty)) == len(read_migrations())
+
+
+async def test_a_database_that_falls_silent_does_not_keep_the_stack_waiting(stack: Stack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and says nothing
+        environment = {
+            "VECTORFORGE_MIGRATOR_DATABASE_URL": f"postgresql://admin@127.0.0.1:{silent.getsockname()[1]}/x"
+        }
+        async with asyncio.timeout(15):
+            await invoke(environment, (stack.request("migrate_cloudformation_create"), 4_000))
+    [answer] = stack.answers
+    assert answer["Status"] == "FAILED"
+
+
+async def test_an_answer_that_is_not_accepted_is_sent_again(stack: Stack) -> None:
+    stack.refuses = 2
+    answers, printed = await invoke({}, (stack.request("migrate_cloudformation_delete"), 30_000))
+    assert answers == [None]
+    assert len(stack.answers) == 1
+    stack.refuses = 3
+    answers, refused = await invoke({}, (stack.request("migrate_cloudformation_delete"), 30_000))
+    assert answers == [{"error": "VectorForgeError", "message": "CloudFormation did not accept the answer."}]
+    assert "canary" not in printed + refused
+
+
+async def test_a_direct_call_says_what_is_wrong_with_it(make_database: Callable[..., str]) -> None:
+    environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": make_conninfo(make_database())}
+    answers, _ = await invoke(environment, ({"action": "drop"}, 30_000), ({}, 30_000))
+    expected = {"error": "InvalidInputError", "message": 'action must be "migrate" or "check".'}
+    assert answers == [expected, expected]

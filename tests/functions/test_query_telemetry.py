@@ -1,0 +1,178 @@
+"""What the query function writes and sends about itself, in a real process under both runtimes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.emf import Measured, read_emf
+from vectorforge.testing.fake_embeddings import Reply
+from vectorforge.testing.live_api import key_of
+from vectorforge.testing.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
+from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
+from vectorforge.testing.xray_daemon import XRayDaemon
+
+QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
+TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
+SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
+STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
+MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+@pytest.fixture
+def event(surroundings: QuerySurroundings) -> Callable[..., Event]:
+    """``load_event`` with the tenant's key."""
+    return partial(load_event, x_api_key=key_of(surroundings.tenant))
+
+
+LAST_METRIC = "http.request.duration_ms"
+"""Measured when everything else has been."""
+
+
+async def new_metrics(function: FunctionProcess) -> Measured:
+    """What the function has printed since the last time, once the last metric of the invocation is there."""
+    async with asyncio.timeout(10):
+        await function.output.wait_for(LAST_METRIC)
+    measured = read_emf(function.output.lines)
+    function.output.lines.clear()
+    return measured
+
+
+def objects(lines: list[str]) -> list[dict[str, Any]]:
+    """Log lines that are JSON and no metrics."""
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line for line in found if "_aws" not in line]
+
+
+def count(measured: Measured, name: str) -> int:
+    return sum(len(values) for (metric, _), values in measured.items() if metric == name)
+
+
+@MODES
+async def test_each_invocation_prints_its_own_metrics_once(
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
+) -> None:  # F-005, C26
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
+        for number in range(3):
+            for name in (QUERY, STREAM):
+                invocation = await function.invoke(event(name))
+                status, _, _ = await response_of(invocation)
+                assert status == 200
+                measured = await new_metrics(function)
+                for metric in (
+                    "pipeline.query.calls",
+                    "pipeline.query.duration_ms",
+                    "retriever.search.calls",
+                    "context.build.duration_ms",
+                    "llm.generate.calls",
+                    "query_log.write.calls",
+                    "http.requests",
+                ):
+                    assert count(measured, metric) == 1, metric
+                assert count(measured, "pipeline.query.errors") == 0
+                assert count(measured, "ColdStart") == (1 if (number, name) == (0, QUERY) else 0)
+                services = {dict(dimensions)["service"] for _, dimensions in measured}
+                assert services == {"query"}
+
+
+async def test_nobody_waits_for_the_metrics_and_none_are_left_behind(
+    surroundings: QuerySurroundings, event: Callable[..., Event]
+) -> None:
+    """They are printed when the client has the last byte, and before the process is frozen."""
+    printed_at_last_byte: list[int] = []
+
+    async def last_byte(process: FunctionProcess, *_: object) -> None:
+        printed_at_last_byte.append(process.output.text.count("pipeline.query.calls"))
+
+    configuration = query_function(surroundings, "stream", freeze_between_invocations=True)
+    async with FunctionProcess(configuration, hooks={"before_response_reply": last_byte}) as function:
+        invocation = await function.invoke(event(STREAM))
+        await invocation.completed.wait()
+        assert count(await new_metrics(function), "pipeline.query.calls") == 1
+    assert printed_at_last_byte == [0]
+
+
+@MODES
+async def test_the_steps_are_subsegments_of_the_invocation(
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
+) -> None:
+    with XRayDaemon() as daemon:
+        variables = {"VECTORFORGE_TRACING": "true", "AWS_XRAY_DAEMON_ADDRESS": daemon.address}
+        async with FunctionProcess(query_function(surroundings, mode, variables=variables)) as function:
+            for name in (QUERY, STREAM):
+                invocation = await function.invoke(event(name), trace_id=SAMPLED)
+                await response_of(invocation)
+                await invocation.completed.wait()
+                documents = daemon.received()
+                assert [d["name"] for d in documents] == STEPS
+                assert {(d["trace_id"], d["parent_id"]) for d in documents} == {(TRACE_ID, SEGMENT_ID)}
+                assert not any("fault" in d for d in documents)
+            await response_of(
+                await function.invoke(event(QUERY), trace_id=SAMPLED.replace("Sampled=1", "Sampled=0"))
+            )
+            assert daemon.received() == []
+
+
+@MODES
+async def test_a_warning_carries_the_ids_of_its_request_and_stands_once(
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
+) -> None:
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
+        too_long = {"query": "How long does a refund take? " * 1000}
+        named = event(QUERY, body=too_long, x_request_id="order-4711-a")
+        invocation = await function.invoke(named, trace_id=SAMPLED)
+        _, headers, _ = await response_of(invocation)
+        await invocation.completed.wait()
+        assert headers["x-request-id"] == "order-4711-a"
+        (line,) = [found for found in objects(list(function.output.lines)) if found["level"] == "WARNING"]
+        assert line["correlation_id"] == "order-4711-a"
+        assert line["function_request_id"] == invocation.request_id
+        assert line["xray_trace_id"] == TRACE_ID
+        assert line["cold_start"] is True
+        assert line["service"] == "query"
+        assert line["name"].startswith("vectorforge.")
+        assert function.output.text.count(line["message"]) == 1  # and not once more by the root logger
+
+        invocation = await function.invoke(event(QUERY, body=too_long))
+        _, headers, _ = await response_of(invocation)
+        await invocation.completed.wait()
+        line = [found for found in objects(list(function.output.lines)) if found["level"] == "WARNING"][-1]
+        assert line["correlation_id"] == headers["x-request-id"]  # made by the app when the client has none
+        assert line["cold_start"] is False
+        assert "refund" not in function.output.text
+
+
+@MODES
+async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
+    surroundings: QuerySurroundings, event: Callable[..., Event], mode: Mode
+) -> None:
+    async with FunctionProcess(query_function(surroundings, mode)) as function:
+        surroundings.embeddings.replies = [Reply(status=401)]
+        _, _, body = await response_of(await function.invoke(event(QUERY)))
+        assert json.loads(body)["status"] >= 500
+        assert EMBEDDING_KEY not in function.output.text + body
+        assert "Something in our words" not in function.output.text + body
+        invocation = await function.invoke({"unknown": "canary event"})
+        await invocation.completed.wait()
+        assert invocation.error is not None
+        errors = [line for line in objects(list(function.output.lines)) if line["level"] == "ERROR"]
+        assert errors[-1]["message"].startswith("The invocation failed: ")
+        assert errors[-1]["function_request_id"] == invocation.request_id
+        assert "canary" not in function.output.text
+        # The process lives.
+        status, _, _ = await response_of(await function.invoke(event(QUERY)))
+        assert status == 200
+        assert function.starts == 1

@@ -1,0 +1,253 @@
+"""What becomes of a response when the app, the service or the time fails; the process always lives."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from tests.functions.runtime_app import SECRET
+from tests.functions.runtime_driver import (
+    Gate,
+    answer,
+    function,
+    http_event,
+    json_body,
+    prelude_and_body,
+    reported_error,
+)
+from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.lambda_service.invocation import Invocation
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[FunctionProcess]:
+    async with function("handler") as running:
+        yield running
+        assert (await json_body(running, "/echo"))["path"] == "/echo"  # the next event is answered,
+        assert running.starts == 1  # by the same process
+
+
+async def test_a_failure_before_the_first_byte_is_an_error_of_the_invocation(
+    process: FunctionProcess,
+) -> None:
+    invocation = await answer(process, http_event("/fails-before"))
+    assert reported_error(invocation)[0] == "ValueError"
+    assert not invocation.is_streamed
+    assert invocation.request_headers["lambda-runtime-invocation-id"] == invocation.invocation_id
+    assert f"[ERROR] ValueError: {SECRET}" in process.output.text  # awslambdaric's own report
+
+
+async def test_a_failure_after_the_first_byte_is_told_in_trailers_without_its_text(
+    process: FunctionProcess,
+) -> None:
+    invocation = await answer(process, http_event("/fails-after"))
+    assert prelude_and_body(invocation)[1] == b"begun"
+    assert invocation.trailers["lambda-runtime-function-error-type"] == "ValueError"
+    assert invocation.error is not None
+    assert json.loads(invocation.error.payload) == {
+        "errorType": "ValueError",
+        "errorMessage": "The app failed after its response had begun. The function's log has the details.",
+        "stackTrace": [],
+    }
+    assert invocation.reply_status == 202  # nothing was posted after it
+    assert f"[ERROR] ValueError: {SECRET}" in process.output.text
+    assert "in pieces" in process.output.text
+
+
+async def test_an_error_page_of_the_app_arrives_whole(process: FunctionProcess) -> None:
+    invocation = await answer(process, http_event("/raises"))  # Starlette answers 500, then raises again
+    prelude, body = prelude_and_body(invocation)
+    assert (prelude["statusCode"], body, invocation.error) == (500, b"Internal Server Error", None)
+    assert f"[ERROR] ValueError: {SECRET}" in process.output.text
+
+
+@pytest.mark.parametrize("door", [FunctionUrl, RestApi])
+async def test_the_client_is_told_that_it_failed_and_nothing_of_why(
+    process: FunctionProcess, door: type[FunctionUrl | RestApi]
+) -> None:
+    async with door(process) as entrance, aiohttp.ClientSession() as client:
+        async with client.get(f"{entrance.url}/fails-before") as response:
+            assert response.status == 502
+            assert SECRET not in await response.text()
+        async with client.get(f"{entrance.url}/fails-after") as response:
+            assert response.status == 200
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+
+
+@pytest.mark.parametrize("handler", ["handler", "under_middleware"])
+async def test_an_app_that_waits_for_its_next_token_learns_that_the_connection_broke(handler: str) -> None:
+    gate = Gate()
+    async with gate.open() as environment, function(handler, environment=environment) as process:
+        invocation = await process.invoke(http_event("/tokens"), abort_after=200)
+        await gate.connected.acquire()
+        gate.release("x" * 300)  # the service hangs up; the app waits for a line that never comes
+        async with asyncio.timeout(10):
+            await gate.lost.wait()
+            await process.output.wait_for("generator finalised")
+            await process.output.wait_for("The response was not taken. The connection to the Lambda service")
+        assert invocation.error is not None
+        assert invocation.error.error_type == "Runtime.TruncatedResponse"
+        assert (await json_body(process, "/no-such"))["detail"] == "Not Found"
+        assert process.starts == 1
+
+
+async def test_an_app_that_does_not_listen_runs_to_its_end_unheard() -> None:
+    async with function("careless_handler") as process:
+        await answer(process, http_event("/deaf"), abort_after=3000)
+        assert "deaf app done" in process.output.text
+        assert "[ERROR]" not in process.output.text
+        assert prelude_and_body(await answer(process, http_event("/")))[0]["statusCode"] == 200
+        assert process.starts == 1
+
+
+async def test_a_dropped_generator_is_closed_before_the_next_invocation() -> None:
+    gate = Gate()
+
+    closed_before_next: list[bool] = []
+
+    async def note(_invocation: Invocation, _data: bytes) -> None:
+        await asyncio.sleep(0.02)  # the line may be a moment behind in its pipe
+        closed_before_next.append("slow generator closed" in running.output.text)
+
+    async with gate.open() as environment, function("careless_handler", environment=environment) as running:
+        invocation = await running.invoke(http_event("/drops-generator"), hooks={"next_polled_again": note})
+        await gate.connected.acquire()
+        gate.release("only")
+        async with asyncio.timeout(10):
+            await invocation.completed.wait()
+            await gate.lost.wait()
+    assert closed_before_next == [True]
+    assert prelude_and_body(invocation)[1] == b"only\nend"
+
+
+async def become_stale(invocation: Invocation, _data: bytes) -> None:
+    invocation.expire()
+    invocation.claimed = True  # the service has gone on to another one
+
+
+async def become_answered(invocation: Invocation, _data: bytes) -> None:
+    invocation.claimed = True
+
+
+@pytest.mark.parametrize("path", ["/never-ends", "/sync", "/fails-after", "/megabytes/9", "/fails-before"])
+async def test_a_stale_response_is_given_up_for_the_next_event(process: FunctionProcess, path: str) -> None:
+    invocation = await answer_refused(process, path, become_stale)
+    assert invocation.chunks == []
+    if path == "/never-ends":
+        assert "The invocation is stale" in process.output.text
+        assert "generator finalised" in process.output.text
+
+
+@pytest.mark.parametrize("path", ["/never-ends", "/sync"])
+async def test_a_response_the_service_refuses_is_given_up(process: FunctionProcess, path: str) -> None:
+    await answer_refused(process, path, become_answered)
+    assert "The Lambda service refused it" in process.output.text
+
+
+async def answer_refused(process: FunctionProcess, path: str, hook: object) -> Invocation:
+    invocation = await process.invoke(http_event(path), hooks={"after_next_reply": hook})  # type: ignore[dict-item]
+    async with asyncio.timeout(10):
+        await invocation.completed.wait()
+    return invocation
+
+
+async def test_a_response_over_the_limit_ends_the_app() -> None:
+    async with function("handler", streaming_limit=2 * 2**20) as process:
+        invocation = await answer(process, http_event("/megabytes/1000"))
+        assert invocation.error is not None
+        assert invocation.error.error_type == "Function.ResponseSizeTooLarge"
+        assert "It is larger than Lambda allows" in process.output.text
+        assert "megabyte 1000" not in process.output.text
+        assert "generator" not in process.output.text
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
+        assert process.starts == 1
+
+
+async def test_a_slow_reader_holds_the_app_back() -> None:
+    reads = asyncio.Event()
+
+    async def wait(invocation: Invocation, _data: bytes) -> None:
+        await reads.wait()
+
+    async with function("handler", timeout_s=60) as process:
+        invocation = await process.invoke(http_event("/megabytes/64"), hooks={"chunk": wait})
+        await process.output.wait_for("megabyte 1")
+        await asyncio.sleep(1)  # it would all be made by now
+        assert process.output.text.count("megabyte") < 20  # the kernel's buffers, 64 KiB of ours, one message
+        reads.set()
+        async with asyncio.timeout(30):
+            await invocation.completed.wait()
+        assert prelude_and_body(invocation)[1] == bytes(64 * 2**20)
+
+
+@pytest.mark.parametrize("path", ["/never-ends", "/never-begins"])
+async def test_shortly_before_the_timeout_the_app_is_ended_and_the_process_lives(path: str) -> None:
+    async with function("handler", timeout_s=1.5) as process:
+        await process.start()
+        invocation = await answer(process, http_event(path))
+        assert reported_error(invocation)[0] == "DeadlineExceededError"
+        assert invocation.is_streamed == (path == "/never-ends")
+        if invocation.is_streamed:
+            assert prelude_and_body(invocation)[1] == b"begun"
+            assert "generator finalised" in process.output.text
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
+        assert process.starts == 1
+
+
+async def test_a_reader_that_stopped_does_not_take_the_process_with_it() -> None:
+    async def wait(invocation: Invocation, _data: bytes) -> None:
+        await asyncio.sleep(3)
+
+    async with function("handler", timeout_s=1.5) as process:
+        await process.start()
+        await process.invoke(http_event("/megabytes/64"), hooks={"chunk": wait})
+        async with asyncio.timeout(10):
+            await process.output.wait_for("its connection is dropped")
+            await process.output.wait_for("[ERROR] DeadlineExceededError")
+        assert process.starts == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/split-header", "The response header 'x-name' has a line break or a NUL."),
+        ("/long-headers", "The response's headers take more than 16384 bytes."),
+        ("/no-body", "The app returned without completing its response."),
+        ("/body-first", "Unexpected ASGI message 'http.response.body'."),
+    ],
+)
+async def test_a_response_that_cannot_be_sent_is_an_error_of_the_invocation(path: str, message: str) -> None:
+    async with function("careless_handler") as process:
+        invocation = await answer(process, http_event(path))
+        assert reported_error(invocation) == ("ProtocolError", message)
+        assert not invocation.chunks
+        assert prelude_and_body(await answer(process, http_event("/")))[0]["statusCode"] == 200
+
+
+async def test_a_response_without_an_end_fails_in_trailers() -> None:
+    async with function("careless_handler") as process:
+        invocation = await answer(process, http_event("/half"))
+        assert prelude_and_body(invocation)[1] == b"half"
+        assert invocation.trailers["lambda-runtime-function-error-type"] == "ProtocolError"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"Records": [{"eventSource": "aws:sqs", "body": "x"}]},
+        {"source": "aws.events", "detail": {}},
+        {"version": "2.0", "requestContext": {"http": {}}},
+        {"requestContext": {"elb": {}}, "httpMethod": "GET"},
+        [],
+        None,
+    ],
+)
+async def test_an_event_that_is_no_http_request_is_named_so(process: FunctionProcess, event: object) -> None:
+    invocation = await answer(process, event)
+    error_type, message = reported_error(invocation)
+    assert error_type == "UnsupportedEventError"
+    assert message.startswith("The event ")

@@ -1,0 +1,269 @@
+"""The life of a function's process under the streaming runtime: init, snapshot, forks, handlers, end."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functions.runtime_driver import (
+    ROOT,
+    Gate,
+    answer,
+    function,
+    http_event,
+    json_body,
+    prelude_and_body,
+    reported_error,
+)
+from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND, RUNTIME_COMMAND
+from vectorforge.local.lambda_service.invocation import FunctionFailedError
+
+EXEC_WRAPPER = ROOT / "shared" / "vectorforge" / "runtime" / "exec_wrapper"
+
+
+async def test_startup_comes_before_the_first_event_and_shutdown_at_sigterm() -> None:
+    async with function("started") as process:
+        await process.start()
+        assert list(process.output.lines) == ["startup"]
+        await answer(process, http_event("/echo"))
+        await process.stop()
+        assert list(process.output.lines)[-2:] == ["shutdown", "lifespan left"]
+        assert "Traceback" not in process.output.text
+
+
+async def test_the_lifespan_is_left_at_sigterm_in_the_middle_of_a_request() -> None:
+    gate = Gate()
+    async with gate.open() as environment, function("handler", environment=environment) as process:
+        await process.start()
+        assert list(process.output.lines) == ["lifespan entered, can stream: True"]
+        invocation = await process.invoke(http_event("/tokens"))
+        await gate.connected.acquire()
+        gate.release("first")
+        await invocation.opened.wait()
+        exit_code = process.environment.exit
+        await process.stop()
+        assert await exit_code == 0
+    assert process.output.text.index("generator finalised") < process.output.text.index("lifespan left")
+
+
+@pytest.mark.parametrize(
+    ("handler", "environment", "error_type", "message"),
+    [
+        ("started", {"FAIL_STARTUP": "1"}, "AttributeError", "nothing of that name"),
+        ("failing_startup", {}, "LifespanError", "The app's lifespan did not start; its log says why."),
+        ("careless_handler_with_lifespan", {}, "LifespanError", "The app's lifespan did not start;"),
+        ("missing", {}, "Runtime.HandlerNotFound", "Handler 'missing' missing on module"),
+        ("nowhere.handler", {}, "Runtime.ImportModuleError", "Unable to import module"),
+    ],
+)
+async def test_a_failure_at_start_is_an_init_error(
+    handler: str, environment: dict[str, str], error_type: str, message: str
+) -> None:
+    async with function(handler, environment=environment) as process:
+        with pytest.raises(FunctionFailedError) as failure:
+            await process.start()
+        assert failure.value.error.error_type == error_type
+        assert message in failure.value.error.message
+        assert await process.environment.exit == 1
+        assert f"[ERROR] {error_type}: " in process.output.text
+
+
+async def test_an_app_without_a_lifespan_is_served_without() -> None:
+    async with function("careless_handler") as process:
+        assert prelude_and_body(await answer(process, http_event("/")))[1] == b"end"
+        await process.stop()
+    assert "Traceback" not in process.output.text
+
+
+async def test_snapstart_hooks_run_around_the_snapshot_and_on_the_loop_of_the_app() -> None:
+    async with function("handler", snap_start=True) as process:
+        await process.start()
+        assert process.runtime_api.restore_polled.is_set()
+        invocation = await answer(process, http_event("/echo"))
+        assert json.loads(prelude_and_body(invocation)[1])["same_loop"] is True
+        assert list(process.output.lines)[:3] == [
+            "lifespan entered, can stream: True",
+            "before snapshot",
+            "after restore: True",
+        ]
+
+
+async def test_a_failing_restore_hook_is_told_to_the_service() -> None:
+    async with function("handler", snap_start=True, environment={"FAIL_RESTORE": "1"}) as process:
+        with pytest.raises(FunctionFailedError) as failure:
+            await process.start()
+        assert failure.value.error.error_type == "Runtime.AfterRestoreError"
+        assert await process.environment.exit == 65
+
+
+@pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND])
+async def test_plain_handlers_run_as_under_awslambdaric(command: tuple[str, ...]) -> None:
+    async with function("plain", command=command) as process:
+        invocation = await answer(process, {"a": [1, "ö"]})
+        assert await invocation.result() == {"got": {"a": [1, "ö"]}, "request_id": invocation.request_id}
+        assert not invocation.is_streamed
+        assert reported_error(await answer(process, "fail")) == ("ValueError", "plain failure")
+        assert await (await answer(process, "again")).result() == {
+            "got": "again",
+            "request_id": process.invocations[-1].request_id,
+        }
+        assert process.starts == 1
+
+
+async def test_a_buffered_response_over_the_limit_does_not_end_the_process() -> None:
+    async with function("plain", buffered_limit=1000) as process:
+        invocation = await answer(process, 2000)
+        assert invocation.error is not None
+        assert invocation.error.error_type == "Function.ResponseSizeTooLarge"
+        assert await (await answer(process, 10)).result() == "a" * 10
+        assert process.starts == 1
+
+
+async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
+    async with function("handler", command=AWSLAMBDARIC_COMMAND) as process:
+        error_type, message = reported_error(await answer(process, http_event("/echo")))
+    assert error_type == "StreamingUnavailableError"
+    assert "AWS_LAMBDA_EXEC_WRAPPER" in message
+    assert "python -m vectorforge.runtime" in message
+    assert "Mangum" in message
+
+
+async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(tmp_path: Path) -> None:
+    bootstrap = tmp_path / "bootstrap.py"
+    bootstrap.write_text("raise SystemExit('not to be run')")
+    command = [str(EXEC_WRAPPER), sys.executable, str(bootstrap)]
+    async with function("handler", command=command) as process:
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
+        assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside
+
+
+async def test_a_background_task_is_done_before_the_next_event() -> None:
+    done_before_next: list[bool] = []
+    streamed = asyncio.Event()
+
+    async def response_is_over(_invocation: Any, _data: bytes) -> None:
+        assert "background task done" not in process.output.text
+        streamed.set()
+
+    async def next_is_polled(_invocation: Any, _data: bytes) -> None:
+        await asyncio.sleep(0.02)  # the line may be a moment behind in its pipe
+        done_before_next.append("background task done" in process.output.text)
+
+    async with function("handler") as process:
+        hooks = {"after_response": response_is_over, "next_polled_again": next_is_polled}
+        invocation = await answer(process, http_event("/tokens-after-response"), hooks=hooks)
+        assert prelude_and_body(invocation)[1] == b"answer"
+        assert streamed.is_set()
+        assert done_before_next == [True]
+
+
+async def test_environments_for_many_events_stream_them_side_by_side() -> None:
+    gate = Gate()
+    async with (
+        gate.open() as environment,
+        function("handler", environment=environment, max_concurrency=3) as process,
+    ):
+        invocations = [await process.invoke(http_event("/tokens")) for _ in range(3)]
+        async with asyncio.timeout(20):
+            for _ in invocations:
+                await gate.connected.acquire()  # all three are under way
+            for turn in range(3):
+                for connection in range(3):
+                    gate.release(f"{turn}", connection)
+            for connection in range(3):
+                gate.end(connection)
+            for invocation in invocations:
+                await invocation.ended.wait()
+        assert [prelude_and_body(invocation)[1] for invocation in invocations] == [b"0\n1\n2\n"] * 3
+        pids = {(await json_body_of_many(process))["pid"] for _ in range(3)}
+        assert process.environment.pid not in pids
+        assert process.output.text.count("lifespan entered") == 3
+        exit_code = process.environment.exit
+        await process.stop()
+        assert await exit_code == 0
+    assert process.output.text.count("lifespan left") == 3
+
+
+async def json_body_of_many(process: Any) -> dict[str, Any]:
+    invocation = await process.invoke(http_event("/echo"))
+    await invocation.ended.wait()
+    seen: dict[str, Any] = json.loads(prelude_and_body(invocation)[1])
+    return seen
+
+
+class Daemon:
+    """X-Ray's daemon, as far as receiving goes."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.address = "{}:{}".format(*self.socket.getsockname())
+
+    def segments(self) -> list[dict[str, Any]]:
+        found = []
+        while True:
+            try:
+                found.append(json.loads(self.socket.recv(65536).split(b"\n", 1)[1]))
+            except BlockingIOError:
+                return found
+
+
+@pytest.fixture
+def daemon() -> Any:
+    running = Daemon()
+    yield running
+    running.socket.close()
+
+
+async def test_powertools_decorators_work_around_a_stream(daemon: Daemon) -> None:  # F-005
+    environment = {"AWS_XRAY_DAEMON_ADDRESS": daemon.address}
+    async with function("handler", "runtime_powertools", environment=environment) as process:
+        invocation = await answer(process, http_event("/stream"))
+        assert prelude_and_body(invocation)[1] == b"012"
+        lines = [json.loads(line) for line in process.output.lines]
+        logged = [line for line in lines if str(line.get("message", "")).startswith("piece")]
+        assert [line["function_request_id"] for line in logged] == [invocation.request_id] * 3
+        assert [line["cold_start"] for line in logged] == [True] * 3
+        emitted = [line for line in lines if "Pieces" in line]
+        assert [line["Pieces"] for line in emitted] == [[1.0, 1.0, 1.0]]
+        assert [line["ColdStart"] for line in lines if "ColdStart" in line] == [[1.0]]
+        root = invocation.trace_id.split(";")[0].removeprefix("Root=")
+        [segment] = daemon.segments()
+        assert (segment["name"], segment["trace_id"]) == ("## handler", root)
+        failing = http_event("/stream")
+        failing["rawQueryString"] = "fails=1"
+        failed = await answer(process, failing)
+        assert failed.trailers["lambda-runtime-function-error-type"] == "ValueError"
+        [segment] = daemon.segments()
+        assert segment["fault"] is True
+        assert process.starts == 1
+
+
+@pytest.mark.parametrize("handler", ["directly", "swallows"])
+async def test_what_a_decorator_returns_does_not_matter(handler: str, daemon: Daemon) -> None:
+    environment = {"AWS_XRAY_DAEMON_ADDRESS": daemon.address}
+    async with function(handler, "runtime_powertools", environment=environment) as process:
+        for _ in range(2):
+            invocation = await answer(process, http_event("/stream"))
+            assert (prelude_and_body(invocation)[1], invocation.error) == (b"012", None)
+        assert process.starts == 1
+
+
+async def test_a_second_response_for_one_invocation_is_an_error_in_the_log() -> None:
+    environment = {"POWERTOOLS_TRACE_DISABLED": "1"}
+    async with function("streams_twice", "runtime_powertools", environment=environment) as process:
+        invocation = await answer(process, http_event("/stream"))
+        assert (prelude_and_body(invocation)[1], invocation.error) == (b"012", None)
+        assert "has been streamed already" in process.output.text
+        await answer(process, http_event("/stream"))
+        assert process.starts == 1
+
+
+def test_the_wrapper_is_executable() -> None:
+    assert os.access(EXEC_WRAPPER, os.X_OK)

@@ -1,0 +1,330 @@
+"""Providers' keys from Secrets Manager and SSM, over HTTP, exchanged while the process lives."""
+
+import asyncio
+import traceback
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pydantic import SecretStr
+
+from vectorforge.bootstrap import Application
+from vectorforge.config import AwsSettings, EmbeddingSettings, LLMSettings
+from vectorforge.errors import (
+    EmbeddingAuthenticationError,
+    LLMAuthenticationError,
+)
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.types import StreamEnd
+from vectorforge.testing.contracts_llm import MESSAGES, collect
+from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import FakeVendor, RecordedRequest, Reply
+from vectorforge.testing.live_api import settings_for
+from vectorforge.testing.local_aws import LocalAws
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning"
+)
+VENDORS = ("openai", "anthropic", "google", "embedding")
+OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[LocalAws]:
+    with LocalAws() as local:
+        yield local
+
+
+@pytest.fixture
+def aws(started: LocalAws, monkeypatch: pytest.MonkeyPatch) -> LocalAws:
+    """Nothing was called yet, and all is well."""
+    for name, value in started.environment.items():
+        monkeypatch.setenv(name, value)
+    started.calls.clear()
+    started.failure = None
+    return started
+
+
+@pytest.fixture
+def secret_id(aws: LocalAws) -> str:
+    """Of a secret with the key of every vendor."""
+    name = f"vectorforge/{uuid.uuid4().hex[:8]}"
+    aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in VENDORS})
+    return name
+
+
+async def build(
+    *,
+    secret_id: str | None = None,
+    path: str | None = None,
+    max_age_s: int = 300,
+    embedding: dict[str, Any] | None = None,
+    **llm: Any,
+) -> Application:
+    """As a function does it; off the loop, where the fakes are. Connects to no database."""
+    config = settings_for(
+        "postgresql://nobody@127.0.0.1:1/nothing",
+        llm=LLMSettings(llm_max_retries=0, **llm),
+        embedding=EmbeddingSettings(**(embedding or {})),
+        aws=AwsSettings(
+            provider_secret_id=secret_id, provider_parameter_path=path, secret_max_age_s=max_age_s
+        ),
+    )
+    return await asyncio.to_thread(Application.build, config)
+
+
+def rotate(aws: LocalAws, secret_id: str, *vendors: FakeVendor) -> None:
+    """The vendor and the secret take the new key."""
+    aws.put_secret(secret_id, {f"{vendor}_api_key": NEW for vendor in VENDORS})
+    for vendor in vendors:
+        vendor.api_key = NEW
+
+
+def sent_keys(vendor: FakeVendor) -> list[str]:
+    def key(request: RecordedRequest) -> str:
+        return request.headers["Authorization"].removeprefix("Bearer ")
+
+    return [key(request) for request in vendor.requests]
+
+
+@asynccontextmanager
+async def provider_of(
+    secret_id: str, name: str, base_url: str, *, max_age_s: int = 300
+) -> AsyncIterator[BaseLLMProvider]:
+    """A discovered provider whose key is in the secret."""
+    address: dict[str, Any] = {f"{name}_base_url": base_url}
+    application = await build(secret_id=secret_id, max_age_s=max_age_s, **address)
+    try:
+        yield application.llm_registry.get(name)
+    finally:
+        await application.close()
+
+
+class AcceptingBoth(FakeOpenAI):
+    """The vendor while the old key is still good beside the new one."""
+
+    refusals = 0
+
+    def _wrong_key(self, request: web.Request) -> web.Response | None:
+        if request.headers["Authorization"] in (f"Bearer {OLD}", f"Bearer {NEW}"):
+            return None
+        self.refusals += 1
+        return super()._wrong_key(request)
+
+
+class RefusingAsGoogle(FakeOpenAI):
+    """Google's answer to a key that was deleted."""
+
+    def _wrong_key(self, request: web.Request) -> web.Response | None:
+        if super()._wrong_key(request) is None:
+            return None
+        message = "API key not valid. Please pass a valid API key."
+        return web.json_response([{"error": {"code": 400, "message": message}}], status=400)
+
+
+class TestDiscovery:
+    # C25 F-006 A-093 A-094 A-095
+    async def test_environment_then_secret_then_parameters(
+        self, aws: LocalAws, secret_id: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", "vectorforge.llm.registry")
+        aws.put_secret(
+            secret_id, {"openai_api_key": "from-secret", "VECTORFORGE_ANTHROPIC_API_KEY": "from-secret"}
+        )
+        for setting in ("openai", "anthropic", "cohere"):
+            aws.put_parameter(f"/{secret_id}/{setting}_api_key", "from-parameters")
+        environment: dict[str, Any] = {"openai_api_key": SecretStr("from-environment")}
+        async with (
+            FakeOpenAI(api_key="from-environment") as openai,
+            FakeAnthropic(api_key="from-secret") as anthropic,
+            FakeOpenAI(api_key="from-parameters") as cohere,
+        ):
+            application = await build(
+                secret_id=secret_id,
+                path=f"/{secret_id}/",
+                openai_base_url=openai.base_url,
+                anthropic_base_url=anthropic.base_url,
+                cohere_base_url=cohere.base_url,
+                default_provider="google",
+                **environment,
+            )
+            for name in ("openai", "anthropic", "cohere"):
+                await application.llm_registry.get(name).generate(MESSAGES)
+            await application.close()
+        messages = [record.message for record in caplog.records if record.name == "vectorforge.llm.registry"]
+        assert messages == [
+            "Registered LLM provider: openai",
+            "Registered LLM provider: anthropic",
+            "Skipped LLM provider: ollama (no credentials)",
+            "Skipped LLM provider: google (no credentials)",
+            "Registered LLM provider: cohere",
+            "Skipped LLM provider: max_serve (no credentials)",
+            "Registered LLM provider: extractive",
+            "Default LLM provider 'google' not available",
+        ]
+        assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
+
+    # A-096
+    async def test_without_any_key_answers_are_quoted(self, aws: LocalAws, secret_id: str) -> None:
+        aws.put_secret(secret_id, {})
+        application = await build(secret_id=secret_id, path="/nothing/there")
+        assert application.llm_registry.list_providers() == ["extractive"]
+        assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
+
+    async def test_what_the_environment_holds_is_not_looked_for(self, aws: LocalAws, secret_id: str) -> None:
+        names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
+        keys: dict[str, Any] = {name: SecretStr("k") for name in names}
+        await build(secret_id=secret_id, embedding={"openai_api_key": SecretStr("k")}, **keys)
+        assert aws.calls == []
+
+    async def test_many_parameters_are_read_page_by_page(self, aws: LocalAws, secret_id: str) -> None:
+        for number in range(10):
+            aws.put_parameter(f"/{secret_id}/a{number}", "x")
+        aws.put_parameter(f"/{secret_id}/openai_api_key", "k")
+        application = await build(path=f"/{secret_id}")
+        assert "openai" in application.llm_registry.list_providers()
+
+
+class TestRotation:
+    # C25
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google"])
+    async def test_next_question_is_answered_after_one_more_call(
+        self, aws: LocalAws, secret_id: str, vendor: str, stream: bool
+    ) -> None:
+        kinds: dict[str, Callable[..., FakeVendor]] = {
+            "openai": FakeOpenAI,
+            "anthropic": FakeAnthropic,
+            "google": RefusingAsGoogle,
+        }
+        async with (
+            kinds[vendor](api_key=OLD) as server,
+            provider_of(secret_id, vendor, server.base_url) as provider,
+        ):
+
+            async def ask() -> str:
+                if not stream:
+                    return (await provider.generate(MESSAGES)).content
+                *_, end = await collect(provider)
+                assert isinstance(end, StreamEnd)
+                return end.response.content
+
+            answers = [await ask()]
+            rotate(aws, secret_id, server)
+            answers += [await ask(), await ask()]
+            assert answers == ["".join(Reply().texts)] * 3
+            assert aws.calls == ["GetSecretValue"] * 2
+            assert sent_keys(server) == [OLD, OLD, NEW, NEW]
+
+    async def test_health_and_models_take_the_new_key_too(self, aws: LocalAws, secret_id: str) -> None:
+        async with (
+            FakeOpenAI(api_key=OLD) as server,
+            provider_of(secret_id, "openai", server.base_url) as provider,
+        ):
+            assert await provider.validate_credentials()
+            rotate(aws, secret_id, server)
+            assert await provider.validate_credentials()
+            assert aws.calls == ["GetSecretValue"] * 2
+
+    async def test_parameters_are_read_again_too(self, aws: LocalAws, secret_id: str) -> None:
+        aws.put_parameter(f"/{secret_id}/openai_api_key", OLD)
+        async with FakeOpenAI(api_key=OLD) as server:
+            application = await build(path=f"/{secret_id}", openai_base_url=server.base_url)
+            provider = application.llm_registry.get("openai")
+            await provider.generate(MESSAGES)
+            aws.put_parameter(f"/{secret_id}/openai_api_key", NEW)
+            server.api_key = NEW
+            await provider.generate(MESSAGES)
+            await application.close()
+        assert aws.calls == ["GetParametersByPath"] * 2
+
+    # C25
+    async def test_fifty_questions_at_that_moment(self, aws: LocalAws, secret_id: str) -> None:
+        async with (
+            FakeOpenAI(api_key=OLD) as server,
+            provider_of(secret_id, "openai", server.base_url) as provider,
+        ):
+            server.script(Reply(pause_s=0.2))
+            async with aclosing(provider.generate_stream(MESSAGES)) as running:
+                texts = [await anext(running)]
+                rotate(aws, secret_id, server)
+                answers = await asyncio.gather(*(provider.generate(MESSAGES) for _ in range(50)))
+                texts += [text async for text in running]  # with the old key and its client
+            assert {answer.content for answer in answers} == {"".join(texts)} == {"".join(Reply().texts)}
+            assert aws.calls == ["GetSecretValue"] * 2
+            await provider.generate(MESSAGES)
+            assert sent_keys(server).count(NEW) == 51
+
+    # A-069 C25
+    async def test_a_key_that_stays_wrong_costs_one_call_and_not_one_a_question(
+        self, aws: LocalAws, secret_id: str
+    ) -> None:
+        async with (
+            FakeOpenAI(api_key="another") as server,
+            provider_of(secret_id, "openai", server.base_url) as provider,
+        ):
+            for _ in range(5):
+                with pytest.raises(LLMAuthenticationError, match=r"^Invalid credentials for openai$"):
+                    await provider.generate(MESSAGES)
+            assert sent_keys(server) == [OLD] * 5
+            assert aws.calls == ["GetSecretValue"] * 2
+
+    async def test_a_wrong_key_from_the_environment_costs_nothing(
+        self, aws: LocalAws, secret_id: str
+    ) -> None:
+        async with FakeOpenAI(api_key="another") as server:
+            application = await build(
+                secret_id=secret_id, openai_base_url=server.base_url, openai_api_key=SecretStr(OLD)
+            )
+            with pytest.raises(LLMAuthenticationError):
+                await application.llm_registry.get("openai").generate(MESSAGES)
+            await application.close()
+        assert len(server.requests) == 1
+        assert aws.calls == ["GetSecretValue"]
+
+    async def test_age_brings_the_new_key_before_any_refusal(self, aws: LocalAws, secret_id: str) -> None:
+        async with (
+            AcceptingBoth(api_key=OLD) as server,
+            provider_of(secret_id, "openai", server.base_url, max_age_s=1) as provider,
+        ):
+            await provider.generate(MESSAGES)
+            rotate(aws, secret_id)
+            async with asyncio.timeout(20):
+                while sent_keys(server)[-1] == OLD:
+                    await provider.generate(MESSAGES)
+                    await asyncio.sleep(0.05)
+            assert server.refusals == 0
+
+    @pytest.mark.parametrize("name", ["openai", "http"])
+    async def test_embeddings(self, aws: LocalAws, secret_id: str, name: str) -> None:
+        async with FakeEmbeddingsServer(api_key=OLD) as server:
+            settings = {
+                "openai": {"openai_base_url": server.base_url, "openai_embedding_dimension": 8},
+                "http": {
+                    "embedding_base_url": server.base_url,
+                    "embedding_model": "m",
+                    "embedding_dimension": 8,
+                },
+            }[name]
+            application = await build(
+                secret_id=secret_id, embedding={"embedding_cache_entries": 0, **settings}
+            )
+            provider = application.embedding_registry.get(name)
+            before = await provider.embed_query("a text")
+            server.api_key = NEW
+            rotate(aws, secret_id)
+            after = await asyncio.gather(*(provider.embed_query("a text") for _ in range(20)))
+            assert list(after) == [before] * 20
+            assert aws.calls == ["GetSecretValue"] * 2
+            server.api_key = "another"
+            for _ in range(3):
+                with pytest.raises(EmbeddingAuthenticationError) as caught:
+                    await provider.embed_query("a text")
+                assert "canary" not in "".join(traceback.format_exception(caught.value))
+            assert aws.calls == ["GetSecretValue"] * 3
+            await application.close()

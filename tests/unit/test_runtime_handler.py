@@ -1,0 +1,241 @@
+"""The streaming runtime without a service: events, lifespan, the end of generators, the search path."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vectorforge.runtime import (
+    LifespanError,
+    StreamedResponse,
+    StreamingHandler,
+    StreamingUnavailableError,
+    UnsupportedEventError,
+    can_stream,
+)
+from vectorforge.runtime.asgi import LifespanMode, Receive, Scope, Send
+from vectorforge.runtime.generators import GeneratorFinaliser
+from vectorforge.runtime.http_event import read_event
+from vectorforge.runtime.lifespan import Lifespan
+from vectorforge.runtime.managed_runtime import set_up_path
+
+URL_EVENT: dict[str, Any] = {
+    "version": "2.0",
+    "rawPath": "/a%20b",
+    "rawQueryString": "x=1&y=%20",
+    "headers": {"Host": "id.lambda-url.eu-central-1.on.aws", "Content-Type": "text/plain"},
+    "cookies": ["a=1", "b=2"],
+    "requestContext": {"http": {"method": "PUT", "path": "/a%20b", "sourceIp": "198.51.100.7"}},
+    "body": "Z3L2w59l",
+    "isBase64Encoded": True,
+}
+REST_EVENT: dict[str, Any] = {
+    "resource": "/{proxy+}",
+    "path": "/base/items",
+    "httpMethod": "GET",
+    "headers": {"Accept": "b"},
+    "multiValueHeaders": {"Accept": ["a", "b"]},
+    "queryStringParameters": {"x": "2"},
+    "multiValueQueryStringParameters": {"x": ["1", "2"]},
+    "requestContext": {"identity": {"sourceIp": "198.51.100.7"}},
+    "body": None,
+    "isBase64Encoded": False,
+}
+
+
+def test_a_function_url_event_becomes_a_scope() -> None:
+    context = SimpleNamespace()
+    request = read_event(URL_EVENT, context, "/")
+    scope = request.scope
+    assert (scope["type"], scope["method"], scope["path"]) == ("http", "PUT", "/a b")
+    assert scope["query_string"] == b"x=1&y=%20"
+    assert [b"cookie", b"a=1; b=2"] in scope["headers"]
+    assert scope["client"] == ("198.51.100.7", 0)
+    assert scope["aws.event"] is URL_EVENT
+    assert scope["aws.context"] is context
+    assert scope["asgi"] == {"version": "3.0", "spec_version": "2.3"}
+    assert request.body == b"gr\xf6\xc3\x9fe"
+    assert not request.multi_value_headers
+
+
+def test_a_rest_api_event_becomes_a_scope() -> None:
+    request = read_event(REST_EVENT, None, "/base")
+    assert (request.scope["path"], request.scope["query_string"]) == ("/items", b"x=1&x=2")
+    assert [b"accept", b"a, b"] in request.scope["headers"]
+    assert request.body == b""
+    assert request.multi_value_headers
+
+
+@pytest.mark.parametrize("missing", ["http", "method", "path", "sourceIp"])
+def test_an_event_with_a_field_missing_is_no_http_event(missing: str) -> None:
+    http = {key: value for key, value in URL_EVENT["requestContext"]["http"].items() if key != missing}
+    event = {**URL_EVENT, "requestContext": {} if missing == "http" else {"http": http}}
+    with pytest.raises(UnsupportedEventError, match=r"payload format 1\.0 or 2\.0"):
+        read_event(event, None, "/")
+
+
+def test_a_body_that_is_no_base64_is_no_http_event() -> None:
+    with pytest.raises(UnsupportedEventError):
+        read_event({**URL_EVENT, "body": "a"}, None, "/")
+
+
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+def test_a_process_without_the_runtime_cannot_stream() -> None:
+    assert can_stream() is False
+    with pytest.raises(StreamingUnavailableError, match=r"python -m vectorforge\.runtime"):
+        StreamingHandler(nothing)(URL_EVENT, None)
+
+
+def test_a_negative_margin_is_refused() -> None:
+    with pytest.raises(ValueError, match="deadline_margin_s"):
+        StreamingHandler(nothing, deadline_margin_s=-1)
+
+
+def test_what_a_handler_returns_is_json() -> None:
+    assert StreamedResponse(200, complete=True) == {"statusCode": 200, "streamed": True, "complete": True}
+
+
+class App:
+    """An ASGI app whose lifespan goes as told."""
+
+    def __init__(self, *script: str) -> None:
+        self.script = script
+        self.received: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["key"] = "value"
+        for step in self.script:
+            if step == "receive":
+                self.received.append((await receive())["type"])
+            elif step == "raise":
+                raise ValueError("broken")
+            elif step == "hang":
+                await asyncio.sleep(3600)
+            else:
+                await send({"type": step})
+
+
+WHOLE = ("receive", "lifespan.startup.complete", "receive", "lifespan.shutdown.complete")
+
+
+async def test_a_lifespan_is_entered_once_and_left() -> None:
+    app = App(*WHOLE)
+    lifespan = Lifespan(app, "auto")
+    await lifespan.startup()
+    await lifespan.startup()
+    assert (app.received, lifespan.state) == (["lifespan.startup"], {"key": "value"})
+    await lifespan.shutdown(1)
+    await lifespan.shutdown(1)
+    assert app.received == ["lifespan.startup", "lifespan.shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "script"),
+    [
+        ("auto", ("receive", "lifespan.startup.failed")),
+        ("auto", ("receive", "lifespan.startup.failed", "hang")),
+        ("auto", ("receive", "lifespan.startup.failed", "raise")),
+        ("on", ("raise",)),
+        ("on", ()),
+    ],
+)
+async def test_a_failed_startup_is_an_error_and_can_be_tried_again(
+    mode: LifespanMode, script: tuple[str, ...]
+) -> None:
+    app = App(*script)
+    lifespan = Lifespan(app, mode)
+    for _ in range(2):
+        with pytest.raises(LifespanError):
+            await lifespan.startup()
+    app.script = WHOLE
+    await lifespan.startup()
+    await lifespan.shutdown(1)
+
+
+@pytest.mark.parametrize("script", [("raise",), ("receive", "raise"), ()])
+async def test_an_app_without_a_lifespan_is_served_in_mode_auto(script: tuple[str, ...]) -> None:
+    lifespan = Lifespan(App(*script), "auto")
+    await lifespan.startup()
+    await lifespan.shutdown(1)
+
+
+async def test_in_mode_off_the_app_is_not_asked() -> None:
+    app = App(*WHOLE)
+    await Lifespan(app, "off").startup()
+    assert app.received == []
+
+
+@pytest.mark.parametrize("ending", ["hang", "raise"])
+async def test_a_shutdown_that_fails_or_hangs_ends(ending: str) -> None:
+    lifespan = Lifespan(App("receive", "lifespan.startup.complete", "receive", ending), "auto")
+    await lifespan.startup()
+    await lifespan.shutdown(0.05)
+
+
+def test_an_unknown_lifespan_mode_is_refused() -> None:
+    with pytest.raises(ValueError, match="lifespan"):
+        Lifespan(nothing, "maybe")  # type: ignore[arg-type]  # what is shown
+
+
+def test_a_dropped_generator_is_closed_and_waited_for() -> None:
+    closed: list[str] = []
+
+    async def generate(name: str, pause_s: float) -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(pause_s)
+            closed.append(name)
+
+    async def use() -> tuple[bool, bool]:
+        finaliser = GeneratorFinaliser()
+        finaliser.watch()
+        generator = generate("quick", 0.02)
+        await anext(generator)
+        del generator
+        gc.collect()
+        in_time = await finaliser.wait(5)
+        slow = generate("slow", 3600)
+        await anext(slow)
+        del slow
+        gc.collect()
+        return in_time, await finaliser.wait(0.02)
+
+    assert asyncio.run(use()) == (True, False)
+    assert closed == ["quick"]
+
+
+def test_the_search_path_is_that_of_the_managed_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, layers, runtime = (tmp_path / name for name in ("task", "layers", "runtime"))
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = layers / "lib" / version / "site-packages"
+    linked = tmp_path / "linked"
+    for folder in (task, packages, runtime, linked):
+        folder.mkdir(parents=True)
+    (packages / "x.pth").write_text(str(linked))
+    monkeypatch.setattr(sys, "path", ["/of/the/script", "/usr/lib/python"])
+    environment = {"LAMBDA_TASK_ROOT": str(task)}
+    set_up_path(str(runtime / "bootstrap.py"), environment, str(layers))
+    found = [entry for entry in sys.path if "site-packages" not in entry or entry == str(packages)]
+    assert found == [*map(str, (task, packages, layers, runtime)), "/usr/lib/python", str(linked)]
+    assert environment["PYTHONPATH"] == str(runtime)
+
+    monkeypatch.setattr(sys, "path", ["/of/the/script", "/from/pythonpath"])
+    set_up_path(str(runtime / "bootstrap.py"), environment, str(layers))
+    assert sys.path == [str(task), str(runtime), "/from/pythonpath"]
+
+
+def test_the_package_loads_without_awslambdaric_and_without_a_framework() -> None:
+    code = "import sys, vectorforge.runtime; print({'awslambdaric', 'fastapi', 'boto3'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
