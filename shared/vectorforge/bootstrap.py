@@ -126,6 +126,19 @@ class Application:
             health_checker=health_checker,
         )
 
+    async def preload(self) -> None:
+        """Load what the first question would load: driver, SDKs of the default providers, boto3 for a queue.
+
+        Connects to nothing. For processes that are made ahead of their first request, or whose start is faster
+        than their requests, as Lambda's init phase is: it has a whole core, however little memory is set.
+        """
+        self.database.preload()
+        if self.query_log_queue is not None:
+            self.query_log_queue.warm()
+        await self.embedding_registry.get_default().preload()
+        if self.llm_registry.list_providers():
+            await self.llm_registry.get_default().preload()
+
     async def open(self) -> None:
         """Connect.
 

@@ -81,6 +81,7 @@ class ScriptedRetriever(BaseRetriever):
                 "embedding_provider": embedding_provider,
             }
         )
+        self.called.set()
         await asyncio.sleep(self.delay_s)
         if isinstance(self.found, Exception):
             raise self.found

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -74,7 +75,8 @@ async def _serve(setup: LocalSetup, chosen: argparse.Namespace, folder: Path) ->
         note=_note,
     )
     async with system as running:
-        sys.stdout.write(_announcement(running, setup, places))
+        described = _as_json(running) if chosen.json else _announcement(running, setup, places)
+        sys.stdout.write(described)
         sys.stdout.flush()
         await asyncio.Event().wait()
 
@@ -106,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dir", type=Path, help="folder of the database and the logs (its subfolder aws/ is used)"
     )
+    parser.add_argument("--json", action="store_true", help="tell the addresses as one line of JSON")
     return parser
 
 
@@ -115,6 +118,15 @@ def _sample(config: VectorForgeConfig) -> dict[str, Path]:
         return {}
     prefix = f"{config.server.local_tenant}/{config.query.default_collection}"
     return {f"{prefix}/{source}": file for source, file in sample_documents()}
+
+
+def _as_json(system: System) -> str:
+    described = {
+        "url": system.url,
+        "endpoint_url": system.endpoint_url,
+        **dataclasses.asdict(system.resources),
+    }
+    return f"{json.dumps(described)}\n"
 
 
 def _announcement(system: System, setup: LocalSetup, places: Places) -> str:

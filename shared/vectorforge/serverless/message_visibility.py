@@ -1,4 +1,4 @@
-"""When messages of the ingestion queue can be seen again: not while they are worked on, nor at once after.
+"""When messages of the ingestion queue are seen again: not while worked on, and not at once after a failure.
 
 Until then no other invocation gets them. The calls are best effort: a message that is delivered twice meets
 a job that is held, or has ended.
