@@ -4,13 +4,16 @@ ARGS ?=
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fmt
+.PHONY: help run local-aws test fmt campaign
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(UV) ## Start everything and serve the page and the API on http://localhost:8000
 	@$(RUN) --no-dev vectorforge up $(ARGS)
+
+local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
+	@$(RUN) python -m vectorforge.local.aws $(ARGS)
 
 test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff check .
@@ -18,6 +21,9 @@ test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) mypy
 	$(RUN) lint-imports
 	$(RUN) pytest
+
+campaign: $(UV) ## Kill the query function a thousand times and audit the query log (20 minutes)
+	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)
 
 fmt: $(UV) ## Fix what can be fixed, and format
 	$(RUN) ruff check --fix .

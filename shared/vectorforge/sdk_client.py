@@ -73,6 +73,11 @@ class SDKClient(Generic[T]):
             raise refusal
         return await self._send(other, stack, request)
 
+    async def preload(self) -> None:
+        """Import the SDK and build the client ahead of the first request; connects to no vendor."""
+        async with self._borrowed(await self._credentials.current()):
+            pass
+
     async def aclose(self) -> None:
         """Close the running loop's client, if there is one; ``send`` builds anew."""
         generation, self._generation = self._generation, None

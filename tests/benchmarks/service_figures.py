@@ -5,19 +5,16 @@ uv run python tests/benchmarks/service_figures.py
 
 import argparse
 import asyncio
-import json
 import os
-import platform
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from figures.database import private_server
 from figures.ingestion import measure_ingestion
 from figures.measuring import Table, progress
 from figures.queries import IN_FLIGHT, measure_queries
+from figures.report import machine, print_report
 from figures.search import measure_search
 from figures.startup import measure_imports, measure_startup
 
@@ -65,15 +62,6 @@ def _parts(server: EmbeddedPostgres, options: argparse.Namespace) -> dict[str, C
     }
 
 
-def _machine() -> str:
-    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    return (
-        f"{now}; {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}; load average {load}"
-    )
-
-
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(
@@ -92,25 +80,14 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         parser.error("CPU and memory of processes are read from /proc, which only Linux has.")
 
-    machine, tables = _machine(), []
+    where, tables = machine(), []
     with private_server() as server:
         for name, measure in _parts(server, options).items():
             if name in options.only:
                 progress.print(f"[bold]{name}[/bold]")
                 tables += measure()
-    machine += f" before, {os.getloadavg()[0]:.1f} after"
-    _print(machine, tables, as_json=options.json)
-
-
-def _print(machine: str, tables: list[Table], *, as_json: bool) -> None:
-    if as_json:
-        result: dict[str, Any] = {"machine": machine, "tables": [table.as_json() for table in tables]}
-        json.dump(result, sys.stdout, indent=1)
-        print()
-        return
-    print(f"{machine}\n")
-    for table in tables:
-        print(table.markdown())
+    where += f" before, {os.getloadavg()[0]:.1f} after"
+    print_report(where, tables, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Self
 
 PREFIX = "/2018-06-01/runtime"
+PATIENCE_S = 60.0
 STREAM_HEADERS = {
     "Lambda-Runtime-Function-Response-Mode": "streaming",
     "Content-Type": "application/vnd.awslambda.http-integration-response",
@@ -57,9 +58,10 @@ class RawRuntime:
         return await self.answer()
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-        body = await self.reader.readexactly(int(headers["content-length"]))
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+            body = await self.reader.readexactly(int(headers["content-length"]))
         return int(head[0].split()[1]), headers, body
 
     async def stream(self, request_id: str, more: dict[str, str] | None = None) -> None:

@@ -212,6 +212,16 @@ async def test_an_older_job_of_the_collection_comes_first(stage: Stage) -> None:
     assert [(await stage.look(job)).status for job in (older, younger)] == ["succeeded"] * 2
 
 
+async def test_a_message_that_comes_again_in_vain_begins_nothing(stage: Stage) -> None:
+    done = await stage.job("done")
+    assert await stage.deliver() == (1, [])
+    waiting = await stage.job("a document that may kill its function")
+    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    await stage.application.announce_job(TENANT, done)
+    assert await stage.deliver() == (1, [])
+    assert (await stage.look(waiting)).status == "queued"
+
+
 # faults.md row 39
 async def test_poison_goes_to_the_dead_letter_queue_and_its_peers_do_not(stage: Stage) -> None:
     job_id = await stage.job("text")

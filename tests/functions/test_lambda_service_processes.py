@@ -158,6 +158,19 @@ async def test_a_kill_fails_the_invocation(start: Start) -> None:
     assert process.starts == 3
 
 
+async def test_dead_processes_leave_nothing_open(start: Start) -> None:
+    process = await start()
+    await result(process, {})
+    await process.invocations[-1].completed.wait()
+    before = await asyncio.to_thread(os.listdir, "/proc/self/fd")
+    for _ in range(3):
+        await process.kill()
+        await result(process, {})
+        await process.invocations[-1].completed.wait()
+    assert process.starts == 4
+    assert len(await asyncio.to_thread(os.listdir, "/proc/self/fd")) == len(before)
+
+
 async def test_a_complete_response_outlives_its_process(start: Start) -> None:
     async def kill(process: FunctionProcess, invocation: Invocation, data: bytes) -> None:
         await process.kill()
@@ -205,7 +218,9 @@ async def state_of(pid: int, *states: str) -> None:
     """Wait until a process has one of these states: T is stopped, Z has ended, empty is gone."""
 
     def wait() -> None:
+        give_up_at = time.monotonic() + SLOW_S
         while state() not in states:
+            assert time.monotonic() < give_up_at
             time.sleep(0.005)
 
     def state() -> str:
@@ -297,8 +312,9 @@ async def test_reserved_concurrency() -> None:  # faults 46
 
     async with LambdaFunction(configuration(), concurrency=2, hooks={"after_next_reply": hold}) as function:
         held = [await function.invoke({"hold": number}) for number in range(2)]
-        with pytest.raises(TooManyRequestsError):
-            await function.invoke({})
+        async with asyncio.timeout(SLOW_S):
+            with pytest.raises(TooManyRequestsError):
+                await function.invoke({})
         assert function.throttles == 1
         release.set()
         # the answer is held back, too: the hook runs before the response is read

@@ -257,6 +257,21 @@ async def test_an_event_is_not_lost_with_a_poller_that_went_away(api: RuntimeApi
     assert json.loads((await alive.next())[1]) == "kept"
 
 
+@pytest.mark.parametrize("steps", range(8))
+async def test_no_event_is_lost_while_a_poller_goes_away(
+    api: RuntimeApi, connect: Connect, steps: int
+) -> None:
+    dead = await connect(api)
+    await dead.send_head("GET", "/invocation/next", {})
+    await api.ready.wait()
+    dead.writer.transport.abort()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    invocation = api.invoke({})
+    await api.drain(10)
+    assert invocation.dispatched.is_set() or api.withdraw(invocation)
+
+
 async def test_init_and_restore_errors(connect: Connect) -> None:
     async with RuntimeApi(snap_start=True) as api:
         api.restored.clear()

@@ -135,7 +135,7 @@ class TestColdStart:
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
             monkeypatch.delenv(name)
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "nothing"))
-        assert "is AWS_REGION set?" in self.failure(ConfigurationError, provider_secret_id="s")
+        assert "(NoRegionError)" in self.failure(ConfigurationError, provider_secret_id="s")
 
     def test_application_is_not_built(self, aws: LocalAws) -> None:
         config = settings_for("postgresql://x@127.0.0.1:1/x", aws=AwsSettings(provider_secret_id="typo"))

@@ -1,112 +1,323 @@
-"""The query log's whole way: service, SQS, log writer, table. SQS and S3 by moto over HTTP, PostgreSQL real."""
+"""The query log's whole way: service, SQS, log writer, table. SQS and S3 are moto's, PostgreSQL is real."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
+import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.conninfo import make_conninfo
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.query_log_queue import QueryLogQueue
-from vectorforge.db.connection import Database
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
+from vectorforge.aws.query_log_record import pointer_fields, record_fields, to_json
+from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import Queue, aws_environment, aws_server, create_bucket
+from vectorforge.testing.aws_services import LambdaContext, Queue
+from vectorforge.testing.query_logs import make_log, message, started
 
-Rows = Callable[[str], Any]
+Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
+NewTenant: TypeAlias = Callable[[], str]
+MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with aws_server() as address:
-        yield address
-
-
-@pytest.fixture
-def clients(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsClients]:
-    for name, value in aws_environment(endpoint).items():
-        monkeypatch.setenv(name, value)
-    clients = AwsClients()
-    yield clients
-    clients.close()
+WRITERS = "FROM pg_stat_activity WHERE usename = 'vectorforge_log_writer' AND datname = current_database()"
+KILL_WRITERS = f"SELECT pg_terminate_backend(pid) {WRITERS}".encode()
+WAITING_WRITERS = f"SELECT count(*) {WRITERS} AND wait_event_type = 'Lock'".encode()
+COME_AGAIN = "A query log message has to come again"
+NO_OBJECT = "The overflow object cannot be read (NoSuchKey)."
+INSERT = b"""
+INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome, latency_ms)
+VALUES ('tenant', %(id)s, gen_random_uuid(), '', 'started', 0)
+"""
 
 
-@pytest.fixture
-def queue(clients: AwsClients) -> Queue:
-    return Queue(clients)
+class TestTheWay:
+    async def test_a_record_becomes_a_row(
+        self, sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
+        make_tenant: NewTenant,
+    ) -> None:  # C01, F-003  # fmt: skip
+        tenant, log = make_tenant(), make_log()
+        await sender.for_tenant(tenant).start(started(log))
+        await sender.for_tenant(tenant).create(log)
+        assert queue.deliver(writer) == 1
+        assert await rows(tenant) == [log]
+
+    @pytest.mark.pgbouncer
+    async def test_through_a_transaction_pooler(
+        self, postgres_server: EmbeddedPostgres, pgbouncer: Any, make_writer: MakeWriter,
+        queue: Queue, rows: Rows, make_tenant: NewTenant,
+    ) -> None:  # C01  # fmt: skip
+        tenant, logs = make_tenant(), [make_log() for _ in range(12)]
+        queue.send(*(message(tenant, log) for log in logs))
+        queue.deliver(make_writer(pgbouncer.route(postgres_server.log_writer_url)))
+        assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in logs}
+
+    async def test_two_tenants_in_one_batch(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
+    ) -> None:  # C17
+        first, second = make_tenant(), make_tenant()
+        log = make_log()
+        others = [make_log(), replace(log, query_text="the same id, another tenant")]
+        queue.send(message(first, log), *(message(second, other) for other in others))
+        assert queue.deliver(writer) == 1
+        assert await rows(first) == [log]
+        assert {row.query_text for row in await rows(second)} == {other.query_text for other in others}
+
+    async def test_any_order_and_any_number_of_times(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
+    ) -> None:  # C01
+        tenant = make_tenant()
+        outcomes = ["answered", "empty", "error", "aborted", "cached", "deadline"]
+        logs = [make_log(outcome=outcome) for outcome in outcomes * 4]
+        killed = started(make_log())  # its end never came
+        messages = [message(tenant, log) for log in [*logs, *map(started, logs), killed] for _ in range(5)]
+        random.Random(7).shuffle(messages)
+        queue.send(*messages)
+        queue.deliver(writer)
+        assert queue.bodies(dead=True) == []
+        found = {row.id: row for row in await rows(tenant)}
+        assert len(found) == len(await rows(tenant)) == 25
+        assert found == {log.id: log for log in [*logs, killed]}
+
+    async def test_the_start_comes_after_the_end(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant
+    ) -> None:  # C01
+        tenant, log = make_tenant(), make_log(outcome="aborted")
+        for record in (log, started(log), replace(log, outcome="answered")):
+            queue.send(message(tenant, record))
+            queue.deliver(writer)  # each in a batch of its own
+        assert await rows(tenant) == [log]
+
+    async def test_two_writers_with_the_same_records_do_not_stop_each_other(
+        self, postgres_server: EmbeddedPostgres, make_writer: MakeWriter, queue: Queue, rows: Rows,
+        make_tenant: NewTenant,
+    ) -> None:  # C01  # fmt: skip
+        tenant = make_tenant()
+        logs = [make_log() for _ in range(20)]
+        writers = [make_writer(postgres_server.log_writer_url) for _ in range(2)]
+        queue.send(*(message(tenant, log) for log in [*logs, *reversed(logs), *map(started, logs)]))
+        await asyncio.gather(*(asyncio.to_thread(queue.deliver, writer) for writer in writers))
+        assert queue.bodies(dead=True) == []
+        assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in logs}
 
 
-@pytest.fixture
-def bucket(clients: AwsClients) -> str:
-    return create_bucket(clients)
+awkward = [
+    "\0",
+    "\ud83d",
+    "\udc00\ud800",
+    '"',
+    "\\",
+    "\\u0000",
+    "🙂",
+    "\u2028\x85\r",
+    "\x1b[31m",
+    "'; --",
+    "\ufffe\uffff",
+]
+texts = st.text(alphabet=st.characters(exclude_categories=())) | st.sampled_from(awkward)
 
 
-@pytest.fixture
-def writer(
-    postgres_server: EmbeddedPostgres, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[QueryLogWriterFunction]:
-    monkeypatch.setenv("VECTORFORGE_LOG_WRITER_DATABASE_URL", postgres_server.log_writer_url)
-    monkeypatch.setenv("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET", bucket)
-    function = QueryLogWriterFunction()
-    function.startup()
-    yield function
-    function.shutdown()
+class TestWhatArrives:
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(query=texts, answer=texts, model=texts, repeat=st.sampled_from([1, 1, 1, 500_000]))
+    async def test_is_what_was_sent(
+        self, query: str, answer: str, model: str, repeat: int, sender: QueryLogQueue, queue: Queue,
+        writer: QueryLogWriterFunction, rows: Rows,
+    ) -> None:  # C01, A-114, A-115  # fmt: skip
+        tenant = f"tenant-{uuid4().hex}/é"
+        long = (answer * (repeat // max(len(answer), 1) + 1))[: max(repeat, len(answer))]
+        log = make_log(query_text=query, generated_response=long, model=model)
+        await sender.for_tenant(tenant).start(started(log))
+        await sender.for_tenant(tenant).create(log)
+        queue.deliver(writer)
+        expected = replace(
+            log, query_text=storable(query), generated_response=storable(long), model=storable(model)
+        )
+        assert await rows(tenant) == [expected]
+
+    async def test_a_record_too_large_for_the_queue_takes_the_bucket(
+        self, sender: QueryLogQueue, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
+        clients: AwsClients, bucket: str, make_tenant: NewTenant,
+    ) -> None:  # C01  # fmt: skip
+        tenant = make_tenant()
+        limit = MAX_MESSAGE_BYTES
+        log = make_log(generated_response="")
+        spare = limit - len(message(tenant, log))
+        fits, exceeds = (replace(log, id=uuid4(), generated_response="x" * n) for n in (spare, spare + 1))
+        for record in (fits, exceeds):
+            await sender.for_tenant(tenant).create(record)
+        objects = clients.get("s3").list_objects_v2(Bucket=bucket)["Contents"]
+        day = log.created_at.date().isoformat() if log.created_at else ""
+        assert [o["Key"] for o in objects] == [f"query-logs/{tenant}/{day}/{exceeds.id}-ended.json"]
+        queue.deliver(writer)
+        assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in (fits, exceeds)}
+
+    async def test_without_a_bucket_long_texts_are_cut_and_say_so(
+        self, clients: AwsClients, queue: Queue, writer: QueryLogWriterFunction, rows: Rows,
+        make_tenant: NewTenant,
+    ) -> None:  # C01  # fmt: skip
+        tenant, log = make_tenant(), make_log(generated_response="é" * 400_000)
+        sender = QueryLogQueue(clients, queue.url, timeout_s=20)
+        await sender.for_tenant(tenant).create(log)
+        sender.close()
+        queue.deliver(writer)
+        (row,) = await rows(tenant)
+        kept, _, mark = row.generated_response.partition("\n[")
+        assert set(kept) == {"é"}
+        assert mark == f"{400_000 - len(kept)} characters left out by the query log]"
+        assert 170_000 < len(kept) < 175_000  # six bytes each, in a message of a mebibyte
+        assert replace(row, generated_response=log.generated_response) == log
+
+    async def test_an_object_that_is_not_there_yet(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, clients: AwsClients, bucket: str,
+        make_tenant: NewTenant, logged: list[logging.LogRecord],
+    ) -> None:  # fmt: skip
+        tenant, log, other = make_tenant(), make_log(), make_log()
+        fields = record_fields(tenant, log)
+        pointer = pointer_fields(fields)
+        queue.send(to_json(pointer), message(tenant, other))
+        assert queue.deliver(writer, rounds=2) == 2
+        assert await rows(tenant) == [other]
+        lines = [record for record in logged if record.msg == COME_AGAIN]
+        assert [vars(record)["reason"] for record in lines] == [
+            "The overflow object cannot be read (NoSuchKey)."
+        ] * 2
+        clients.get("s3").put_object(Bucket=bucket, Key=pointer["key"], Body=to_json(fields).encode())
+        queue.deliver(writer)
+        assert len(await rows(tenant)) == 2
+        assert queue.bodies(dead=True) == []
+
+    async def test_an_object_of_another_tenant_is_refused(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, clients: AwsClients, bucket: str,
+        make_tenant: NewTenant,
+    ) -> None:  # C17  # fmt: skip
+        tenant, other = make_tenant(), make_tenant()
+        fields = record_fields(other, make_log())
+        pointer = pointer_fields(fields)
+        clients.get("s3").put_object(Bucket=bucket, Key=pointer["key"], Body=to_json(fields).encode())
+        queue.send(to_json({**pointer, "tenant_id": tenant}))
+        queue.deliver(writer)
+        assert (await rows(tenant), await rows(other)) == ([], [])
+        assert len(queue.bodies(dead=True)) == 1
 
 
-@pytest.fixture
-async def sender(clients: AwsClients, queue: Queue, bucket: str) -> AsyncIterator[QueryLogQueue]:
-    sender = QueryLogQueue(clients, queue.url, overflow_bucket=bucket, timeout_s=20)
-    sender.warm()
-    yield sender
-    sender.close()
+def poison(tenant: str) -> list[str]:
+    good = record_fields(tenant, make_log(query_text="CANARY", generated_response="CANARY"))
+    broken: list[dict[str, Any]] = [
+        {**good, "tenant_id": ""},
+        {**good, "tenant_id": "x" * 129},
+        {**good, "id": "CANARY"},
+        {**good, "outcome": "CANARY"},
+        {**good, "prompt_tokens": 2**31},
+        {**good, "latency_ms": -1},
+        {**good, "created_at": "2026-11-22T10:00:00"},
+        {**good, "retrieved_chunk_ids": ["CANARY"]},
+        {**good, "used_chunk_ids": [str(uuid4())] * 1001},
+        {**good, "version": 2},
+        {**good, "type": "CANARY"},
+        {name: value for name, value in good.items() if name != "query_text"},
+    ]
+    infinite = to_json(good).replace("812.25", "1e999")
+    return ["CANARY", "[]", "null", "[" * 100_000, infinite, *map(to_json, broken)]
 
 
-@pytest.fixture
-def rows(direct_database: Database) -> Callable[[str], Any]:
-    """The rows of a tenant."""
+class TestPoison:
+    async def test_goes_to_the_dead_letter_queue_alone(
+        self, queue: Queue, writer: QueryLogWriterFunction, rows: Rows, make_tenant: NewTenant,
+        logged: list[logging.LogRecord],
+    ) -> None:  # C01  # fmt: skip
+        tenant = make_tenant()
+        logs = [make_log() for _ in range(20)]
+        bad = poison(tenant)
+        mixed = [*(message(tenant, log) for log in logs), *bad]
+        random.Random(3).shuffle(mixed)
+        queue.send(*mixed)
+        queue.deliver(writer)
+        assert sorted(queue.bodies(dead=True)) == sorted(bad)
+        assert {row.id: row for row in await rows(tenant)} == {log.id: log for log in logs}
+        refused = [record for record in logged if record.msg == "A query log message was refused"]
+        assert len(refused) == 5 * len(bad)  # maxReceiveCount
+        assert {vars(record)["error_code"] for record in refused} == {"invalid_input"}
+        assert "CANARY" not in str([vars(record) for record in logged])  # ids and reasons, no texts
 
-    async def find(tenant: str) -> list[QueryLog]:
-        return await QueryLogRepository(direct_database.for_tenant(tenant)).list(limit=1000)
-
-    return find
-
-
-def make_log(**changes: Any) -> QueryLog:
-    log = QueryLog(
-        id=uuid4(),
-        collection_id=uuid4(),
-        query_text="How long must the dough rise?",
-        retrieved_chunk_ids=[uuid4(), uuid4()],
-        generated_response="Two hours. [Source 1]",
-        latency_ms=812.25,
-        used_chunk_ids=[uuid4()],
-        provider="openai",
-        model="gpt-4o",
-        prompt_tokens=900,
-        completion_tokens=12,
-        retrieval_ms=31.125,
-        generation_ms=700.5,
-        created_at=datetime.now(UTC),
-    )
-    return replace(log, **changes)
+    async def test_what_only_the_database_refuses_fails_alone_too(
+        self, make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue,
+    ) -> None:  # C01  # fmt: skip
+        migrator_url = make_database()
+        logs = [make_log(model=model) for model in ("a", "b", "forbidden", "c")]
+        with psycopg.connect(migrator_url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE vectorforge.query_logs ADD CHECK (model <> 'forbidden')")
+            queue.send(*(message("tenant", log) for log in logs))
+            queue.deliver(make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer")))
+            found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
+        assert found == [("a",), ("b",), ("c",)]
+        assert queue.bodies(dead=True) == [message("tenant", logs[2])]
 
 
-def started(log: QueryLog) -> QueryLog:
-    return replace(log, outcome="started", generated_response="", retrieved_chunk_ids=[], used_chunk_ids=[])
+class TestTheDatabaseIsNotThere:
+    async def test_a_connection_that_died_while_the_function_was_frozen(
+        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
+    ) -> None:  # C01; fault 19
+        migrator_url = make_database()
+        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
+        with psycopg.connect(migrator_url, autocommit=True) as connection:
+            for _ in range(3):
+                queue.send(message("tenant", make_log()))
+                event = queue.event()
+                assert event is not None
+                assert writer(event, LambdaContext()) == {"batchItemFailures": []}
+                queue.settle(event, {"batchItemFailures": []})
+                connection.execute(KILL_WRITERS)
+            assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (3,)
 
+    async def test_killed_in_the_middle_of_a_batch(
+        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
+    ) -> None:  # C01; fault 38
+        migrator_url = make_database()
+        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
+        logs = [make_log() for _ in range(10)]
+        last = max(logs, key=lambda log: log.id)
+        queue.send(*(message("tenant", log) for log in logs))
+        event = queue.event()
+        assert event is not None
+        with psycopg.connect(migrator_url, autocommit=True) as observer:
+            with psycopg.connect(migrator_url) as blocker:  # holds the key of the last row of the batch
+                blocker.execute(INSERT, {"id": last.id})
+                call = asyncio.create_task(asyncio.to_thread(writer, event, LambdaContext()))
+                async with asyncio.timeout(20):
+                    while observer.execute(WAITING_WRITERS).fetchone() != (1,):  # noqa: ASYNC110 - has no event
+                        await asyncio.sleep(0.01)
+                observer.execute(KILL_WRITERS)
+                answer = await call
+                assert len(answer["batchItemFailures"]) == 10
+                blocker.rollback()
+            assert observer.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (0,)
+            queue.settle(event, answer)
+            assert queue.deliver(writer) == 1
+            found = observer.execute("SELECT id FROM vectorforge.query_logs").fetchall()
+        assert sorted(found) == sorted((log.id,) for log in logs)
+        assert queue.bodies(dead=True) == []
 
-async def test_a_record_becomes_a_row(
-    sender: QueryLogQueue,
-    queue: Queue,
-    writer: QueryLogWriterFunction,
-    rows: Rows,
-    make_tenant: Callable[[], str],
-) -> None:  # C01, F-003
-    tenant, log = make_tenant(), make_log()
-    await sender.for_tenant(tenant).start(started(log))
-    await sender.for_tenant(tenant).create(log)
-    assert queue.deliver(writer) == 1
-    assert await rows(tenant) == [log]
+    async def test_nobody_listens(
+        self, queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, rows: Rows,
+        make_tenant: NewTenant, logged: list[logging.LogRecord],
+    ) -> None:  # C01  # fmt: skip
+        tenant, logs = make_tenant(), [make_log() for _ in range(3)]
+        queue.send(*(message(tenant, log) for log in logs), "poison")
+        lost = make_writer("postgresql://vectorforge_log_writer@127.0.0.1:1/x?connect_timeout=1")
+        event = queue.event()
+        assert event is not None
+        answer = lost(event, LambdaContext())
+        assert len(answer["batchItemFailures"]) == 4
+        queue.settle(event, answer)
+        said = [vars(record)["error_code"] for record in logged if record.msg == COME_AGAIN]
+        assert said == ["database_unavailable"] * 3
+        queue.deliver(make_writer(postgres_server.log_writer_url))
+        assert {row.id for row in await rows(tenant)} == {log.id for log in logs}

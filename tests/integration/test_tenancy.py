@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric
@@ -115,11 +117,21 @@ class TestTheWall:
             "DELETE",
         }
         assert [table for _, table, _ in rows if table.startswith("embeddings_")] == []
-        # the dispatcher, whom nobody can log in as, deletes what is old
-        assert {row for row in rows if row[0] in ("PUBLIC", "vectorforge_dispatcher")} == {
+        # nobody can log in as these: the dispatcher deletes what is old, the keeper writes for the log writer
+        hidden = ("PUBLIC", "vectorforge_dispatcher", "vectorforge_log_keeper")
+        assert {row for row in rows if row[0] in hidden} == {
             ("vectorforge_dispatcher", "ingestion_jobs", "DELETE"),
             ("vectorforge_dispatcher", "query_logs", "DELETE"),
+            ("vectorforge_log_keeper", "query_logs", "INSERT"),
         }
+        readable = superuser.execute(
+            "SELECT table_name, column_name FROM information_schema.role_column_grants"
+            " WHERE grantee = 'vectorforge_log_keeper' AND privilege_type = 'SELECT'"
+        ).fetchall()
+        assert set(readable) == {("query_logs", column) for column in ("tenant_id", "id", "outcome")}
+        keeper = "FROM pg_roles WHERE rolname = 'vectorforge_log_keeper'"
+        found = superuser.execute(f"SELECT rolcanlogin, rolsuper, rolbypassrls {keeper}".encode()).fetchone()
+        assert found == (False, False, False)
         public = superuser.execute(
             "SELECT proname FROM pg_proc WHERE pronamespace = 'vectorforge'::regnamespace"
             " AND has_function_privilege('public', oid, 'EXECUTE')"
@@ -309,6 +321,60 @@ class TestRoles:
                 await repo.list()
         async with Database(postgres_server.app_url, pool_size=1) as database:
             assert len(await QueryLogRepository(database.for_tenant(tenant)).list()) == 1
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "SELECT id FROM vectorforge.query_logs",
+            "INSERT INTO vectorforge.query_logs SELECT * FROM vectorforge.query_logs",
+            "UPDATE vectorforge.query_logs SET query_text = ''",
+            "DELETE FROM vectorforge.query_logs",
+            "TRUNCATE vectorforge.query_logs",
+            "SELECT id FROM vectorforge.documents",
+            "INSERT INTO vectorforge.collections (tenant_id, id) VALUES ('t', gen_random_uuid())",
+            "SELECT vectorforge.claim_ingestion_job('1 minute')",
+            "SELECT vectorforge.delete_old_logs('1 day')",
+            "SET ROLE vectorforge_log_keeper",
+            "SET ROLE vectorforge_app",
+        ],
+    )
+    async def test_what_the_log_writer_may_not(
+        self, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], statement: str
+    ) -> None:  # C01
+        async with Database(postgres_server.log_writer_url, pool_size=1) as database:
+            with pytest.raises(DatabaseError):
+                await database.for_tenant(make_tenant()).execute(statement)
+
+    async def test_the_app_writes_no_logs_of_other_tenants(
+        self, direct_database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+    ) -> None:  # C17
+        writer = QueryLogWriter(direct_database)
+        with pytest.raises(DatabaseError):
+            await writer.write([(other_tenant_db.tenant_id, QueryLog(uuid4(), uuid4(), "q", [], "a", 1.0))])
+        assert await QueryLogRepository(other_tenant_db).list() == []
+
+    async def test_the_log_writer_writes_for_every_tenant_and_changes_nothing_that_has_ended(
+        self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+    ) -> None:  # C01, C17
+        tenants = [make_tenant(), make_tenant()]
+        log = QueryLog(uuid4(), uuid4(), "q", [], "a", 1.0)
+        changed = replace(log, query_text="changed", outcome="error")
+        async with Database(postgres_server.log_writer_url, pool_size=1) as database:
+            writer = QueryLogWriter(database)
+            first = await writer.write([(tenant, replace(log, outcome="started")) for tenant in tenants])
+            assert (first.stored, first.already_there) == (2, 0)
+            second = await writer.write([(tenants[0], log), (tenants[0], replace(log, outcome="started"))])
+            assert (second.stored, second.already_there) == (1, 0)
+            third = await writer.write([(tenant, changed) for tenant in tenants])
+            assert (third.stored, third.already_there) == (1, 1)
+            with pytest.raises(DatabaseError):
+                await writer.write([(tenants[0], replace(log, latency_ms=None))])  # type: ignore[arg-type]
+            assert await writer.write([]) == WrittenLogs(0, 0)
+        found = [await QueryLogRepository(direct_database.for_tenant(tenant)).list() for tenant in tenants]
+        assert [[(row.id, row.query_text, row.outcome) for row in rows] for rows in found] == [
+            [(log.id, "q", "answered")],
+            [(log.id, "changed", "error")],
+        ]
 
     async def test_the_eraser_erases_one_tenant(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]

@@ -58,6 +58,7 @@ class TestExitCodes:
             (errors.EmbeddingTimeoutError("x"), 3),
             (errors.LLMAuthenticationError("x"), 3),
             (errors.DeadlineExceededError("x"), 3),
+            (errors.SecretsUnavailableError("x"), 3),
         ],
     )
     def test_tell_what_can_be_retried_from_what_must_be_changed(

@@ -9,12 +9,19 @@ from uuid import UUID, uuid4
 import pytest
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import DatabaseUnavailableError, InvalidInputError, LLMStreamError, NotFoundError
+from vectorforge.errors import (
+    DatabaseUnavailableError,
+    InvalidInputError,
+    LLMStreamError,
+    LLMTimeoutError,
+    NotFoundError,
+)
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
 from vectorforge.retriever.base import BaseRetriever
+from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -56,14 +63,22 @@ class Traced:
         *,
         search_error: Exception | None = None,
         log_error: Exception | None = None,
+        log_timeout_s: float = 0.2,
     ) -> None:
+        self.metrics = InMemoryMetrics()
         self.spans = SpanList()
         self.llm = llm or ScriptedLLM(["It ", "boils. [Source 1]"])
         registry = LLMProviderRegistry()
         registry.register(self.llm)
         self.log = LogList(log_error)
         self.service = QueryService(
-            OnePassage(search_error), ContextBuilder(), registry, self.log, tracer=self.spans
+            OnePassage(search_error),
+            ContextBuilder(),
+            registry,
+            self.log,
+            metrics=self.metrics,
+            tracer=self.spans,
+            log_timeout_s=log_timeout_s,
         )
 
 
@@ -116,6 +131,23 @@ async def test_a_log_that_fails_is_marked_and_the_query_is_not() -> None:
     traced = Traced(log_error=DatabaseUnavailableError())
     await traced.service.query("When?", COLLECTION)
     assert traced.spans.ended() == [*finished(*STEPS[:-1]), ("log", "error: DatabaseUnavailableError")]
+
+
+async def test_a_log_that_runs_out_of_time_counts_as_an_error() -> None:
+    traced = Traced()
+    traced.log.delay_s = 60
+    await traced.service.query("When?", COLLECTION)
+    assert traced.spans.ended()[-1] == ("log", "error: TimeoutError")
+    assert traced.metrics.get("query_log.write.errors", {"error_type": "TimeoutError"}).total == 1
+
+
+async def test_a_query_that_used_up_its_time_waits_a_second_for_its_log_and_no_longer() -> None:
+    traced = Traced(ScriptedLLM(["never"], delay_s=60), log_timeout_s=60)
+    traced.log.delay_s = 60
+    async with asyncio.timeout(30):
+        with pytest.raises(LLMTimeoutError):
+            await traced.service.query("When?", COLLECTION, deadline=Deadline.after(0.05))
+    assert traced.spans.ended()[-1] == ("log", "error: TimeoutError")
 
 
 async def test_a_stream_that_is_closed_early_leaves_no_span_open() -> None:

@@ -57,6 +57,7 @@ class ScriptedRetriever(BaseRetriever):
         self.found = found
         self.delay_s = 0.0
         self.calls: list[dict[str, Any]] = []
+        self.called = asyncio.Event()
 
     async def retrieve(
         self,
@@ -69,6 +70,7 @@ class ScriptedRetriever(BaseRetriever):
         *,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
+        self.called.set()
         self.calls.append(
             {
                 "query": query,
@@ -79,6 +81,7 @@ class ScriptedRetriever(BaseRetriever):
                 "embedding_provider": embedding_provider,
             }
         )
+        self.called.set()
         await asyncio.sleep(self.delay_s)
         if isinstance(self.found, Exception):
             raise self.found
@@ -355,6 +358,86 @@ async def test_a_failing_log_is_only_a_warning(caplog: pytest.LogCaptureFixture)
     assert result.answer
     assert caplog.messages == ["Failed to log query: no database"]
     assert setup.metrics.get("query_log.write.errors", {"error_type": "DatabaseUnavailableError"}).total == 1
+
+
+async def test_the_start_is_logged_before_anything_leaves() -> None:  # C01; fault 45
+    setup = Setup()
+    setup.log.start_delay_s = 0.05
+    async for event in setup.service.query_events("  When? ", COLLECTION):
+        (row,) = setup.log.started
+        if isinstance(event, MetaEvent):
+            assert (row.id, row.outcome, row.query_text) == (event.request_id, "started", "When?")
+            assert (row.provider, row.model, row.generated_response) == ("scripted", "scripted-1", "")
+    assert [row.id for row in setup.log.rows] == [row.id]
+
+
+async def test_the_search_runs_beside_the_logging_of_the_start() -> None:  # C01
+    setup = Setup()
+    setup.log.start_delay_s = 0.1
+    events = asyncio.create_task(setup.events())
+    await setup.retriever.called.wait()
+    assert setup.log.started == []  # the search does not wait for it
+    assert isinstance((await events)[-1], DoneEvent)
+
+
+async def test_a_start_that_cannot_be_logged_is_only_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setup = Setup()
+    setup.log.start_error = DatabaseUnavailableError("no queue")
+    result = await setup.service.query("q", COLLECTION)
+    assert result.answer
+    assert caplog.messages == ["Failed to log query: no queue"]
+    assert [row.outcome for row in setup.log.rows] == ["answered"]
+
+
+async def test_a_log_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    setup = Setup()
+    setup.log.start_delay_s = setup.log.delay_s = 3600
+    service = QueryService(setup.retriever, ContextBuilder(), setup.registry, setup.log, log_timeout_s=0.01)
+    async with asyncio.timeout(30):
+        result = await service.query("q", COLLECTION)
+    assert result.answer
+    assert caplog.messages == ["Failed to log query: TimeoutError"] * 2
+
+
+async def test_leaving_after_the_first_event_ends_the_search() -> None:  # C31
+    setup = Setup()
+    setup.retriever.delay_s = 3600
+    async with asyncio.timeout(30), aclosing(setup.service.query_events("q", COLLECTION)) as events:
+        await anext(events)
+    assert [row.outcome for row in setup.log.rows] == ["aborted"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_leaving_while_the_start_is_logged_loses_neither_record() -> None:  # C01, C31
+    setup = Setup()
+    setup.log.start_delay_s = 0.05
+    task = asyncio.create_task(setup.events())
+    await setup.retriever.called.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(setup.log.started) == 1
+    assert [row.outcome for row in setup.log.rows] == ["aborted"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_search_that_fails_before_the_start_is_logged_fails_after_it() -> None:  # C01, A-118
+    setup = Setup(EmbeddingError("no embedding"))
+    setup.log.start_delay_s = 0.05
+    events = await setup.events()
+    assert [type(event) for event in events] == [MetaEvent, ErrorEvent]
+    assert len(setup.log.started) == 1
+    assert [row.outcome for row in setup.log.rows] == ["error"]
+
+
+async def test_a_question_that_is_refused_never_started() -> None:  # C31
+    setup = Setup()
+    with pytest.raises(InvalidInputError):
+        await setup.service.query("   ", COLLECTION)
+    assert setup.log.started == []
+    assert [row.outcome for row in setup.log.rows] == ["error"]
 
 
 async def test_closing_the_stream_stops_the_model_and_logs_an_abort() -> None:  # C31

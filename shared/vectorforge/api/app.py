@@ -14,6 +14,7 @@ from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import collections, documents, health, jobs, providers, queries, rag, root, search
 from vectorforge.api.stream import PING_INTERVAL_S
+from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
 _DOORS = (root, health, providers, collections, documents, jobs, search, rag, queries)
@@ -35,8 +36,8 @@ def create_app(
     Args:
         application: What answers; its settings decide about authentication, hosts and limits.
         ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
-        open_on_demand: Whether each request makes sure that the application is open; the lifespan then only
-            closes it.
+        open_on_demand: For Lambda: each request makes sure that the application is open, and is answered
+            within the invocation's time; the lifespan only closes.
 
     Raises:
         ConfigurationError: The API keys in the settings are not usable.
@@ -72,6 +73,8 @@ def create_app(
     app.add_middleware(
         LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
     )
+    if open_on_demand:
+        app.add_middleware(TimeLimit)
     app.add_middleware(RequestContext)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app

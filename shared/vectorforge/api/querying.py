@@ -1,7 +1,6 @@
 """What both query doors do with a request: check it, start it, and answer it whole or as a stream."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi import Request, Response
 
@@ -9,6 +8,7 @@ from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.stream import OpenedQuery, QueryEventResponse
+from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
@@ -16,9 +16,6 @@ from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
-
-LAMBDA_MARGIN_S = 2.0
-"""Time kept back on Lambda to send the error event and the log before the sandbox is stopped."""
 
 
 async def find_asked_collection(
@@ -68,9 +65,9 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 def deadline_of(request: Request, application: Application) -> Deadline:
     """The setting's time, on Lambda cut to what the invocation has left."""
     seconds = application.config.query.query_timeout_s
-    context: Any = request.scope.get("aws.context")  # set by Mangum
-    if context is not None:
-        seconds = min(seconds, context.get_remaining_time_in_millis() / 1000 - LAMBDA_MARGIN_S)
+    left_s = invocation_time_s(request.scope)
+    if left_s is not None:
+        seconds = min(seconds, left_s - LAMBDA_MARGIN_S)
     return Deadline.after(seconds)
 
 

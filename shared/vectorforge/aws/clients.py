@@ -70,5 +70,5 @@ class AwsClients:
             return boto3.session.Session().client(service, config=config)
         except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
             raise ConfigurationError(
-                f"The AWS client for {service} cannot be made ({type(exc).__name__}); is AWS_REGION set?"
+                f"No AWS client for {service} can be made ({type(exc).__name__}); is AWS_DEFAULT_REGION set?"
             ) from exc

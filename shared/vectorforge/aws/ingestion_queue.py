@@ -16,7 +16,7 @@ from vectorforge.errors import InvalidInputError, QueueError
 
 _TIMEOUT_S = 5.0
 """Longest wait for a call; one that is given up may still succeed, which does no harm."""
-_MAX_DELAY_S = 300
+_MAX_DELAY_S = 120
 _FIRST_DELAY_S = 10
 _ENTRIES_A_CALL = 10  # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html
 
@@ -58,7 +58,7 @@ class AnnouncedJob:
 
     @property
     def delay_s(self) -> int:
-        """Seconds until the message is seen: none at first, then 10, 20, 40 and so on to five minutes."""
+        """Seconds until the message is seen: none at first, then 10, 20, 40 and so on to two minutes."""
         return min(_FIRST_DELAY_S * 2 ** min(self.waits - 1, 10), _MAX_DELAY_S) if self.waits else 0
 
 

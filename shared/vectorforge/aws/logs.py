@@ -16,10 +16,9 @@ def structure_logs(service: str) -> "Logger":
     """Print what the loggers of ``vectorforge`` say as JSON, one object a line, on standard output.
 
     Each line has timestamp, level, logger (``name``), message, ``service``, X-Ray trace id and, while a
-    request is answered, ``correlation_id``: its ``X-Request-Id``. Exceptions are shown by type and place, without
-    their texts, which may hold keys, URLs or rows. The level is INFO, or what
-    ``POWERTOOLS_LOG_LEVEL`` or the function's log level says. Other libraries keep the handler that Lambda's
-    runtime set on the root logger.
+    request is answered, ``correlation_id``: its ``X-Request-Id``. Exceptions are shown by type and place,
+    since their texts may hold keys, URLs or rows. The level is INFO, or what ``POWERTOOLS_LOG_LEVEL`` or the
+    function's log level says. Other libraries keep the handler of Lambda's runtime on the root logger.
 
     Args:
         service: Name of the function, e.g. "query".
@@ -30,7 +29,8 @@ def structure_logs(service: str) -> "Logger":
     from aws_lambda_powertools import Logger
 
     library_logger = logging.getLogger(_LIBRARY)
-    # The root logger has a handler of Lambda's runtime, which would print every line once more.
+    # The root logger has a handler of Lambda's runtime, which would print every line once more; Powertools'
+    # own filter against that is for handlers that are there already.
     library_logger.propagate = False
     # Powertools configures the logger named like its service, so the name of the function comes after.
     logger = Logger(service=_LIBRARY, utc=True, use_rfc3339=True, name="%(name)s")

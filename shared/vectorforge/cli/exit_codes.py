@@ -9,6 +9,7 @@ from vectorforge.errors import (
     LLMError,
     MigrationError,
     RetrievalError,
+    SecretsUnavailableError,
     UnsafeRoleError,
     VectorForgeError,
 )
@@ -40,7 +41,14 @@ EXIT_CODE_HELP = (
     "[bold]130[/bold] interrupted"
 )
 
-_UNAVAILABLE = (DatabaseError, DeadlineExceededError, EmbeddingError, LLMError, RetrievalError)
+_UNAVAILABLE = (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LLMError,
+    RetrievalError,
+    SecretsUnavailableError,
+)
 
 
 def exit_code_for(error: VectorForgeError) -> ExitCode:

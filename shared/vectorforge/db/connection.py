@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: a pool, and the only way to data, which is with a tenant."""
 
+import importlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -56,6 +57,11 @@ class Database:
         self._timeout_s = timeout_s
         self._pool: AsyncConnectionPool[Session] | None = None
         self._refusals = Refusals()
+
+    def preload(self) -> None:
+        """Import the driver ahead of ``open``; connects to nothing."""
+        importlib.import_module("psycopg_pool")
+        importlib.import_module("vectorforge.db.session")
 
     async def open(self) -> None:
         """Check role and schema, and open the pool. A second call does nothing.

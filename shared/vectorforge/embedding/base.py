@@ -145,6 +145,10 @@ class EmbeddingProvider(ABC):
         await _run_all(embed, batches, min(self.concurrent_batches, len(batches)))
         return [list(vectors[text]) for text in texts]
 
+    async def preload(self) -> None:
+        """Load ahead what the first call would load; connects to nothing. Providers with an SDK do more."""
+        return
+
     async def aclose(self) -> None:
         """Release connections and threads. The provider is not used afterwards."""
         return

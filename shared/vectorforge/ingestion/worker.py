@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -105,29 +105,15 @@ class IngestionWorker:
         self._stopping.set()
         self._woken.set()
 
-    async def run_until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        """Carry out waiting jobs, one after the other, each tenant in its turn.
-
-        It returns when ``done`` says so, no job waits, or ``stop_soon`` was called. Cancelled, it gives back
-        the document it is at.
-
-        Args:
-            done: Asked before each job and after each tenant's turn.
-
-        Raises:
-            VectorForgeError: The database failed; what was not finished can be claimed again later.
-        """
-        while not self._stopping.is_set() and not await done():
-            if not await self._run_next():
-                return
-
     async def run_until_idle(self) -> None:
-        """Carry out the waiting jobs one after the other and return when none is left.
+        """Carry out the waiting jobs, each tenant in its turn, and return when none is left.
+
+        It also returns after ``stop_soon``. Cancelled, it gives the job back with the document it was at.
 
         Raises:
             VectorForgeError: The database failed; what was not finished can be claimed again later.
         """
-        while await self._run_next():
+        while not self._stopping.is_set() and await self._run_next():
             pass
 
     async def _loop(self) -> None:

@@ -211,6 +211,10 @@ class BaseLLMProvider(ABC):
         """
         return await self._guard(self._list_models(), self._timeout_s)
 
+    async def preload(self) -> None:
+        """Load ahead what the first call would load; connects to nothing. Providers with an SDK do more."""
+        return
+
     async def aclose(self) -> None:
         """Close connections. The provider may be used again; it connects anew."""
         return

@@ -22,6 +22,15 @@ LOCALSTACK_VERSION = "4.13.1"
 
 _LOCALSTACK_AS_OF = "2026-02-20"
 """Its dependencies of that day: it does not start with newer ones of cbor2 and pyOpenSSL."""
+_WHILE_WE_LIVE = """\
+import os, runpy, signal, sys, threading
+def end_with_us():
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_us, daemon=True).start()
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Runs a module until its standard input closes, so that none is left behind when this process is killed."""
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
 
@@ -38,7 +47,8 @@ async def moto(port: int, log: Path) -> AsyncIterator[str]:
         ConfigurationError: moto is not installed, the port is taken, or it does not start.
     """
     port = _free(port)
-    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-c", _WHILE_WE_LIVE, "moto.server", "--host", "127.0.0.1"]
+    command += ["--port", str(port)]
     async with _serving(command, {"MOTO_ACCOUNT_ID": ACCOUNT_ID}, port, "/moto-api/", log) as address:
         yield address
 
@@ -73,7 +83,7 @@ async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": REGION,
     }
-    command = [str(python), "-m", "localstack.runtime.main"]
+    command = [str(python), "-c", _WHILE_WE_LIVE, "localstack.runtime.main"]
     async with _serving(command, variables, port, "/_localstack/health", log) as address:
         yield address
 
@@ -103,7 +113,7 @@ async def _serving(
         process = await asyncio.create_subprocess_exec(
             *command,
             env={**os.environ, **variables},
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us; it is stopped last

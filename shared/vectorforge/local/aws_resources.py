@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -42,20 +43,16 @@ def create_resources(
     Raises:
         ConfigurationError: localstack-client is not installed, or the emulator refuses something.
     """
-    try:
-        from localstack_client.session import Session
-    except ModuleNotFoundError as exc:
-        raise ConfigurationError("Making queues needs localstack-client: uv sync --all-extras") from exc
     from botocore.exceptions import BotoCoreError, ClientError
 
-    session = Session()
     try:
-        sqs, s3 = session.client("sqs"), session.client("s3")
+        sqs, s3 = _client("sqs"), _client("s3")
         query_log, query_log_dead = _queue_pair(sqs, "vectorforge-query-log", 6 * log_writer_timeout_s)
         ingestion, ingestion_dead = _queue_pair(sqs, "vectorforge-ingestion", 6 * ingest_timeout_s)
         for bucket in ("vectorforge-uploads", "vectorforge-query-log-overflow"):
             s3.create_bucket(Bucket=bucket)
-        secret_id = _secret(session.client("secretsmanager"), "vectorforge/providers", keys)
+        _notify(s3, "vectorforge-uploads", _arn(sqs, ingestion))
+        secret_id = _secret(_client("secretsmanager"), "vectorforge/providers", keys)
     except (BotoCoreError, ClientError) as exc:
         raise ConfigurationError(f"The emulator of AWS services fails: {type(exc).__name__}: {exc}") from exc
     return AwsResources(
@@ -69,14 +66,25 @@ def create_resources(
     )
 
 
+def upload(bucket: str, files: Mapping[str, Path]) -> None:
+    """Put files into a bucket, by key."""
+    s3 = _client("s3")
+    for key, file in files.items():
+        s3.put_object(Bucket=bucket, Key=key, Body=file.read_bytes())
+
+
+def _client(service: str) -> Any:
+    try:
+        from localstack_client.session import Session
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError("Making queues needs localstack-client: uv sync --all-extras") from exc
+    return Session().client(service)
+
+
 def _queue_pair(sqs: Any, name: str, visibility_timeout_s: int) -> tuple[str, str]:
     """URLs of a queue and of its dead-letter queue."""
     dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
-    found = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])
-    redrive = {
-        "deadLetterTargetArn": found["Attributes"]["QueueArn"],
-        "maxReceiveCount": str(MAX_RECEIVE_COUNT),
-    }
+    redrive = {"deadLetterTargetArn": _arn(sqs, dead), "maxReceiveCount": str(MAX_RECEIVE_COUNT)}
     url = sqs.create_queue(QueueName=name)["QueueUrl"]
     # Not with create_queue, which refuses a queue that is there with other attributes.
     sqs.set_queue_attributes(QueueUrl=dead, Attributes={"MessageRetentionPeriod": str(_RETENTION_S)})
@@ -89,6 +97,20 @@ def _queue_pair(sqs: Any, name: str, visibility_timeout_s: int) -> tuple[str, st
         },
     )
     return url, dead
+
+
+def _arn(sqs: Any, queue_url: str) -> str:
+    found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+    arn: str = found["Attributes"]["QueueArn"]
+    return arn
+
+
+def _notify(s3: Any, bucket: str, queue_arn: str) -> None:
+    """Let S3 send a message to the queue for each new object."""
+    queue = {"QueueArn": queue_arn, "Events": ["s3:ObjectCreated:*"]}
+    s3.put_bucket_notification_configuration(
+        Bucket=bucket, NotificationConfiguration={"QueueConfigurations": [queue]}
+    )
 
 
 def _secret(secrets_manager: Any, name: str, keys: Mapping[str, SecretStr]) -> str:

@@ -13,6 +13,9 @@ from vectorforge.telemetry import MetricsCollector, Tracer, measure
 
 logger = logging.getLogger(__name__)
 
+_LATE_S = 1.0
+"""For the record of a query that has used up its time: Lambda stops the process two seconds after that."""
+
 
 class QueryLogSink(Protocol):
     """Takes the records of a query: the table itself (``QueryLogRepository``), or a queue before it."""
@@ -58,10 +61,11 @@ class QueryLogging:
                 await self._sink.start(run.start_record())
 
     async def _end(self, run: QueryRun) -> None:
-        with _failures_are_warnings():
-            async with asyncio.timeout(self._timeout_s):
-                with self._tracer.span("log"), measure(self._metrics, "query_log.write"):
-                    await self._sink.create(run.log_record())
+        limit_s = self._timeout_s if run.deadline.remaining_s() > 0 else min(self._timeout_s, _LATE_S)
+        # The limit is innermost, so that running out of time counts as an error.
+        with _failures_are_warnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
+            async with asyncio.timeout(limit_s):
+                await self._sink.create(run.log_record())
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from vectorforge.types import RetrievedChunk
 
 Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
 """How a query ended."""
-LoggedOutcome: TypeAlias = Literal["started"] | Outcome
+LoggedOutcome: TypeAlias = Literal["started", Outcome]
 """What the query log stores: "started" until the record of the end has come."""
 
 

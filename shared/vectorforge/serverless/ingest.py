@@ -1,15 +1,15 @@
 """The ingest function: carries out ingestion jobs, and takes in what is uploaded to S3.
 
 An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
-until the jobs of its own event have ended. Before it would be killed it stops between two documents and
-announces what is left anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are
-in the database.
+until none waits. Before it would be killed it stops between two documents and announces what is left of its
+own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
+database.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.loop_thread import LoopThread
 from vectorforge.serverless.ingest_events import Message, read_uploads
+from vectorforge.serverless.message_visibility import HELD_S, held, put_off
 from vectorforge.serverless.telemetry import FunctionTelemetry
 from vectorforge.serverless.uploads import UploadInbox
 
@@ -31,11 +32,6 @@ logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
 """A job of a killed invocation can be claimed again after this time."""
-HELD_S = 60
-"""For so long a message stays out of sight without a sign of life of whoever works on it."""
-_BEATS_A_HOLD = 3
-_FIRST_RETRY_S = 30
-_MAX_RETRY_S = 3600
 
 
 class IngestFunction:
@@ -43,6 +39,7 @@ class IngestFunction:
 
     def __init__(self) -> None:
         self._started: _Started | None = None
+        self._loop: LoopThread | None = None
 
     def startup(self) -> None:
         """Read the settings and make the application, once; nothing connects before the first event.
@@ -55,9 +52,10 @@ class IngestFunction:
     def shutdown(self) -> None:
         """Close what was opened; an event after that starts again."""
         started, self._started = self._started, None
-        if started is not None:
-            started.loop.run(started.application.close)
-            started.loop.close()
+        loop, self._loop = self._loop, None
+        if started is not None and loop is not None and loop.is_running:
+            loop.run(started.application.close)
+            loop.close()
 
     def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any] | None:
         """Handle one event.
@@ -71,14 +69,16 @@ class IngestFunction:
         started = self._start()
         with started.telemetry.invocation(context):
             deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
-            return started.loop.run(partial(handle, started.application, event, deadline))
+            if self._loop is None:  # not at startup: a snapshot or a fork would lose the thread
+                self._loop = LoopThread(AsyncExitStack(), name="ingest")
+            return self._loop.run(partial(handle, started.application, event, deadline))
 
     def _start(self) -> "_Started":
         if self._started is None:
             config = VectorForgeConfig.from_environment()
             telemetry = FunctionTelemetry("ingest", config)
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
-            self._started = _Started(telemetry, application, LoopThread(AsyncExitStack(), name="ingest"))
+            self._started = _Started(telemetry, application)
         return self._started
 
 
@@ -86,7 +86,6 @@ class IngestFunction:
 class _Started:
     telemetry: FunctionTelemetry
     application: Application
-    loop: LoopThread
 
 
 async def handle(
@@ -133,12 +132,8 @@ class Invocation:
 
     async def look_for_jobs(self) -> None:
         """Carry out every job that waits, announced or not, and delete what was kept long enough."""
-
-        async def never() -> bool:
-            return False
-
         await self._application.open()
-        await self._work(never, kept_log_days=self._application.config.database.log_retention_days)
+        await self._work(kept_log_days=self._application.config.database.log_retention_days)
 
     async def handle_uploads(self, event: Mapping[str, Any]) -> None:
         """Ingest the objects of an S3 event that came without a queue.
@@ -149,7 +144,7 @@ class Invocation:
         uploads = read_uploads(event)
         await self._application.open()
         jobs = [job for upload in uploads for job in await self._inbox.accept(upload)]
-        await self._until_ended(jobs)
+        await self._work_for(jobs)
         for job in await self._not_ended(jobs):
             await self._announce_anew(job)
 
@@ -161,17 +156,17 @@ class Invocation:
             replaced by a new one.
         """
         queue = self._queue()
-        async with _held(queue, [message.receipt_handle for message in messages], self._held_s):
+        async with held(queue, [message.receipt_handle for message in messages], self._held_s):
             jobs, failed, malformed = await self._read(messages)
             try:
-                await self._until_ended([job for of_message in jobs.values() for job in of_message])
+                await self._work_for([job for of_message in jobs.values() for job in of_message])
                 for message_id, of_message in jobs.items():
                     if not await self._announced(of_message):
                         failed.add(message_id)
             except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await _put_off(queue, messages, failed, malformed)
+        await put_off(queue, messages, failed, malformed)
         return [message.id for message in messages if message.id in failed | malformed]
 
     async def _read(
@@ -198,14 +193,17 @@ class Invocation:
                 failed.add(message.id)
         return jobs, failed, malformed
 
-    async def _until_ended(self, jobs: Sequence[AnnouncedJob]) -> None:
-        async def ended() -> bool:
-            return not await self._not_ended(jobs)
+    async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
+        """Carry out waiting jobs, these among them, unless these have ended already.
 
-        await self._work(ended)
+        Others too, since a job may have been waiting behind one of these. But a message that comes again
+        because its invocation was killed by somebody else's document must not meet that document once more.
+        """
+        if await self._not_ended(jobs):
+            await self._work()
 
-    async def _work(self, done: Callable[[], Awaitable[bool]], *, kept_log_days: int = 0) -> None:
-        """Carry out jobs until ``done``, or until the time is over; then what runs is given back."""
+    async def _work(self, *, kept_log_days: int = 0) -> None:
+        """Carry out jobs until none waits, or the time is over; then what runs is given back."""
         application = self._application
         worker = IngestionWorker(
             application.database,
@@ -219,7 +217,7 @@ class Invocation:
         )
         try:
             async with asyncio.timeout(self._end_of_work.remaining_s()):
-                await worker.run_until(done)
+                await worker.run_until_idle()
         except TimeoutError:
             logger.info("A document is given back: it cannot be finished in this invocation")
         finally:
@@ -254,43 +252,6 @@ class Invocation:
                 "Set VECTORFORGE_INGESTION_QUEUE_URL to the queue of the ingest function."
             )
         return self._application.ingestion_queue
-
-
-@asynccontextmanager
-async def _held(queue: IngestionQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
-    """Keep messages out of sight while they are worked on, and not for long after a kill."""
-
-    async def beat() -> None:
-        while True:
-            try:
-                await queue.hold(receipt_handles, seconds)
-            except VectorForgeError:  # they may be delivered twice, which a job's lease bears
-                logger.warning("The messages being worked on could not be held back")
-            await asyncio.sleep(seconds / _BEATS_A_HOLD)
-
-    beating = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
-
-
-async def _put_off(
-    queue: IngestionQueue, messages: Sequence[Message], failed: set[str], malformed: set[str]
-) -> None:
-    """Let failed messages wait, longer each time, so that an outage does not use up their deliveries.
-
-    For one that cannot be understood there is nothing to wait for.
-    """
-    for message in messages:
-        if message.id not in failed | malformed:
-            continue
-        seconds = min(_FIRST_RETRY_S * 4 ** (message.receive_count - 1), _MAX_RETRY_S)
-        try:
-            await queue.hold([message.receipt_handle], 0 if message.id in malformed else seconds)
-        except VectorForgeError:
-            logger.warning("Message %s could not be put off", message.id)
 
 
 def _log(what: str, exc: Exception) -> None:

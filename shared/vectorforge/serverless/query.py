@@ -54,10 +54,9 @@ class QueryFunction:
             config = VectorForgeConfig.from_environment()
             telemetry = FunctionTelemetry("query", config)
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
-            if application.query_log_queue is not None:
-                # Loading boto3 takes longer than a question may wait for its log.
-                application.query_log_queue.warm()
-            self._started = _Started(telemetry, _make_adapter(application))
+            adapter = _make_adapter(application)
+            run_in_loop(application.preload())
+            self._started = _Started(telemetry, adapter)
         return self._started
 
 

@@ -68,6 +68,14 @@ class FakeEmbeddingsServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    def drop_connections(self) -> None:
+        """Cut every connection, as a load balancer does with idle ones."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)

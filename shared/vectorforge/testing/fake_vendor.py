@@ -115,6 +115,14 @@ class FakeVendor(ABC):
         if self._runner is not None:
             await self._runner.cleanup()
 
+    def drop_connections(self) -> None:
+        """Cut every connection, as a load balancer does with idle ones."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
     base_path: str
     """Path of ``base_url``."""
     generation_path: str

@@ -39,14 +39,14 @@ def measure_imports(repeats: int) -> list[Table]:
     )
     with with_bytecode() as environment:
         for module in _MODULES:
-            _import(module, environment)  # stores it
+            fresh_import(module, environment)  # stores it
         uncached = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
         with tempfile.TemporaryDirectory() as empty:
             uncached["PYTHONPYCACHEPREFIX"] = empty
-            first = {module: _import(module, uncached)[1] for module in _MODULES}
+            first = {module: fresh_import(module, uncached)[1] for module in _MODULES}
         for _ in track(range(repeats), "  importing", console=progress, transient=True):
             for module in _MODULES:
-                runs[module].append(_import(module, environment))
+                runs[module].append(fresh_import(module, environment))
         dearest = _dearest_imports(environment)
     for module in _MODULES:
         wall, cpu, loaded = zip(*runs[module], strict=True)
@@ -64,7 +64,7 @@ def with_bytecode() -> Iterator[dict[str, str]]:
         yield {**kept, "PYTHONPYCACHEPREFIX": folder}
 
 
-def _import(module: str, environment: dict[str, str]) -> tuple[float, float, int]:
+def fresh_import(module: str, environment: dict[str, str]) -> tuple[float, float, int]:
     """Wall and CPU seconds of a fresh interpreter that imports a module, and how many modules it has then."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", f"import sys; import {module}; print(len(sys.modules))"]

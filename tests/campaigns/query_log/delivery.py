@@ -93,15 +93,20 @@ class LogQueue:
         self.poison.append(body)
         await asyncio.to_thread(self._sqs.send_message, QueueUrl=self.url, MessageBody=body)
 
-    async def empty(self) -> None:
-        """Wait until nothing is left: visible, in work or delayed."""
+    async def empty(self, timeout_s: float = 120.0) -> None:
+        """Wait until nothing is left: visible, in work or delayed.
+
+        Raises:
+            TimeoutError: It was not in time.
+        """
         quiet = 0
-        while quiet < 2:
-            await asyncio.sleep(0.3)
-            answer = await asyncio.to_thread(
-                self._sqs.get_queue_attributes, QueueUrl=self.url, AttributeNames=list(_COUNTS)
-            )
-            quiet = 0 if any(int(answer["Attributes"][name]) for name in _COUNTS) else quiet + 1
+        async with asyncio.timeout(timeout_s):
+            while quiet < 2:
+                await asyncio.sleep(0.3)
+                answer = await asyncio.to_thread(
+                    self._sqs.get_queue_attributes, QueueUrl=self.url, AttributeNames=list(_COUNTS)
+                )
+                quiet = 0 if any(int(answer["Attributes"][name]) for name in _COUNTS) else quiet + 1
 
     async def dead(self) -> list[str]:
         """Take everything out of the dead-letter queue."""
@@ -128,6 +133,8 @@ class Deliveries:
     """Messages that had been received before."""
     refused: int = 0
     """Messages that stayed in the queue."""
+    throttled: int = 0
+    """Batches that found no free log writer, and were tried again."""
     killed: dict[str, int] = field(default_factory=dict)
     """Log writers killed, by the moment."""
 
@@ -141,15 +148,21 @@ class Deliveries:
 
 @asynccontextmanager
 async def log_writer(
-    queue: LogQueue, log_writer_url: str, *, rng: random.Random, killed: float = 0.08
+    queue: LogQueue,
+    log_writer_url: str,
+    *,
+    rng: random.Random,
+    killed: float = 0.08,
+    concurrency: int = 2,
 ) -> AsyncIterator[Deliveries]:
-    """The real log writer, two at a time, under an event source that doubles and shuffles; some get killed.
+    """The real log writer under an event source that doubles and shuffles; some get killed.
 
     Args:
         queue: What it reads.
         log_writer_url: PostgreSQL, as the log writer's role.
         rng: Decides about all of it.
         killed: Share of the batches whose writer is killed before it began, and as many after it has stored.
+        concurrency: Writers at one time; the event source has up to two batches.
     """
     deliveries = Deliveries()
 
@@ -174,7 +187,7 @@ async def log_writer(
     hooks = {"after_next_reply": killer("before it began"), "response_opened": killer("after it stored")}
     faults = DeliveryFaults(redelivered=0.1, postponed=0.1, shuffled=True, random=rng)
     async with (
-        LambdaFunction(configuration, concurrency=2, hooks=hooks) as function,  # type: ignore[arg-type]  # literals
+        LambdaFunction(configuration, concurrency=concurrency, hooks=hooks) as function,  # type: ignore[arg-type]  # literals
         QueueEventSource(
             function,
             queue.url,
@@ -185,6 +198,7 @@ async def log_writer(
         ),
     ):
         yield deliveries
+        deliveries.throttled = function.throttles
 
 
 def _receives(record: dict[str, Any]) -> int:

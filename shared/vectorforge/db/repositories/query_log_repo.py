@@ -134,7 +134,8 @@ class QueryLogRepository:
 
 def storable(text: str) -> str:
     """The text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    # UTF-16 has one unit for half a pair, so that one U+FFFD takes its place (in UTF-8 it would be three).
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _query_log(row: "DictRow") -> QueryLog:

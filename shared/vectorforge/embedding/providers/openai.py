@@ -94,6 +94,10 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             return self._dimension
         return _NATIVE_DIMENSIONS.get(model or self._default_model) or super().dimension(model)
 
+    async def preload(self) -> None:
+        """Import the SDK and build its client."""
+        await self._client.preload()
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()

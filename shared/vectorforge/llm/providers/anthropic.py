@@ -110,6 +110,10 @@ class AnthropicProvider(BaseLLMProvider):
         """``anthropic``."""
         return "anthropic"
 
+    async def preload(self) -> None:
+        """Import the SDK and build its client."""
+        await self._client.preload()
+
     async def aclose(self) -> None:
         """Close connections. The provider may be used again; it connects anew."""
         await self._client.aclose()

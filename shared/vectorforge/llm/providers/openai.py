@@ -98,6 +98,10 @@ class OpenAIProvider(BaseLLMProvider):
         """The name given, "openai" by default."""
         return self._name
 
+    async def preload(self) -> None:
+        """Import the SDK and build its client."""
+        await self._client.preload()
+
     async def aclose(self) -> None:
         """Close connections. The provider may be used again; it connects anew."""
         await self._client.aclose()

@@ -24,6 +24,7 @@ from vectorforge.local.lambda_service.proxy_responses import (
 
 ResponseMode: TypeAlias = Literal["stream", "buffered"]
 _JSON = (("content-type", "application/json"),)
+_DROPPED_BYTES = 16 * 1024 * 1024
 _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
@@ -79,16 +80,11 @@ class FrontDoor(HttpServer):
         self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Invoke the function with one request and answer it."""
-        body = bytearray()
-        async for piece in read_body(reader, head, {}):
-            body += piece
-            if len(body) > self.request_limit:
-                _send(writer, self.too_large)
-                await writer.drain()
-                writer.close()
-                return
+        body = await self._read(head, reader, writer)
+        if body is None:
+            return
         source_ip = str(writer.get_extra_info("peername")[0])
-        request = ProxyRequest(head, bytes(body), source_ip)
+        request = ProxyRequest(head, body, source_ip)
         try:
             invocation = await self.function.invoke(self.event(request))
         except TooManyRequestsError:
@@ -96,6 +92,27 @@ class FrontDoor(HttpServer):
         else:
             await self._answer(invocation, head, writer)
         await writer.drain()
+
+    async def _read(
+        self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bytes | None:
+        """The request's body; None when it was too long, which is answered here."""
+        body = bytearray()
+        total = 0
+        async for piece in read_body(reader, head, {}):
+            was_within = total <= self.request_limit
+            total += len(piece)
+            if total <= self.request_limit:
+                body += piece
+            elif was_within:
+                _send(writer, self.too_large)
+                await writer.drain()
+            elif total > self.request_limit + _DROPPED_BYTES:
+                break
+        if total <= self.request_limit:
+            return bytes(body)
+        writer.close()  # the rest was read, or a client that is still sending would not see the answer
+        return None
 
     async def _answer(self, invocation: Invocation, head: RequestHead, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,0 +1,125 @@
+"""The four functions as a stack deploys them, configured for an emulator and the embedded PostgreSQL."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from vectorforge.aws.secrets import KEY_SETTINGS
+from vectorforge.config import VectorForgeConfig, known_variables
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.aws_emulator import REGION
+from vectorforge.local.aws_resources import AwsResources
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+
+QUERY_TIMEOUT_S = 150
+"""More than VECTORFORGE_QUERY_TIMEOUT_S, so that a question runs out of time before its function does."""
+LOG_WRITER_TIMEOUT_S = 30
+INGEST_TIMEOUT_S = 900
+MIGRATE_TIMEOUT_S = 300
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_INIT_TIMEOUT_S = 60.0  # AWS gives 10 s, on a machine that does nothing else
+_SLOW_EMULATOR = {"VECTORFORGE_QUERY_LOG_TIMEOUT_S": "2"}  # moto takes longer than SQS for its first calls
+_FOLDERS = ["HOME", "XDG_CACHE_HOME", "TMPDIR"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFunctions:
+    """One configuration for each function."""
+
+    query: FunctionConfiguration
+    log_writer: FunctionConfiguration
+    ingest: FunctionConfiguration
+    migrate: FunctionConfiguration
+
+
+def provider_keys(config: VectorForgeConfig) -> dict[str, SecretStr]:
+    """The providers' keys of this environment; they belong into the secret, as on AWS."""
+    found = {}
+    for name in sorted(KEY_SETTINGS):
+        key = getattr(config.llm, name, None) or getattr(config.embedding, name, None)
+        if isinstance(key, SecretStr) and key.get_secret_value():
+            found[name] = key
+    return found
+
+
+def configure_functions(
+    config: VectorForgeConfig, migrator_url: str, resources: AwsResources, *, endpoint_url: str
+) -> LocalFunctions:
+    """What each function is told; settings of this environment are passed on, keys are not.
+
+    Args:
+        config: With the database's URLs.
+        migrator_url: Connection string of the role that owns the schema.
+        resources: Queues, buckets, secret.
+        endpoint_url: Of the emulator.
+
+    Raises:
+        ConfigurationError: The functions' code is not here, or there is no log writer's URL.
+    """
+    root = _checkout()
+    shared = {**_SLOW_EMULATOR, **_passed_on(), "AWS_ENDPOINT_URL": endpoint_url, "AWS_REGION": REGION}
+    shared["POWERTOOLS_METRICS_NAMESPACE"] = "VectorForge"
+    database = _url(config.database.database_url, "VECTORFORGE_DATABASE_URL")
+    log_writer = _url(config.database.log_writer_database_url, "VECTORFORGE_LOG_WRITER_DATABASE_URL")
+    secret = {"VECTORFORGE_PROVIDER_SECRET_ID": resources.provider_secret_id}
+    ingestion = {"VECTORFORGE_INGESTION_QUEUE_URL": resources.ingestion_queue_url}
+    overflow = {"VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": resources.overflow_bucket}
+    query = {
+        "VECTORFORGE_RESPONSE_MODE": "stream",
+        "VECTORFORGE_DATABASE_URL": database,
+        "VECTORFORGE_QUERY_LOG_QUEUE_URL": resources.query_log_queue_url,
+        **_login(config),
+    }
+
+    def function(name: str, timeout_s: float, **environment: str) -> FunctionConfiguration:
+        return FunctionConfiguration(
+            handler=f"functions.{name}.handler.handler",
+            name=f"vectorforge-{name.replace('_', '-')}",
+            environment={**shared, **environment},
+            timeout_s=timeout_s,
+            init_timeout_s=_INIT_TIMEOUT_S,
+            task_root=root,
+        )
+
+    return LocalFunctions(
+        query=function("query", QUERY_TIMEOUT_S, **query, **ingestion, **overflow, **secret),
+        log_writer=function(
+            "log_writer", LOG_WRITER_TIMEOUT_S, VECTORFORGE_LOG_WRITER_DATABASE_URL=log_writer, **overflow
+        ),
+        ingest=function("ingest", INGEST_TIMEOUT_S, VECTORFORGE_DATABASE_URL=database, **ingestion, **secret),
+        migrate=function("migrate", MIGRATE_TIMEOUT_S, VECTORFORGE_MIGRATOR_DATABASE_URL=migrator_url),
+    )
+
+
+def _passed_on() -> Mapping[str, str]:
+    """Settings of this environment without its secrets, and the folders where the local model is kept."""
+    keys = {f"VECTORFORGE_{name.upper()}" for name in KEY_SETTINGS}
+    names = {name for name in known_variables() - keys if not name.endswith("_DATABASE_URL")}
+    return {name: os.environ[name] for name in sorted(names) + _FOLDERS if os.environ.get(name)}
+
+
+def _login(config: VectorForgeConfig) -> dict[str, str]:
+    """As ``vectorforge up``: without API keys whoever sits at this machine is the one tenant."""
+    server = config.server
+    auth = "api_key" if server.api_keys else "local"
+    names = list(dict.fromkeys([*_LOOPBACK, *server.allowed_hosts]))
+    return {"VECTORFORGE_AUTH": auth, "VECTORFORGE_ALLOWED_HOSTS": json.dumps(names)}
+
+
+def _url(url: SecretStr | None, variable: str) -> str:
+    if url is None:
+        raise ConfigurationError(f"With a database of your own, set {variable}, too.")
+    return url.get_secret_value()
+
+
+def _checkout() -> Path:
+    """Where ``functions/`` lies; an installed package has none."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "functions" / "query" / "handler.py").is_file():
+        raise ConfigurationError("The functions are run from a checkout: git clone the project first.")
+    return root

@@ -1,0 +1,40 @@
+"""Query logs for tests of their way."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from vectorforge.aws.query_log_record import record_fields, to_json
+from vectorforge.db.repositories.query_log_repo import QueryLog
+
+
+def make_log(**changes: Any) -> QueryLog:
+    """The record of an answered query, with every field filled."""
+    log = QueryLog(
+        id=uuid4(),
+        collection_id=uuid4(),
+        query_text="How long must the dough rise?",
+        retrieved_chunk_ids=[uuid4(), uuid4()],
+        generated_response="Two hours. [Source 1]",
+        latency_ms=812.25,
+        used_chunk_ids=[uuid4()],
+        provider="openai",
+        model="gpt-4o",
+        prompt_tokens=900,
+        completion_tokens=12,
+        retrieval_ms=31.125,
+        generation_ms=700.5,
+        created_at=datetime.now(UTC),
+    )
+    return replace(log, **changes)
+
+
+def started(log: QueryLog) -> QueryLog:
+    """The record of the same query's start."""
+    return replace(log, outcome="started", generated_response="", retrieved_chunk_ids=[], used_chunk_ids=[])
+
+
+def message(tenant: str, log: QueryLog) -> str:
+    """The record as it goes through the queue."""
+    return to_json(record_fields(tenant, log))

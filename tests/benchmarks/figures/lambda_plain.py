@@ -1,0 +1,28 @@
+"""FastAPI and Mangum as everybody has them: the app of the Lambda figures, buffered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from mangum import Mangum
+
+CHUNK = b"x" * 60
+
+app = FastAPI()
+
+
+@app.get("/chunks")
+async def chunks(number: int, pause_ms: float = 0.0) -> StreamingResponse:
+    """So many chunks, a pause after each."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(number):
+            yield CHUNK
+            if pause_ms:
+                await asyncio.sleep(pause_ms / 1000)
+
+    return StreamingResponse(body(), media_type="application/octet-stream")
+
+
+handler = Mangum(app, lifespan="off")

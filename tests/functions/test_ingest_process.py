@@ -1,0 +1,258 @@
+"""The ingest function as a process on the Lambda service: frozen, killed, timed out, delivered to."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.aws.ingestion_queue import AnnouncedJob
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
+from vectorforge.local.lambda_service.bucket_event_source import object_created_event
+from vectorforge.local.lambda_service.front_doors import FunctionUrl
+from vectorforge.local.lambda_service.function_configuration import (
+    AWSLAMBDARIC_COMMAND,
+    RUNTIME_COMMAND,
+    FunctionConfiguration,
+)
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.lambda_service.lambda_function import LambdaFunction
+from vectorforge.local.lambda_service.queue_event_source import (
+    BatchResult,
+    DeliveryFaults,
+    QueueEventSource,
+)
+from vectorforge.testing.fake_aws import REGION, FakeAws
+from vectorforge.testing.fake_embeddings import Reply
+from vectorforge.testing.live_api import build_application, settings_for
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.types import DistanceMetric
+
+BUCKET = "uploads"
+TENANT = "acme"
+
+
+@pytest.fixture(scope="module")
+def aws_server() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
+
+
+@dataclass
+class Cloud:
+    """The queue, the bucket and the database that the functions share."""
+
+    aws: FakeAws
+    queue: str
+    dead: str
+    surroundings: QuerySurroundings
+    application: Application
+    """For a look into the database."""
+    batches: list[BatchResult] = field(default_factory=list)
+
+    @property
+    def tenant(self) -> TenantServices:
+        return self.application.for_tenant(TENANT)
+
+    def environment(self) -> dict[str, str]:
+        variables = self.surroundings.environment(
+            ingestion_queue_url=self.queue, chunk_size_chars="50", chunk_overlap_chars="0"
+        )
+        return {**variables, **self.aws.environment}
+
+    def ingest(self, **options: Any) -> FunctionConfiguration:
+        return FunctionConfiguration(
+            handler="functions.ingest.handler.handler",
+            name="ingest",
+            environment=self.environment(),
+            freeze_between_invocations=True,
+            init_timeout_s=30.0,  # this machine is not Lambda
+            **options,
+        )
+
+    def events_for(self, function: LambdaFunction, **options: Any) -> QueueEventSource:
+        async def note(result: BatchResult) -> None:
+            self.batches.append(result)
+
+        return QueueEventSource(
+            function, self.queue, endpoint_url=self.aws.url, region=REGION, on_batch=note, **options
+        )
+
+    async def job(self, *texts: str) -> UUID:
+        """A stored job and its message, in the queue."""
+        found = await self.tenant.collections.find_by_name("default")
+        collection = found or await self.tenant.collections.create(
+            "default",
+            embedding_provider="http",
+            embedding_model="fake-embeddings",
+            dimension=64,
+            distance_metric=DistanceMetric.COSINE,
+        )
+        items = [NewJobItem(f"{n}.txt", None, text.encode()) for n, text in enumerate(texts)]
+        job = await self.tenant.jobs.create(collection.id, items)
+        self.send(AnnouncedJob(TENANT, job.id).body())
+        return job.id
+
+    def send(self, body: str) -> None:
+        self.aws.client("sqs").send_message(QueueUrl=self.queue, MessageBody=body)
+
+    async def ended(self, job_id: UUID) -> IngestionJob:
+        async with asyncio.timeout(60):
+            while True:
+                job = await self.tenant.jobs.find_by_id(job_id)
+                assert job is not None
+                if job.finished_at is not None:
+                    return job
+                await asyncio.sleep(0.05)
+
+    async def emptied(self) -> None:
+        """Wait until every message is settled."""
+        async with asyncio.timeout(120):
+            while self.aws.count(self.queue) != (0, 0, 0):  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(0.1)
+
+    async def chunks(self) -> dict[str, list[str]]:
+        """The passages of each document, by its source."""
+        found = await self.tenant.find_collection("default")
+        documents, _ = await self.tenant.documents.list(found.id, limit=100)
+        return {
+            document.source: [chunk.text for chunk in await self.tenant.documents.chunks(document.id)]
+            for document in documents
+        }
+
+
+@pytest.fixture
+async def cloud(aws_server: FakeAws, fresh_database_url: str) -> AsyncIterator[Cloud]:
+    aws_server.reset()
+    queue, dead = aws_server.create_queue("ingestion")
+    aws_server.client("s3").create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+    )
+    application = build_application(settings_for(fresh_database_url))
+    async with application, query_surroundings(fresh_database_url, TENANT, fill=False) as surroundings:
+        yield Cloud(aws_server, queue, dead, surroundings, application)
+
+
+async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> None:
+    query = cloud.surroundings.function(
+        {
+            **cloud.environment(),
+            "VECTORFORGE_RESPONSE_MODE": "buffered",
+            "VECTORFORGE_OPENAI_API_KEY": "",
+            "VECTORFORGE_OPENAI_BASE_URL": "",
+        },
+        init_timeout_s=30.0,
+    )
+    async with (
+        FunctionProcess(query) as answering,
+        LambdaFunction(cloud.ingest()) as ingesting,
+        FunctionUrl(answering, response_mode="buffered") as door,
+        cloud.surroundings.client(door.url) as client,
+    ):
+        made = await client.post("/v1/collections", json={"name": "default"})
+        documents = [{"source": "refunds.txt", "text": "How long does a refund take? It takes five days."}]
+        path = f"/v1/collections/{made.json()['id']}"
+        sent = await client.post(f"{path}/documents", json={"documents": documents})
+        assert sent.status_code == 202
+        assert sent.json()["status"] == "queued"
+        async with cloud.events_for(ingesting):
+            job = await cloud.ended(UUID(sent.json()["id"]))
+            await cloud.emptied()
+        assert job.status == "succeeded"
+        answer = await client.post(f"{path}/query", json={"query": "How long does a refund take?"})
+        assert "five days" in answer.text
+        lines = [json.loads(line) for line in ingesting.processes[0].output.lines if line.startswith("{")]
+    assert any("ColdStart" in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND], ids=["ours", "awslambdaric"])
+async def test_both_runtimes_run_the_function(cloud: Cloud, command: tuple[str, ...]) -> None:
+    job_id = await cloud.job("one")
+    async with FunctionProcess(cloud.ingest(command=command)) as function:
+        records = cloud.aws.receive(cloud.queue)
+        for _ in range(2):  # the second time the job has ended
+            invocation = await function.invoke({"Records": records})
+            assert await invocation.result() == {"batchItemFailures": []}
+    assert (await cloud.ended(job_id)).status == "succeeded"
+
+
+# faults.md rows 37, 45
+async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(cloud: Cloud) -> None:
+    texts = ["\n\n".join(f"Document {n} says {m} in a paragraph." for m in range(3)) for n in range(4)]
+    job_id = await cloud.job(*texts)
+    admin_url = make_conninfo(cloud.surroundings.app_url, user="postgres")
+    async with FunctionProcess(cloud.ingest()) as function:
+        for n in range(4):
+            embeddings = cloud.surroundings.embeddings
+            embeddings.replies = [*[Reply()] * (1 if n else 0), Reply(delay_s=5)]
+            [record] = cloud.aws.receive(cloud.queue)
+            assert record["attributes"]["ApproximateReceiveCount"] == str(n + 1)
+            invocation = await function.invoke({"Records": [record]})
+            async with asyncio.timeout(30):
+                while embeddings.replies:  # noqa: ASYNC110 - until the last reply is being made
+                    await asyncio.sleep(0.02)
+            await function.kill()
+            await invocation.ended.wait()
+            assert invocation.error is not None
+            # A minute later: the lease is over, and the message visible.
+            with psycopg.connect(admin_url, autocommit=True) as admin:
+                admin.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now()")
+            cloud.aws.client("sqs").change_message_visibility(
+                QueueUrl=cloud.queue, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0
+            )
+        [record] = cloud.aws.receive(cloud.queue)
+        invocation = await function.invoke({"Records": [record]})
+        assert await invocation.result() == {"batchItemFailures": []}
+    job = await cloud.ended(job_id)
+    assert (job.status, job.documents_done, job.documents_failed) == ("succeeded", 4, 0)
+    assert [item.attempts for item in await cloud.tenant.jobs.items(job_id)] == [2, 2, 2, 2]
+    found = await cloud.chunks()
+    assert {source: "\n\n".join(chunks) for source, chunks in found.items()} == {
+        f"{n}.txt": text for n, text in enumerate(texts)
+    }
+
+
+async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
+    job_id = await cloud.job(*(f"Text number {n}" for n in range(16)))
+    cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * 16
+    async with LambdaFunction(cloud.ingest(timeout_s=5.0)) as function:
+        await function.processes[0].start()
+        async with cloud.events_for(function):
+            job = await cloud.ended(job_id)
+            await cloud.emptied()
+    assert (job.status, job.documents_done) == ("succeeded", 16)
+    assert len(cloud.batches) >= 2
+    assert {batch.error for batch in cloud.batches} == {None}  # it was never killed by its timeout
+    counts = {r["attributes"]["ApproximateReceiveCount"] for batch in cloud.batches for r in batch.records}
+    assert counts == {"1"}
+    assert len(cloud.surroundings.embeddings.requests) == 16
+
+
+# faults.md rows 38, 39
+async def test_uploads_delivered_twice_and_in_any_order_are_read_once(cloud: Cloud) -> None:
+    for n in range(12):
+        key = f"{TENANT}/default/a folder/{n}.txt"
+        content = f"Upload {n} für alle"
+        cloud.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=content.encode())
+        cloud.send(json.dumps(object_created_event(BUCKET, key)))
+    cloud.send("poison")
+    faults = DeliveryFaults(redelivered=1.0, postponed=0.3, shuffled=True)
+    async with (
+        LambdaFunction(cloud.ingest(), concurrency=2) as function,
+        cloud.events_for(function, batch_size=5, faults=faults),
+    ):
+        await cloud.emptied()
+    assert await cloud.chunks() == {
+        f"s3://{BUCKET}/{TENANT}/default/a folder/{n}.txt": [f"Upload {n} für alle"] for n in range(12)
+    }
+    jobs = await cloud.tenant.jobs.list()
+    assert len(jobs) == 12
+    for job in jobs:
+        assert [item.attempts for item in await cloud.tenant.jobs.items(job.id)] == [1]
+    assert cloud.aws.count(cloud.dead) == (1, 0, 0)

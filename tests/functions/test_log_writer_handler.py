@@ -1,0 +1,123 @@
+"""The log-writer function on real event shapes, in a process of its own, as Lambda runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.testing.aws_services import aws_environment, aws_server, create_bucket
+
+ROOT = Path(__file__).parents[2]
+DRIVER = """
+import json, sys
+from functions.log_writer.handler import handler
+from vectorforge.testing.aws_services import LambdaContext
+answers = [handler(json.loads(line), LambdaContext()) for line in sys.stdin]
+handler.shutdown()
+print(json.dumps({"answers": answers}))
+"""
+ROWS = (
+    b"SELECT tenant_id, outcome, query_text, jsonb_array_length(used_chunk_ids) FROM vectorforge.query_logs"
+)
+
+
+def event(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "events" / f"log_writer_sqs_{name}.json").read_text())
+    return loaded
+
+
+def invoke(environment: dict[str, str], *events: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The answers of one warm process, and what it logged."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", DRIVER],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "HOME": os.environ["HOME"], **environment},
+        input="".join(json.dumps(event) + "\n" for event in events),
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return lines[-1]["answers"], lines[:-1]
+
+
+@pytest.fixture
+def database_url(make_database: Callable[..., str]) -> str:
+    """The migrator's, of a database of this test alone."""
+    return make_database()
+
+
+def environment(database_url: str) -> dict[str, str]:
+    return {
+        "VECTORFORGE_LOG_WRITER_DATABASE_URL": make_conninfo(database_url, user="vectorforge_log_writer"),
+        "POWERTOOLS_LOG_LEVEL": "INFO",
+    }
+
+
+def rows(database_url: str) -> list[Any]:
+    with psycopg.connect(database_url) as connection:
+        return sorted(connection.execute(ROWS).fetchall())
+
+
+def test_a_batch_of_two_tenants_delivered_twice(database_url: str) -> None:  # C01, F-003; fault 38
+    answers, lines = invoke(environment(database_url), event("batch"), event("batch"))
+    assert answers == [{"batchItemFailures": []}] * 2
+    assert rows(database_url) == [
+        ("acme", "answered", "How long does a refund take?", 1),
+        ("globex", "error", "Wie lange dauert eine Rückzahlung? 🙂", 0),
+    ]
+    said = [line for line in lines if line.get("message") == "Query logs stored"]
+    assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
+    assert sum(sum(line.get("ColdStart", [0])) for line in lines) == 1
+    assert sum(sum(line.get("query_log.rows_stored", [0])) for line in lines) == 2  # A-150
+
+
+def test_poison_fails_alone(database_url: str) -> None:  # C01; fault 39
+    poison = event("poison")
+    answers, lines = invoke(environment(database_url), poison)
+    bad = [record["messageId"] for record in poison["Records"][1:]]
+    assert answers == [{"batchItemFailures": [{"itemIdentifier": message_id} for message_id in bad]}]
+    assert [row[:2] for row in rows(database_url)] == [("acme", "answered")]
+    refused = [line for line in lines if line.get("message") == "A query log message was refused"]
+    assert [(line["message_id"], line["receive_count"]) for line in refused] == [(bad[0], "3"), (bad[1], "5")]
+    assert refused[1]["reason"] == "The query log is not usable: outcome: literal_error."
+    assert "refund" not in json.dumps(lines)  # reasons, no texts
+
+
+def test_a_record_from_the_bucket(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:  # C01
+    overflow, record = event("overflow"), event("batch")["Records"][0]["body"]
+    with aws_server() as endpoint:
+        for name, value in aws_environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        clients = AwsClients()
+        bucket = create_bucket(clients)
+        key = json.loads(overflow["Records"][0]["body"])["key"]
+        variables = {
+            **environment(database_url),
+            **aws_environment(endpoint),
+            "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": bucket,
+        }
+        missing, _ = invoke(variables, overflow)
+        clients.get("s3").put_object(Bucket=bucket, Key=key, Body=record.encode())
+        clients.close()
+        found, _ = invoke(variables, overflow)
+    assert missing == [{"batchItemFailures": [{"itemIdentifier": overflow["Records"][0]["messageId"]}]}]
+    assert found == [{"batchItemFailures": []}]
+    assert [row[:2] for row in rows(database_url)] == [("acme", "answered")]
+
+
+def test_without_its_database_url_the_init_phase_says_what_to_set() -> None:
+    code = "from functions.log_writer.handler import handler; handler.startup()"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "ConfigurationError: Set VECTORFORGE_LOG_WRITER_DATABASE_URL" in done.stderr

@@ -1,0 +1,101 @@
+"""AWS as the integration tests reach it (moto, over HTTP), and the two ends of the query log's queue."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.query_log_queue import QueryLogQueue
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
+from vectorforge.testing.aws_services import Queue, aws_environment, aws_server, create_bucket
+
+MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
+Logged: TypeAlias = list[logging.LogRecord]
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    with aws_server() as address:
+        yield address
+
+
+@pytest.fixture
+def clients(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsClients]:
+    for name, value in aws_environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    clients = AwsClients()
+    yield clients
+    clients.close()
+
+
+@pytest.fixture
+def queue(clients: AwsClients) -> Queue:
+    return Queue(clients)
+
+
+@pytest.fixture
+def bucket(clients: AwsClients) -> str:
+    return create_bucket(clients)
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """What the library logs during the test, whose function must not set up the loggers of the others."""
+    records: Logged = []
+    library = logging.getLogger("vectorforge")
+    before = library.handlers[:], library.propagate, library.level, library.filters[:]
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    library.addHandler(Recorder())
+    yield records
+    library.handlers[:], library.propagate, level, library.filters[:] = before
+    library.setLevel(level)
+    vars(library).pop("init", None)  # by which Powertools knows a logger it has set up
+
+
+@pytest.fixture
+def make_writer(bucket: str, logged: Logged, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWriter]:
+    """Makes log-writer functions for a database."""
+    made: list[QueryLogWriterFunction] = []
+
+    def make(url: str) -> QueryLogWriterFunction:
+        monkeypatch.setenv("VECTORFORGE_LOG_WRITER_DATABASE_URL", url)
+        monkeypatch.setenv("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET", bucket)
+        made.append(QueryLogWriterFunction())
+        made[-1].startup()
+        return made[-1]
+
+    yield make
+    for function in made:
+        function.shutdown()
+
+
+@pytest.fixture
+def writer(postgres_server: EmbeddedPostgres, make_writer: MakeWriter) -> QueryLogWriterFunction:
+    return make_writer(postgres_server.log_writer_url)
+
+
+@pytest.fixture
+async def sender(clients: AwsClients, queue: Queue, bucket: str) -> AsyncIterator[QueryLogQueue]:
+    sender = QueryLogQueue(clients, queue.url, overflow_bucket=bucket, timeout_s=20)
+    sender.warm()
+    yield sender
+    sender.close()
+
+
+@pytest.fixture
+def rows(direct_database: Database) -> Callable[[str], Awaitable[list[QueryLog]]]:
+    """The rows of a tenant."""
+
+    async def find(tenant: str) -> list[QueryLog]:
+        return await QueryLogRepository(direct_database.for_tenant(tenant)).list(limit=1000)
+
+    return find

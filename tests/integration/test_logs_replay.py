@@ -1,0 +1,111 @@
+"""``vectorforge logs replay`` as an operator runs it: what CloudWatch gave goes into the table, once."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.query_logs import make_log, message, started
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
+
+
+def replay(
+    *arguments: str, url: str, stdin: bytes = b"", code: int = 0
+) -> "subprocess.CompletedProcess[bytes]":
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    done = subprocess.run(
+        [VECTORFORGE, "logs", "replay", *arguments],
+        env={**kept, "VECTORFORGE_LOG_WRITER_DATABASE_URL": url},
+        input=stdin, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done
+
+
+async def test_every_form_once(
+    postgres_server: EmbeddedPostgres, rows: Rows, make_tenant: Callable[[], str], tmp_path: Path
+) -> None:  # C01
+    tenant, logs = make_tenant(), [make_log(query_text=f"Frage 🙂 {number}") for number in range(1200)]
+    lines = [message(tenant, log) for log in logs]
+    tailed = tmp_path / "tail.log"
+    tailed.write_text("".join(f"2026-11-22T10:00:00+00:00 stream {line}\n" for line in lines[:600]))
+    wrapped = tmp_path / "events.json"
+    wrapped.write_text(
+        json.dumps({"events": [{"message": line + "\n"} for line in lines[600:900]]}, indent=4)
+    )
+    packed = tmp_path / "export.gz"
+    packed.write_bytes(
+        gzip.compress("\n".join(f"2026-11-22T10:00:00.1Z {x}" for x in lines[900:1100]).encode())
+    )
+    printed = "\n".join(
+        ["START RequestId: x", *(message(tenant, started(log)) for log in logs), *lines[1100:]]
+    )
+    arguments = [str(tailed), str(wrapped), str(packed), "-", "--json"]
+    for expected in ((1200, 1200), (0, 2400)):
+        done = replay(*arguments, url=postgres_server.log_writer_url, stdin=printed.encode())
+        summary: dict[str, Any] = json.loads(done.stdout)
+        assert (summary["records"], summary["refused"]) == (2400, 0)
+        assert (summary["added"], summary["already_there"]) == expected
+    found = await rows(tenant)
+    assert len(found) == 1000  # a page
+    assert {row.outcome for row in found} == {"answered"}
+    by_id = {log.id: log for log in logs}
+    assert all(row == by_id[row.id] for row in found)
+
+
+async def test_what_is_refused_is_named_and_not_quoted(
+    postgres_server: EmbeddedPostgres, rows: Rows, make_tenant: Callable[[], str]
+) -> None:  # C01
+    tenant, log = make_tenant(), make_log()
+    broken = message(tenant, make_log(outcome="CANARY"))
+    lines = ["nothing", broken, message(tenant, log), message(tenant, make_log())[:-20]]
+    done = replay(url=postgres_server.log_writer_url, stdin="\n".join(lines).encode(), code=1)
+    assert done.stdout.decode().splitlines() == [
+        "lines\trecords\tadded\talready_there\trefused",
+        "4\t3\t1\t0\t2",
+    ]
+    said = done.stderr.decode()
+    assert "standard input, line 2: The query log is not usable: outcome: literal_error." in said
+    assert "standard input, line 4: The message is not JSON." in said
+    assert "CANARY" not in said
+    assert await rows(tenant) == [log]
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08broken", gzip.compress(b"x" * 5000)[:-9]])
+def test_a_file_that_is_cut_off(postgres_server: EmbeddedPostgres, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "export.gz"
+    file.write_bytes(content)
+    done = replay(str(file), url=postgres_server.log_writer_url, code=2)
+    assert f"{file} cannot be read" in done.stderr.decode()
+
+
+def test_what_cannot_work_is_said(postgres_server: EmbeddedPostgres) -> None:
+    assert b"does not exist" in replay("/nowhere", url=postgres_server.log_writer_url, code=2).stderr
+    unreachable = "postgresql://vectorforge_log_writer@127.0.0.1:1/x"
+    assert b"cannot be reached" in replay(url=unreachable, code=3).stderr
+    assert b"superuser" in replay(url=postgres_server.migrator_url, code=2).stderr
+
+
+def test_the_embedded_database_needs_no_setting(private_dir: Callable[[str], Path]) -> None:
+    folder = private_dir("replay")
+    log = message("local", make_log())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    try:
+        done = subprocess.run(
+            [VECTORFORGE, "logs", "replay", "--json", "--data-dir", str(folder / "data")],
+            env=kept, input=log.encode(), capture_output=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["added"] == 1
+    finally:
+        EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)

@@ -1,0 +1,58 @@
+"""boto3 clients: one of each, only when needed, and only with a region."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def test_one_client_for_each_service_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    clients = AwsClients()
+    clients.warm("sqs")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: clients.get("sqs"), range(32)))
+    assert {id(client) for client in found} == {id(clients.get("sqs"))}
+    assert clients.get("s3") is not clients.get("sqs")
+    clients.close()
+    clients.close()
+
+
+def test_waits_are_short_and_attempts_few(monkeypatch: pytest.MonkeyPatch) -> None:  # C01
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    clients = AwsClients(connect_timeout_s=0.5, read_timeout_s=2, max_attempts=1)
+    config = clients.get("sqs").meta.config
+    assert (config.connect_timeout, config.read_timeout) == (0.5, 2)
+    assert config.retries["total_max_attempts"] == 1
+    clients.close()
+
+
+def test_without_a_region_the_error_says_what_to_set() -> None:
+    with pytest.raises(ConfigurationError, match=r"sqs.*AWS_DEFAULT_REGION"):
+        AwsClients().warm("sqs")
+
+
+def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")
+    with pytest.raises(ConfigurationError, match="ValueError"):
+        AwsClients().get("sqs")
+
+
+def test_importing_the_queue_loads_no_sdk() -> None:
+    modules = "vectorforge.aws.query_log_queue, vectorforge.serverless.query_log_writer"
+    code = f"import sys, {modules}; print([m for m in ('boto3', 'botocore', 'psycopg') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"

@@ -1,0 +1,185 @@
+"""The record on its way: what may be in it, how it is cut, and how it is found again in a log."""
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.aws.query_log_lines import find_records
+from vectorforge.aws.query_log_record import (
+    QueryLogPointer,
+    QueryLogRecord,
+    cut_to,
+    parse_message,
+    pointer_fields,
+    record_fields,
+    to_json,
+)
+from vectorforge.db.repositories.query_log_repo import storable
+from vectorforge.errors import InvalidInputError
+from vectorforge.testing.query_logs import make_log, message
+
+texts = st.text(alphabet=st.characters(exclude_categories=()))
+
+
+@given(query=texts, answer=texts)
+def test_a_record_survives_the_way(query: str, answer: str) -> None:  # C01, A-114
+    log = make_log(query_text=query, generated_response=answer)
+    line = message("tenant", log)
+    assert line.isascii()
+    assert "\n" not in line
+    found = parse_message(line)
+    assert isinstance(found, QueryLogRecord)
+    assert found.tenant_id == "tenant"
+    expected = replace(log, query_text=storable(query), generated_response=storable(answer))
+    assert found.query_log() == expected
+
+
+@given(text=texts)
+def test_what_cannot_be_stored_is_replaced_one_for_one(text: str) -> None:  # C01; fault 34
+    stored = storable(text)
+    assert "\0" not in stored
+    stored.encode()
+    if not any(0xD800 <= ord(character) <= 0xDFFF for character in text):
+        assert stored == text.replace("\0", "\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("\ud800", "�"), ("a\udc00\ud800b", "a��b"), ("\ud83d\ude42", "🙂"), ("\ufeffa", "\ufeffa"), ("", "")],
+)
+def test_halves_of_pairs(text: str, stored: str) -> None:
+    assert storable(text) == stored
+
+
+@given(query=texts, answer=texts, repeat=st.integers(1, 3000), limit=st.integers(100_000, 200_000))
+def test_a_long_record_is_cut_to_its_limit_and_says_so(
+    query: str, answer: str, repeat: int, limit: int
+) -> None:  # C01
+    fields = record_fields("tenant", make_log(query_text=query * repeat, generated_response=answer * repeat))
+    whole, line = to_json(fields), cut_to(fields, limit)
+    assert len(line) <= limit
+    assert line.isascii()
+    found = parse_message(line)
+    assert isinstance(found, QueryLogRecord)
+    if len(whole) <= limit:
+        assert line == whole
+        return
+    assert "characters left out by the query log]" in line
+    for name in ("query_text", "generated_response"):
+        kept, mark, _ = getattr(found, name).rpartition("\n[")
+        assert fields[name].startswith(kept) if mark else True
+
+
+def test_the_longer_text_is_cut_first() -> None:
+    fields = record_fields("tenant", make_log(query_text="q" * 1000, generated_response="a" * 300_000))
+    found = parse_message(cut_to(fields, 100_000))
+    assert isinstance(found, QueryLogRecord)
+    assert found.query_text == "q" * 1000
+    assert found.generated_response.endswith(" characters left out by the query log]")
+
+
+def test_a_fuller_record_than_any_fits_onto_a_line() -> None:
+    ids = [uuid4() for _ in range(1000)]
+    log = make_log(retrieved_chunk_ids=ids, used_chunk_ids=ids, generated_response="\0" * 1_000_000)
+    assert len(cut_to(record_fields("x" * 128, log), 100_000)) <= 100_000
+
+
+GOOD = record_fields("tenant", make_log(query_text="CANARY"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tenant_id": "x" * 129}, "tenant_id: value_error"),
+        ({"tenant_id": "a\0"}, "tenant_id: value_error"),
+        ({"id": "CANARY"}, "id: uuid_parsing"),
+        ({"collection_id": None}, "collection_id: uuid_type"),
+        ({"outcome": "CANARY"}, "outcome: literal_error"),
+        ({"query_text": None}, "query_text: string_type"),
+        ({"prompt_tokens": 2**31}, "prompt_tokens: less_than_equal"),
+        ({"completion_tokens": -1}, "completion_tokens: greater_than_equal"),
+        ({"latency_ms": float("inf")}, "latency_ms: finite_number"),
+        ({"created_at": "2026-11-22T10:00:00"}, "created_at: timezone_aware"),
+        ({"retrieved_chunk_ids": ["CANARY"]}, "retrieved_chunk_ids.0: uuid_parsing"),
+        ({"used_chunk_ids": [str(uuid4())] * 1001}, "used_chunk_ids: too_long"),
+        ({"version": 2}, "version: literal_error"),
+    ],
+)
+def test_what_is_not_usable_is_named_and_not_quoted(changes: dict[str, Any], reason: str) -> None:  # C01
+    with pytest.raises(InvalidInputError) as caught:
+        parse_message(json.dumps({**GOOD, **changes}))
+    assert caught.value.message == f"The query log is not usable: {reason}."
+    assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "CANARY", "[]", "null", "1", '{"type": "CANARY"}', "[" * 100_000, b"\xff"]
+)
+def test_what_is_no_record(text: str | bytes) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_message(text)
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    assert isinstance(parse_message(to_json({**GOOD, "mood": "good"})), QueryLogRecord)
+
+
+def test_a_pointer_tells_start_and_end_apart() -> None:
+    end = pointer_fields(record_fields("a/b é", make_log()))
+    start = pointer_fields(record_fields("a/b é", make_log(outcome="started")))
+    assert end["key"].startswith("query-logs/a%2Fb%20%C3%A9/20")
+    assert (end["key"][-11:], start["key"][-13:]) == ("-ended.json", "-started.json")
+    found = parse_message(to_json(end))
+    assert isinstance(found, QueryLogPointer)
+    assert (found.tenant_id, found.key) == ("a/b é", end["key"])
+
+
+LINE = message("tenant", make_log(query_text='{"type":"vectorforge.query_log"} "message": "x" \n'))
+NESTED = json.dumps({"timestamp": 1, "message": LINE})
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        (LINE, 1),
+        (f"2026-11-22T10:00:00.123000+00:00 2026/11/22/[$LATEST]0123abcd {LINE}\n", 1),  # aws logs tail
+        (f"2026-11-22T10:00:00 {LINE}\n", 1),  # aws logs tail --format short
+        (f"2026-11-22T10:00:00.123Z {LINE} trailing", 1),  # export to S3
+        (LINE + LINE, 2),
+        (NESTED, 1),
+        (f'            "message": {json.dumps(LINE)},\n', 1),  # filter-log-events, indented
+        (json.dumps([{"@timestamp": "x", "@message": LINE + "\n"}] * 2), 2),  # Logs Insights
+        (json.dumps({"messageType": "DATA_MESSAGE", "logEvents": [{"id": "1", "message": LINE}] * 3}), 3),
+        (json.dumps({"message": NESTED}), 1),
+        (LINE.replace('{"type":"', '{ "type": "'), 1),
+        ("START RequestId: 1", 0),
+        (json.dumps({"message": "a question about vectorforge.query_log"}), 0),
+        (to_json(pointer_fields(GOOD)), 0),
+        ("", 0),
+    ],
+)
+def test_records_are_found_in_what_cloudwatch_gives(line: str, count: int) -> None:  # C01
+    found = list(find_records(line))
+    assert len(found) == count
+    for text in found:
+        assert json.loads(text) == json.loads(LINE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE[:-10],
+        f"x {LINE[:200]}",
+        json.dumps({"message": LINE})[:-20],
+        '    "type": "vectorforge.query_log",',
+    ],
+)
+def test_a_broken_record_is_given_to_be_counted(line: str) -> None:
+    (found,) = find_records(line)
+    with pytest.raises(InvalidInputError):
+        parse_message(found)
