@@ -69,7 +69,7 @@ def _imports(folder: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def _imported_from(folder: Path, node: ast.ImportFrom) -> Iterator[str]:
-    """The module, and those of the names that are modules themselves. The project imports by full name only."""
+    """The module, and those of the names that are modules themselves."""
     if node.module and not node.level:
         yield node.module
         members = (f"{node.module}.{alias.name}" for alias in node.names)
