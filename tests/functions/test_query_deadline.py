@@ -80,7 +80,7 @@ async def test_an_answer_that_takes_too_long_ends_in_good_order(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     surroundings.vendor.script(SLOW)
-    status, body = await ask(surroundings, mode, STREAM)
+    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # room for a busy machine
     events = await events_of(body)
     assert status == 200
     assert [event.name for event in events[-2:]] == ["usage", "done"]
@@ -102,7 +102,7 @@ async def test_a_model_that_says_nothing_is_an_error_event(
     surroundings: QuerySurroundings, mode: Mode
 ) -> None:
     surroundings.vendor.script(SILENT)
-    status, body = await ask(surroundings, mode, STREAM)
+    status, body = await ask(surroundings, mode, STREAM, timeout_s=9)  # room for a busy machine
     events = await events_of(body)
     assert (status, events[-1].name, events[-1].data["status"]) == (200, "error", 504)
     row = await logged(surroundings)

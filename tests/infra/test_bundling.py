@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -27,13 +28,12 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     ),
     **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
 }
-NO_REQUESTS = {"mangum": "makes requests for an ASGI app out of events"}
 READERS = ["docx", "pypdfium2", "selectolax", "semantic_text_splitter"]
 ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
     "query": dict.fromkeys(READERS, "documents are read and cut in the ingest function"),
-    "ingest": {"anthropic": "answers are written in the query function", **NO_REQUESTS},
-    "log_writer": NO_REQUESTS,
-    "migrate": NO_REQUESTS,
+    "ingest": {"anthropic": "answers are written in the query function"},
+    "log_writer": {},
+    "migrate": {},
 }
 Bundles = Callable[[str], tuple[Path, Bundle]]
 Environment = Callable[..., dict[str, str]]
@@ -100,7 +100,11 @@ def test_lambda_can_read_every_file_and_run_the_wrapper(bundle: Bundles) -> None
 COUNTING = """
 import json, sys
 connections = []
-sys.addaudithook(lambda name, args: name.startswith("socket.") and connections.append((name, str(args))))
+def refuse(name, args):
+    if name.startswith("socket."):
+        connections.append((name, str(args)))
+        raise OSError("There is no network.")
+sys.addaudithook(refuse)
 from vectorforge.tokens import estimate_tokens
 models = ("gpt-4", "gpt-4o", "gpt-oss-20b")
 counts = [estimate_tokens(text, model) for model in models for text in sys.argv[1:]]
@@ -121,6 +125,14 @@ def test_tokens_are_counted_exactly_without_touching_the_network(
     # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
     cl100k, o200k = [6, 7, 9], [6, 7, 8]
     assert json.loads(process.stdout) == {"counts": [*cl100k, *o200k, *o200k], "connections": []}
+
+
+def test_a_folder_named_by_the_environment_is_looked_into(tmp_path: Path, uv: str) -> None:
+    copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable)
+    environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path / "tables")}
+    command = [sys.executable, "-c", COUNTING, "2 + 2 = 4"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
 def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path: Path, uv: str) -> None:
