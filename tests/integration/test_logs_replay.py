@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -79,6 +81,20 @@ async def test_what_is_refused_is_named_and_not_quoted(
     assert "standard input, line 4: The message is not JSON." in said
     assert "CANARY" not in said
     assert await rows(tenant) == [log]
+
+
+def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
+    make_database: Callable[..., str]
+) -> None:  # C01
+    migrator_url = make_database()
+    lines = [message("tenant", make_log(model=model)) for model in ("a", "forbidden", "b")]
+    with psycopg.connect(migrator_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE vectorforge.query_logs ADD CHECK (model <> 'forbidden')")
+        url = make_conninfo(migrator_url, user="vectorforge_log_writer")
+        done = replay(url=url, stdin="\n".join(lines).encode(), code=1)
+        found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
+    assert found == [("a",), ("b",)]
+    assert "standard input, line 2: The database does not take" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08broken", gzip.compress(b"x" * 5000)[:-9]])

@@ -261,6 +261,17 @@ class TestPoison:
         assert queue.bodies(dead=True) == [message("tenant", logs[2])]
 
 
+async def test_a_column_of_a_later_migration_gets_its_default(
+    make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue
+) -> None:
+    migrator_url = make_database()
+    with psycopg.connect(migrator_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE vectorforge.query_logs ADD mood text NOT NULL DEFAULT 'good'")
+        queue.send(message("tenant", make_log()))
+        queue.deliver(make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer")))
+        assert connection.execute("SELECT mood FROM vectorforge.query_logs").fetchall() == [("good",)]
+
+
 class TestTheDatabaseIsNotThere:
     async def test_a_connection_that_died_while_the_function_was_frozen(
         self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter

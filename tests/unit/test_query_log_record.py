@@ -105,6 +105,8 @@ GOOD = record_fields("tenant", make_log(query_text="CANARY"))
         ({"completion_tokens": -1}, "completion_tokens: greater_than_equal"),
         ({"latency_ms": float("inf")}, "latency_ms: finite_number"),
         ({"created_at": "2026-11-22T10:00:00"}, "created_at: timezone_aware"),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at: greater_than_equal"),
+        ({"created_at": "9999-12-31T23:59:59-14:00"}, "created_at: less_than"),
         ({"retrieved_chunk_ids": ["CANARY"]}, "retrieved_chunk_ids.0: uuid_parsing"),
         ({"used_chunk_ids": [str(uuid4())] * 1001}, "used_chunk_ids: too_long"),
         ({"version": 2}, "version: literal_error"),

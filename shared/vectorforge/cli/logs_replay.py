@@ -20,7 +20,7 @@ from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
-from vectorforge.errors import ConfigurationError, InvalidInputError
+from vectorforge.errors import ConfigurationError, InvalidInputError, RefusedRowError
 from vectorforge.local.laptop import local_setup
 
 _BATCH_RECORDS = 500
@@ -133,7 +133,7 @@ async def _store(writer: QueryLogWriter, batch: _Batch, summary: ReplaySummary) 
     """Store a batch in one statement; one by one only when the database does not take one of the records."""
     try:
         summary.added += (await _write(writer, batch)).stored
-    except InvalidInputError as exc:
+    except (InvalidInputError, RefusedRowError) as exc:
         if len(batch) == 1:
             summary.refuse(batch[0][0], exc.message)
             return
