@@ -84,7 +84,7 @@ async def test_what_is_refused_is_named_and_not_quoted(
 
 
 def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
-    make_database: Callable[..., str]
+    make_database: Callable[..., str],
 ) -> None:  # C01
     migrator_url = make_database()
     lines = [message("tenant", make_log(model=model)) for model in ("a", "forbidden", "b")]
