@@ -40,7 +40,9 @@ async def test_every_form_once(
     tenant, logs = make_tenant(), [make_log(query_text=f"Frage 🙂 {number}") for number in range(1200)]
     lines = [message(tenant, log) for log in logs]
     tailed = tmp_path / "tail.log"
-    tailed.write_text("".join(f"2026-11-22T10:00:00+00:00 stream {line}\n" for line in lines[:600]))
+    tailed.write_text(
+        "".join(f"2026-11-22T10:00:00+00:00 2026/11/22/[$LATEST]0123abcd {line}\n" for line in lines[:600])
+    )
     wrapped = tmp_path / "events.json"
     wrapped.write_text(
         json.dumps({"events": [{"message": line + "\n"} for line in lines[600:900]]}, indent=4)
@@ -95,6 +97,16 @@ def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
         found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
     assert found == [("a",), ("b",)]
     assert "standard input, line 2: The database does not take" in done.stderr.decode()
+
+
+def test_a_line_that_holds_no_record_but_names_one_is_told(postgres_server: EmbeddedPostgres) -> None:  # C01
+    lines = [message("tenant", make_log()), "The question was " + message("tenant", make_log(model="CANARY"))]
+    done = replay("--json", url=postgres_server.log_writer_url, stdin="\n".join(lines).encode())
+    summary = json.loads(done.stdout)
+    assert (summary["records"], summary["added"], summary["unread"]) == (1, 1, 1)
+    done = replay(url=postgres_server.log_writer_url, stdin="\n".join(lines).encode())
+    assert "standard input, line 2: names the type of query logs" in done.stderr.decode()
+    assert "CANARY" not in done.stderr.decode()
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08broken", gzip.compress(b"x" * 5000)[:-9]])

@@ -60,14 +60,11 @@ class QueryLogOverflow:
             body = answer["Body"].read(MAX_RECORD_BYTES + 1)
             answer["Body"].close()
         except ClientError as exc:
-            code, status = (
-                exc.response["Error"].get("Code"),
-                exc.response["ResponseMetadata"]["HTTPStatusCode"],
-            )
-            error = (
-                ObjectStoreError if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR else NotFoundError
-            )
-            raise error(f"The overflow object cannot be read ({code}).") from exc
+            text = f"The overflow object cannot be read ({exc.response['Error'].get('Code')})."
+            status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
+            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
+                raise ObjectStoreError(text) from exc
+            raise NotFoundError(text) from exc
         except BotoCoreError as exc:
             raise ObjectStoreError(f"The overflow bucket does not answer ({type(exc).__name__}).") from exc
         if len(body) > MAX_RECORD_BYTES:

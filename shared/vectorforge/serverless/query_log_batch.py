@@ -39,7 +39,7 @@ _Record = tuple[str, QueryLogRecord]
 
 @dataclass(slots=True)
 class QueryLogBatch:
-    """One batch, from messages to rows: ``read`` it, ``store`` it, and ``fail_rest`` if that was ended early."""
+    """One batch, from messages to rows: ``read`` it, ``store`` it, and ``fail_rest`` if that ended early."""
 
     failures: dict[str, VectorForgeError] = field(default_factory=dict)
     """By message id: why a message was not stored."""
@@ -67,16 +67,16 @@ class QueryLogBatch:
                 self._pointers[message_id] = found
 
     async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
-        """Store the records, first those that are here, then those that lie in the bucket, as far as it answers.
+        """Store the records: first those that are here, then those that lie in the bucket.
 
-        It may be cancelled: what is stored stays stored.
+        It may be cancelled: what is stored stays stored, and is not failed by ``fail_rest``.
+
+        Raises:
+            VectorForgeError: Something that is not about one record: the others would meet it, too.
         """
-        try:
-            for part in self._slices():
-                await self._write(writer, part)
-            await self._store_overflow(writer, overflow)
-        except VectorForgeError as exc:  # not about one record: the others would meet it, too
-            self.fail_rest(exc)
+        for part in self._slices():
+            await self._write(writer, part)
+        await self._store_overflow(writer, overflow)
 
     def fail_rest(self, error: VectorForgeError) -> None:
         """Nothing more will be stored: every message that waits fails."""

@@ -1,8 +1,8 @@
 """The log-writer function: records out of the queue, into the table; a batch is one statement.
 
 A message that can never be stored (poison) fails alone, and the queue moves it to its dead-letter queue after
-``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again, later
-each time.
+``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again, and
+later each time.
 """
 
 import asyncio
@@ -105,8 +105,11 @@ class _Started:
         storing_s = remaining_s - min(max(remaining_s / 5, 1.0), 6.0)
         batch = QueryLogBatch()
         batch.read(messages)
-        with measure(self.telemetry.metrics, "query_log.write"):
-            self._loop.run(lambda: self._store(batch, storing_s))
+        try:
+            with measure(self.telemetry.metrics, "query_log.write"):
+                self._loop.run(lambda: self._store(batch, storing_s))
+        except VectorForgeError as exc:
+            batch.fail_rest(exc)
         again = [
             ReceivedMessage.of(message)
             for message in messages
@@ -121,14 +124,11 @@ class _Started:
             async with asyncio.timeout(seconds):
                 await self._database.open()
                 await batch.store(QueryLogWriter(self._database), self._overflow)
-        except TimeoutError:
-            batch.fail_rest(DeadlineExceededError("The invocation's time was over."))
-        except VectorForgeError as exc:  # from opening: the database is not there, or not ours
-            batch.fail_rest(exc)
-        if any(
-            isinstance(error, DatabaseError) and not is_poison(error) for error in batch.failures.values()
-        ):
+        except TimeoutError as exc:
+            raise DeadlineExceededError("The invocation's time was over.") from exc
+        except DatabaseError:
             await self._database.close()  # after a failover, only a new connection finds the successor
+            raise
 
     async def _put_off(self, messages: Sequence[ReceivedMessage], deadline: Deadline) -> None:
         if self._queue is None:
