@@ -143,6 +143,7 @@ async def test_a_database_that_takes_no_record_at_all_makes_none_of_them_poison(
         answer = await asyncio.to_thread(writer, event, LambdaContext())
         assert len(failed(answer)) == 100
         assert [record.msg for record in logged].count(COME_AGAIN) == 100
+        assert "dough" not in str([vars(record) for record in logged])  # no texts
         assert "A query log message was refused" not in {record.msg for record in logged}
         connection.execute(REMEDIES[state].replace(b"{}", name))
         # The same warm function finds a database that takes records: its connection is a new one.
