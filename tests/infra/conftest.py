@@ -44,18 +44,10 @@ def bare_python() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def bare_environment() -> Callable[..., dict[str, str]]:
-    """The environment of a process over a bundle: nothing of ours, no home, and no way out to the network."""
+    """The environment of a process over a bundle: nothing of ours, and no home."""
 
     def environment(folder: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-        closed = "http://127.0.0.1:9"  # the discard port; nothing listens there
-        return {
-            "PYTHONPATH": str(folder),
-            "PATH": "/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "HOME": "/nonexistent",
-            "HTTP_PROXY": closed,
-            "HTTPS_PROXY": closed,
-            **(variables or {}),
-        }
+        bare = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"}
+        return {**bare, **(variables or {})}
 
     return environment
