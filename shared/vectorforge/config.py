@@ -142,7 +142,7 @@ class ServerSettings(_Section):
     """The HTTP door."""
 
     auth: Literal["api_key", "local"] = "api_key"
-    """"local": everyone who can reach the port is the tenant ``local``; only ``vectorforge up`` sets it."""
+    """"local": everyone who can reach the port is the tenant ``local``; only commands for a laptop set it."""
     local_tenant: str = "local"
     api_keys: dict[str, str] = Field(default_factory=dict)
     """JSON object: sha256 of an API key (hex) -> tenant."""

@@ -6,6 +6,7 @@ python -m tests.campaigns.query_log_campaign
 import argparse
 import asyncio
 import json
+import logging
 import random
 import sys
 import tempfile
@@ -188,6 +189,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.queries < 1 or options.lanes < 1:
         parser.error("--queries and --lanes must be at least 1.")
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # it would report every killed client
     console = Console()
     findings = _run_with_progress(options, console)
     _show(findings, console)

@@ -35,7 +35,7 @@ def function(handler: str, module: str = "runtime_app", **settings: Any) -> Func
 async def answer(process: FunctionProcess, event: Any, **options: Any) -> Invocation:
     """Invoke, and wait until the environment is free again or its process has died."""
     invocation = await process.invoke(event, **options)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await invocation.ended.wait()
         await invocation.completed.wait()
     return invocation

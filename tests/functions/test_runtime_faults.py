@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from tests.functions.runtime_app import SECRET
 from tests.functions.runtime_driver import (
     Gate,
     answer,
@@ -20,6 +19,8 @@ from tests.functions.runtime_driver import (
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation
+
+SECRET = "canary-in-the-exception"  # what runtime_app raises; importing it here would open its loop
 
 
 @pytest.fixture

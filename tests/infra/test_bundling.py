@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -124,6 +125,14 @@ def test_tokens_are_counted_exactly_without_touching_the_network(
     # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
     cl100k, o200k = [6, 7, 9], [6, 7, 8]
     assert json.loads(process.stdout) == {"counts": [*cl100k, *o200k, *o200k], "connections": []}
+
+
+def test_a_folder_named_by_the_environment_is_looked_into(tmp_path: Path, uv: str) -> None:
+    copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable)
+    environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path / "tables")}
+    command = [sys.executable, "-c", COUNTING, "2 + 2 = 4"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
 def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path: Path, uv: str) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,32 @@ def functions(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_sam_and_cfn_lint_have_nothing_to_say(uv: str) -> None:
-    command = [uv, "tool", "run", "--from", SAM, "sam", "validate", "--lint", "--template", str(TEMPLATE)]
-    environment = {
-        **os.environ,
-        "SAM_CLI_TELEMETRY": "0",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert process.returncode == 0, process.stdout + process.stderr
-    assert "is a valid SAM Template" in process.stdout
+@pytest.fixture
+def sam(uv: str, tmp_path: Path) -> Callable[..., str]:
+    """Runs AWS's SAM command line on the template; what it wrote."""
+    keys = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    environment = {**os.environ, **keys, "UV": uv, "SAM_CLI_TELEMETRY": "0"}
+
+    def run(*arguments: str) -> str:
+        command = [uv, "tool", "run", "--from", SAM, "sam", *arguments, "--template", str(TEMPLATE)]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_sam_and_cfn_lint_have_nothing_to_say(sam: Callable[..., str]) -> None:
+    assert "is a valid SAM Template" in sam("validate", "--lint")
+
+
+def test_sam_builds_a_function_without_docker(sam: Callable[..., str], tmp_path: Path) -> None:
+    sam("build", "MigrateFunction", "--build-dir", str(tmp_path / "build"))
+    built = tmp_path / "build" / "MigrateFunction"
+    assert (built / "functions" / "migrate" / "handler.py").is_file()
+    assert (built / "vectorforge" / "serverless" / "migrate.py").is_file()
 
 
 def test_every_function_is_there_with_its_handler(functions: dict[str, dict[str, Any]]) -> None:

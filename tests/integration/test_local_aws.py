@@ -97,8 +97,12 @@ async def logged(http: aiohttp.ClientSession, question: str) -> list[dict[str, A
     return [row for row in rows if row["query_text"] == question and row["outcome"] != "started"]
 
 
+def client(told: dict[str, str]) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(told["url"], timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
+
+
 async def test_upload_ask_and_find_the_log_row(folder: Path) -> None:
-    async with local_aws(folder, end=signal.SIGINT) as (told, _), aiohttp.ClientSession(told["url"]) as http:
+    async with local_aws(folder, end=signal.SIGINT) as (told, _), client(told) as http:
         bucket = f"{told['endpoint_url']}/{told['uploads_bucket']}"
         async with http.put(f"{bucket}/local/default/teapot.md", data=FACT.encode()) as response:
             assert response.status == 200
@@ -145,7 +149,7 @@ async def test_a_key_goes_through_the_secret_and_tokens_come_one_by_one(folder: 
             "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
         }
         running = local_aws(folder, end=signal.SIGTERM, **variables)
-        async with running as (told, process), aiohttp.ClientSession(told["url"]) as http:
+        async with running as (told, process), client(told) as http:
             question, tokens = "At what time, exactly?", 0
             async for event in asked(http, question):
                 if event.name == "token":
@@ -187,4 +191,6 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(folder: Path) -> None:
         async with asyncio.timeout(PATIENCE_S):
             _, errors = await process.communicate()
     assert process.returncode == 1
-    assert errors.decode().splitlines()[-1].startswith(f"Port {port} of the emulator is taken. ")
+    assert (
+        errors.decode().splitlines()[-1].startswith(f"Port {port} cannot be opened: address already in use.")
+    )

@@ -185,7 +185,7 @@ def test_an_unknown_lifespan_mode_is_refused() -> None:
         Lifespan(nothing, "maybe")  # type: ignore[arg-type]  # what is shown
 
 
-def test_a_dropped_generator_is_closed_and_waited_for() -> None:
+async def test_a_dropped_generator_is_closed_and_waited_for() -> None:
     closed: list[str] = []
 
     async def generate(name: str, pause_s: float) -> AsyncIterator[int]:
@@ -195,22 +195,21 @@ def test_a_dropped_generator_is_closed_and_waited_for() -> None:
             await asyncio.sleep(pause_s)
             closed.append(name)
 
-    async def use() -> tuple[bool, bool]:
-        finaliser = GeneratorFinaliser()
-        finaliser.watch()
-        generator = generate("quick", 0.02)
-        await anext(generator)
-        del generator
-        gc.collect()
-        in_time = await finaliser.wait(5)
-        slow = generate("slow", 3600)
-        await anext(slow)
-        del slow
-        gc.collect()
-        return in_time, await finaliser.wait(0.02)
-
-    assert asyncio.run(use()) == (True, False)
+    finaliser = GeneratorFinaliser()
+    finaliser.watch()
+    quick = generate("quick", 0.02)
+    await anext(quick)
+    del quick
+    gc.collect()
+    assert await finaliser.wait(5) is True
     assert closed == ["quick"]
+    slow = generate("slow", 0.2)
+    await anext(slow)
+    del slow
+    gc.collect()
+    assert await finaliser.wait(0.02) is False
+    assert await finaliser.wait(5) is True
+    assert closed == ["quick", "slow"]
 
 
 def test_the_search_path_is_that_of_the_managed_runtime(

@@ -88,19 +88,34 @@ async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
         yield address
 
 
-def _free(port: int) -> int:
-    """The port, or a free one for 0."""
+def free_port(port: int, advice: str) -> int:
+    """The port, or a free one for 0.
+
+    Args:
+        port: Of 127.0.0.1.
+        advice: What to do when it is taken; the end of the error's text.
+
+    Raises:
+        ConfigurationError: It is taken, or needs other rights.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
+            probe.listen()  # with SO_REUSEADDR two may bind, but not listen
         except OSError as exc:
-            raise ConfigurationError(
-                f"Port {port} of the emulator is taken. Choose another with --aws-port; one that runs "
-                f"there already is used with --endpoint-url http://localhost:{port}."
-            ) from exc
+            reason = os.strerror(exc.errno or 0).lower()
+            raise ConfigurationError(f"Port {port} cannot be opened: {reason}. {advice}") from exc
         free: int = probe.getsockname()[1]
         return free
+
+
+def _free(port: int) -> int:
+    return free_port(
+        port,
+        "Choose another with --aws-port; an emulator that runs there already is used with "
+        f"--endpoint-url http://localhost:{port}.",
+    )
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.aws_emulator import REGION, localstack, moto
+from vectorforge.local.aws_emulator import REGION, free_port, localstack, moto
 from vectorforge.local.aws_functions import (
     INGEST_TIMEOUT_S,
     LOG_WRITER_TIMEOUT_S,
@@ -101,6 +101,7 @@ async def running_system(
     Raises:
         ConfigurationError: Something is missing, or does not start; the text says what to do.
     """
+    free_port(places.port, "Choose another with --port.")  # told now rather than after the functions' start
     async with AsyncExitStack() as stack:
         note("Starting the emulator of AWS services ...")
         if endpoint_url is None:
@@ -216,13 +217,7 @@ async def _warm(function: LambdaFunction, places: Places) -> None:
 
 
 async def _listen(stack: AsyncExitStack, function: LambdaFunction, port: int) -> FunctionUrl:
-    try:
-        return await stack.enter_async_context(FunctionUrl(function, response_mode="stream", port=port))
-    except OSError as exc:
-        reason = (exc.strerror or "refused").lower()
-        raise ConfigurationError(
-            f"Port {port} cannot be opened: {reason}. Choose another with --port."
-        ) from exc
+    return await stack.enter_async_context(FunctionUrl(function, response_mode="stream", port=port))
 
 
 async def _schedule(ingest: LambdaFunction) -> None:

@@ -1,7 +1,7 @@
 """The Lambda handler that serves an ASGI app and streams what it answers."""
 
 import asyncio
-import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -9,13 +9,11 @@ from vectorforge.runtime.asgi import AsgiApp, LifespanMode
 from vectorforge.runtime.errors import ProtocolError, StreamingUnavailableError
 from vectorforge.runtime.event_loop import call_before_close, event_loop
 from vectorforge.runtime.generators import GeneratorFinaliser
-from vectorforge.runtime.http_cycle import HttpCycle
+from vectorforge.runtime.http_cycle import HttpCycle, OpenStream
 from vectorforge.runtime.http_event import HttpRequest, read_event
 from vectorforge.runtime.invocation import Invocation, can_stream, current_invocation
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.response_stream import ResponseStream
-
-_logger = logging.getLogger(__name__)
 
 SHUTDOWN_LIMIT_S = 1.0
 """For a request at hand and for the lifespan, each; Lambda's shutdown phase lasts 2 s at most."""
@@ -125,8 +123,8 @@ class StreamingHandler:
         return self._lifespan
 
 
-def _opener(invocation: Invocation) -> Any:
-    async def open_stream(on_lost: Any) -> ResponseStream:
+def _opener(invocation: Invocation) -> OpenStream:
+    async def open_stream(on_lost: Callable[[], None]) -> ResponseStream:
         stream = await ResponseStream.open(invocation, on_lost)
         invocation.answered = True
         return stream

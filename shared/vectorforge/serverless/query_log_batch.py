@@ -28,17 +28,28 @@ class QueryLogBatch:
     """By message id: what is to be stored."""
     failures: dict[str, VectorForgeError] = field(default_factory=dict)
     """By message id: why a message was not stored."""
+    max_characters: int = 32_000_000
+    """Texts of one statement: jsonb holds 256 MB, and the function's memory ends before."""
     stored: int = 0
     """Rows that are new or were completed."""
     already_there: int = 0
 
     def read(self, messages: Sequence[Mapping[str, Any]], overflow: QueryLogOverflow | None) -> None:
-        """Validate the messages of an SQS event; get from the bucket what was too large for the queue."""
+        """Validate the messages of an SQS event; get from the bucket what was too large for the queue.
+
+        Messages beyond ``max_characters`` fail, and are stored when they come again.
+        """
+        characters = 0
         for message in messages:
             try:
-                self.records[message["messageId"]] = _read(message["body"], overflow)
+                if characters > self.max_characters:
+                    raise VectorForgeError("The batch has no room for another record.")
+                record = _read(message["body"], overflow)
             except VectorForgeError as exc:
                 self.failures[message["messageId"]] = exc
+            else:
+                self.records[message["messageId"]] = record
+                characters += len(record.query_text) + len(record.generated_response)
 
     async def store(self, writer: QueryLogWriter) -> None:
         """Store the records in one statement; one by one only when the database does not take one of them."""
