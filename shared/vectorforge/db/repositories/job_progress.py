@@ -18,7 +18,8 @@ from vectorforge.db.repositories.job_types import (
 )
 
 if TYPE_CHECKING:
-    from vectorforge.db.session import Session
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
 
 MAX_ATTEMPTS = 3
 """How often an item is begun; one that kills its worker every time must not do so for ever."""
@@ -290,7 +291,7 @@ class JobProgress:
             return await self._finish(connection, job_id, error)
 
     async def _finish(
-        self, connection: "Session", job_id: UUID, error: JobError | None
+        self, connection: "AsyncConnection[DictRow]", job_id: UUID, error: JobError | None
     ) -> IngestionJob | None:
         code, message = (error.code, error.message[:MAX_ERROR_CHARS]) if error else (None, None)
         values = self._of(job_id, code=code, message=message)
