@@ -68,11 +68,13 @@ class IngestFunction:
         Raises:
             VectorForgeError: The event failed as a whole; Lambda delivers it again.
         """
+        if self._loop is not None and not self._loop.is_running:
+            # As in a fork: what was opened belongs to the other process, and is of no use to this one.
+            self._started, self._loop = None, None
         started = self._start()
         with started.telemetry.invocation(context):
             deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
-            # Not at startup: a snapshot or a fork would lose the thread.
-            if self._loop is None or not self._loop.is_running:
+            if self._loop is None:  # not at startup: a snapshot would lose the thread
                 self._loop = LoopThread(AsyncExitStack(), name="ingest")
             return self._loop.run(partial(handle, started.application, event, deadline))
 
