@@ -85,11 +85,23 @@ def test_every_setting_is_one_that_the_library_reads(functions: dict[str, dict[s
     assert {name for name in names if name.startswith("VECTORFORGE_")} <= known_variables()
 
 
+@pytest.fixture(scope="module")
+def aws(template: dict[str, Any]) -> Iterator[FakeAws]:
+    """With the secret as the template makes it."""
+    with FakeAws() as server:
+        secret = template["Resources"]["ProviderSecret"]["Properties"]
+        server.client("secretsmanager").create_secret(
+            Name=secret["Name"], SecretString=secret["SecretString"]
+        )
+        yield server
+
+
 @pytest.mark.parametrize("invoke_mode", ["BUFFERED", "RESPONSE_STREAM"])
 @pytest.mark.parametrize("name", ["QueryFunction", "LogWriterFunction", "IngestFunction", "MigrateFunction"])
 def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
     template: dict[str, Any],
     functions: dict[str, dict[str, Any]],
+    aws: FakeAws,
     bundle: Callable[[str], tuple[Path, Bundle]],
     bare_python: tuple[str, ...],
     bare_environment: Callable[..., dict[str, str]],
@@ -98,19 +110,16 @@ def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
 ) -> None:
     properties = functions[name]
     folder, _ = bundle(Path(properties["CodeUri"]).name)
-    with FakeAws() as aws:
-        secret = template["Resources"]["ProviderSecret"]["Properties"]
-        aws.client("secretsmanager").create_secret(Name=secret["Name"], SecretString=secret["SecretString"])
-        given = {"AwsEndpointUrl": aws.environment["AWS_ENDPOINT_URL"], "InvokeMode": invoke_mode}
-        defaults = {key: str(p["Default"]) for key, p in template["Parameters"].items()}
-        shared = template["Globals"]["Function"]["Environment"]["Variables"]
-        variables = {
-            key: _resolved(value, {**defaults, **given})
-            for key, value in {**shared, **properties["Environment"]["Variables"]}.items()
-        }
-        environment = bare_environment(folder, {**aws.environment, **variables})
-        command = [*bare_python, "-c", START, properties["Handler"].rpartition(".")[0]]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    given = {"AwsEndpointUrl": aws.environment["AWS_ENDPOINT_URL"], "InvokeMode": invoke_mode}
+    defaults = {key: str(p["Default"]) for key, p in template["Parameters"].items()}
+    shared = template["Globals"]["Function"]["Environment"]["Variables"]
+    variables = {
+        key: _resolved(value, {**defaults, **given})
+        for key, value in {**shared, **properties["Environment"]["Variables"]}.items()
+    }
+    environment = bare_environment(folder, {**aws.environment, **variables})
+    command = [*bare_python, "-c", START, properties["Handler"].rpartition(".")[0]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
