@@ -68,6 +68,9 @@ class CredentialStore(Protocol):
             SecretsUnavailableError: The store does not answer.
         """
 
+    def close(self) -> None:
+        """Release what it holds; safe to call twice."""
+
 
 def find_credentials(
     setting: str, value: SecretStr | None, store: CredentialStore | None

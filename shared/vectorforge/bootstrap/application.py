@@ -45,6 +45,7 @@ class Application:
         metrics: MetricsCollector | None = None,
         tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
+        credentials: CredentialStore | None = None,
     ) -> None:
         self.config = config
         self.database = database
@@ -53,6 +54,7 @@ class Application:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
+        self._credentials = credentials
 
     @classmethod
     def build(
@@ -107,6 +109,7 @@ class Application:
             metrics=metrics,
             tracer=tracer,
             health_checker=health_checker,
+            credentials=store,
         )
 
     async def preload(self) -> None:
@@ -136,6 +139,8 @@ class Application:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
+        if self._credentials is not None:
+            self._credentials.close()
         if self.query_log_queue is not None:
             self.query_log_queue.close()
         if "aws_clients" in vars(self):  # made before
