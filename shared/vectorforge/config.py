@@ -160,7 +160,9 @@ class AwsSettings(_Section):
     """How the query function answers. "stream" needs the runtime of ``vectorforge.runtime`` and a caller that
     invokes with response streaming: a function cannot see how it was invoked."""
     query_log_queue_url: str | None = None
-    """SQS queue that the log-writer function reads; unset: records go straight into the table."""
+    """SQS queue that the log-writer function reads; unset: records go straight into the table.
+
+    The log writer itself needs it to let messages wait that have to come again."""
     query_log_overflow_bucket: str | None = None
     """S3 bucket for records larger than an SQS message."""
     query_log_timeout_s: float = Field(default=0.25, gt=0, le=5)

@@ -28,6 +28,7 @@
     └── DatabaseError
         ├── DatabaseUnavailableError
         ├── MigrationError
+        ├── RefusedRowError         it does not take these values; another row may pass
         └── UnsafeRoleError             the database role would bypass row-level security
 
 A vendor's or driver's own exception is always the ``__cause__``; its text is never copied into ours,
@@ -254,6 +255,10 @@ class DatabaseUnavailableError(DatabaseError):
 
     code = "database_unavailable"
     retryable = True
+
+
+class RefusedRowError(DatabaseError):
+    """The database does not take a value or a row: its type, range or a constraint forbids it."""
 
 
 class MigrationError(DatabaseError):

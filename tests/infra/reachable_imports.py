@@ -2,8 +2,9 @@
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 OURS = ("vectorforge", "functions")
@@ -20,7 +21,8 @@ class Reachable:
     """Top-level names of other people's packages."""
 
 
-def reachable_imports(folder: Path, roots: Iterable[str]) -> Reachable:
+@cache
+def reachable_imports(folder: Path, *roots: str) -> Reachable:
     """Follow every import from these modules; imports for type checkers do not count."""
     found = Reachable()
     waiting = list(roots)
@@ -51,18 +53,28 @@ def _file(folder: Path, module: str) -> Path | None:
 
 
 def _imports(folder: Path, tree: ast.AST) -> Iterator[str]:
-    for node in ast.iter_child_nodes(tree):
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            members = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from (member for member in members if _file(folder, member))
+        elif isinstance(node, ast.ImportFrom):
+            yield from _imported_from(folder, node)
         elif isinstance(node, ast.Constant):
             yield from _module_named(folder, node.value)
-        yield from _imports(folder, node)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _imported_from(folder: Path, node: ast.ImportFrom) -> Iterator[str]:
+    """The module, and those of the names that are modules themselves."""
+    if node.module and not node.level:
+        yield node.module
+        members = (f"{node.module}.{alias.name}" for alias in node.names)
+        if node.module.startswith(OURS):
+            yield from (member for member in members if _file(folder, member))
 
 
 def _module_named(folder: Path, value: object) -> Iterator[str]:

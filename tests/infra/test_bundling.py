@@ -42,7 +42,7 @@ Environment = Callable[..., dict[str, str]]
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
-    found = reachable_imports(folder, [f"functions.{function}.handler", "vectorforge.runtime.__main__"])
+    found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
     assert found.missing_modules == set()
     absent = {name for name in found.packages if not _is_importable(folder, name)}
     assert absent <= NOT_ON_LAMBDA.keys() | ELSEWHERE[function].keys()
@@ -51,8 +51,9 @@ def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundle
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
-    found = reachable_imports(folder, [f"functions.{function}.handler", "vectorforge.runtime.__main__"])
-    imported = {canonicalize_name(d) for p in found.packages for d in packages_distributions().get(p, [])}
+    found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
+    distributions = packages_distributions()
+    imported = {canonicalize_name(d) for name in found.packages for d in distributions.get(name, [])}
     assert _asked_for(function) - imported <= {"python-multipart"}  # FastAPI imports that one, for forms
     assert not list(folder.glob("vectorforge/testing*"))
     assert {path.name for path in (folder / "functions").iterdir() if path.is_dir()} - {"__pycache__"} == {

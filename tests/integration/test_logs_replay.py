@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -38,7 +40,9 @@ async def test_every_form_once(
     tenant, logs = make_tenant(), [make_log(query_text=f"Frage 🙂 {number}") for number in range(1200)]
     lines = [message(tenant, log) for log in logs]
     tailed = tmp_path / "tail.log"
-    tailed.write_text("".join(f"2026-11-22T10:00:00+00:00 stream {line}\n" for line in lines[:600]))
+    tailed.write_text(
+        "".join(f"2026-11-22T10:00:00+00:00 2026/11/22/[$LATEST]0123abcd {line}\n" for line in lines[:600])
+    )
     wrapped = tmp_path / "events.json"
     wrapped.write_text(
         json.dumps({"events": [{"message": line + "\n"} for line in lines[600:900]]}, indent=4)
@@ -79,6 +83,30 @@ async def test_what_is_refused_is_named_and_not_quoted(
     assert "standard input, line 4: The message is not JSON." in said
     assert "CANARY" not in said
     assert await rows(tenant) == [log]
+
+
+def test_what_only_the_database_refuses_is_named_and_the_rest_stored(
+    make_database: Callable[..., str],
+) -> None:  # C01
+    migrator_url = make_database()
+    lines = [message("tenant", make_log(model=model)) for model in ("a", "forbidden", "b")]
+    with psycopg.connect(migrator_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE vectorforge.query_logs ADD CHECK (model <> 'forbidden')")
+        url = make_conninfo(migrator_url, user="vectorforge_log_writer")
+        done = replay(url=url, stdin="\n".join(lines).encode(), code=1)
+        found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
+    assert found == [("a",), ("b",)]
+    assert "standard input, line 2: The database does not take" in done.stderr.decode()
+
+
+def test_a_line_that_holds_no_record_but_names_one_is_told(postgres_server: EmbeddedPostgres) -> None:  # C01
+    lines = [message("tenant", make_log()), "The question was " + message("tenant", make_log(model="CANARY"))]
+    done = replay("--json", url=postgres_server.log_writer_url, stdin="\n".join(lines).encode())
+    summary = json.loads(done.stdout)
+    assert (summary["records"], summary["added"], summary["unread"]) == (1, 1, 1)
+    done = replay(url=postgres_server.log_writer_url, stdin="\n".join(lines).encode())
+    assert "standard input, line 2: names the type of query logs" in done.stderr.decode()
+    assert "CANARY" not in done.stderr.decode()
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08broken", gzip.compress(b"x" * 5000)[:-9]])

@@ -249,6 +249,7 @@ class TestPoison:
 
     async def test_what_only_the_database_refuses_fails_alone_too(
         self, make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue,
+        logged: list[logging.LogRecord],
     ) -> None:  # C01  # fmt: skip
         migrator_url = make_database()
         logs = [make_log(model=model) for model in ("a", "b", "forbidden", "c")]
@@ -259,6 +260,18 @@ class TestPoison:
             found = connection.execute("SELECT model FROM vectorforge.query_logs ORDER BY model").fetchall()
         assert found == [("a",), ("b",), ("c",)]
         assert queue.bodies(dead=True) == [message("tenant", logs[2])]
+        assert "dough" not in str([vars(record) for record in logged])  # PostgreSQL's own text quotes the row
+
+
+async def test_a_column_of_a_later_migration_gets_its_default(
+    make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue
+) -> None:
+    migrator_url = make_database()
+    with psycopg.connect(migrator_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE vectorforge.query_logs ADD mood text NOT NULL DEFAULT 'good'")
+        queue.send(message("tenant", make_log()))
+        queue.deliver(make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer")))
+        assert connection.execute("SELECT mood FROM vectorforge.query_logs").fetchall() == [("good",)]
 
 
 class TestTheDatabaseIsNotThere:

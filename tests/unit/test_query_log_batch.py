@@ -1,22 +1,57 @@
-"""A batch before it reaches the database."""
+"""A batch before it reaches the database, and what is whose fault."""
 
+import pytest
+
+from vectorforge.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    DeadlineExceededError,
+    InvalidInputError,
+    NotFoundError,
+    ObjectStoreError,
+    RefusedRowError,
+    VectorForgeError,
+)
+from vectorforge.serverless.message_visibility import RetryWaits
 from vectorforge.serverless.query_log_batch import QueryLogBatch, is_poison
+from vectorforge.serverless.query_log_writer import RETRY_WAITS
 from vectorforge.testing.query_logs import make_log, message
 
 
-def test_what_does_not_fit_into_a_statement_comes_again() -> None:  # C01
-    bodies = [message("tenant", make_log(generated_response="a" * 400)) for _ in range(5)]
-    batch = QueryLogBatch(max_characters=800)
-    batch.read([{"messageId": str(number), "body": body} for number, body in enumerate(bodies)], None)
-    assert list(batch.records) == ["0", "1"]
-    assert list(batch.failures) == ["2", "3", "4"]
-    assert not any(map(is_poison, batch.failures.values()))
-
-
-def test_without_a_bucket_a_pointer_is_not_the_messages_fault() -> None:  # C01
-    body = """{"type": "vectorforge.query_log_pointer", "version": 1, "tenant_id": "t", "key": "k",
-        "id": "3f8b2c1d-6e5f-4a0b-9c8d-7e6f5a4b3c21"}"""
+def test_what_was_not_stored_fails_and_poison_keeps_its_reason() -> None:  # C01
+    bodies = [message("tenant", make_log()), "poison", message("tenant", make_log())]
     batch = QueryLogBatch()
-    batch.read([{"messageId": "0", "body": body}], None)
-    assert "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET" in batch.failures["0"].message
-    assert not is_poison(batch.failures["0"])
+    batch.read([{"messageId": str(number), "body": body} for number, body in enumerate(bodies)])
+    assert set(batch.query_ids) == {"0", "2"}
+    batch.fail_rest(DeadlineExceededError())
+    assert {name: type(error) for name, error in batch.failures.items()} == {
+        "0": DeadlineExceededError,
+        "1": InvalidInputError,
+        "2": DeadlineExceededError,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "poison"),
+    [
+        (InvalidInputError(), True),
+        (RefusedRowError(), True),
+        (DatabaseError(), False),
+        (DatabaseUnavailableError(), False),
+        (NotFoundError(), False),
+        (ObjectStoreError(), False),
+        (ConfigurationError(), False),
+        (DeadlineExceededError(), False),
+    ],
+)
+def test_only_what_is_about_the_values_is_the_messages_fault(error: VectorForgeError, poison: bool) -> None:
+    assert is_poison(error) is poison  # C01; fault 39
+
+
+def test_five_deliveries_outlast_two_hours() -> None:  # C01; docs/query-log.md says it
+    waits = [RETRY_WAITS.after(count) for count in range(1, 5)]
+    assert waits == [30, 180, 1080, 6480]
+    assert sum(waits) > 2 * 3600
+    assert RETRY_WAITS.after(1000) == 3 * 3600
+    assert [RetryWaits().after(count) for count in range(1, 6)] == [30, 120, 480, 1920, 3600]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.aws.query_log_lines import find_records
+from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import (
     QueryLogPointer,
     QueryLogRecord,
@@ -105,6 +105,8 @@ GOOD = record_fields("tenant", make_log(query_text="CANARY"))
         ({"completion_tokens": -1}, "completion_tokens: greater_than_equal"),
         ({"latency_ms": float("inf")}, "latency_ms: finite_number"),
         ({"created_at": "2026-11-22T10:00:00"}, "created_at: timezone_aware"),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at: greater_than_equal"),
+        ({"created_at": "9999-12-31T23:59:59-14:00"}, "created_at: less_than"),
         ({"retrieved_chunk_ids": ["CANARY"]}, "retrieved_chunk_ids.0: uuid_parsing"),
         ({"used_chunk_ids": [str(uuid4())] * 1001}, "used_chunk_ids: too_long"),
         ({"version": 2}, "version: literal_error"),
@@ -161,6 +163,11 @@ NESTED = json.dumps({"timestamp": 1, "message": LINE})
         (json.dumps({"message": "a question about vectorforge.query_log"}), 0),
         (to_json(pointer_fields(GOOD)), 0),
         ("", 0),
+        ('2026-11-22 10:00:00.123,"' + LINE.replace('"', '""') + '"', 1),  # Logs Insights as CSV
+        ('"' + LINE.replace('"', '""') + "\n", 1),  # its message ended in a newline, and so the line
+        (json.dumps([[{"field": "@timestamp", "value": "x"}, {"field": "@message", "value": LINE}]]), 1),
+        (f'                "value": {json.dumps(LINE)}\n', 1),  # get-query-results, indented
+        (json.dumps({"id": "1", "timestamp": 1, "message": LINE}) * 2, 2),  # Firehose, not separated
     ],
 )
 def test_records_are_found_in_what_cloudwatch_gives(line: str, count: int) -> None:  # C01
@@ -174,7 +181,8 @@ def test_records_are_found_in_what_cloudwatch_gives(line: str, count: int) -> No
     "line",
     [
         LINE[:-10],
-        f"x {LINE[:200]}",
+        f"2026-11-22T10:00:00 {LINE[:200]}",
+        f'    "message": {json.dumps(LINE)}'[:-20],
         json.dumps({"message": LINE})[:-20],
         '    "type": "vectorforge.query_log",',
     ],
@@ -183,3 +191,39 @@ def test_a_broken_record_is_given_to_be_counted(line: str) -> None:
     (found,) = find_records(line)
     with pytest.raises(InvalidInputError):
         parse_message(found)
+
+
+def own_log_line(text: str) -> str:
+    """What a function logs, with text of a user in it."""
+    return json.dumps({"level": "INFO", "location": "f:1", "message": text, "timestamp": "x", "service": "q"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"The question was {LINE}",
+        f"2026-11-22T10:00:00Z The question was {LINE}",
+        f"2026-11-22T10:00:00Z INFO {LINE}",
+        own_log_line(LINE),
+        own_log_line(f"The question was {LINE}"),
+        own_log_line(NESTED),
+        own_log_line("x\n" + LINE),
+        "2026-11-22T10:00:00Z " + own_log_line(LINE),
+        json.dumps({"timestamp": 1, "message": own_log_line(LINE)}),
+        json.dumps({"timestamp": 1, "message": f"The question was {LINE}"}),
+        json.dumps({"timestamp": 1, "message": "The question was\n" + LINE}),
+        json.dumps({"level": "INFO", "events": [{"message": LINE}]}),
+        f'{{"level":"INFO","record":{LINE}}}',
+        '1,"' + own_log_line(LINE).replace('"', '""') + '"',
+        '1,"The question was ' + LINE.replace('"', '""') + '"',
+    ],
+)
+def test_a_record_inside_a_users_text_is_not_believed(line: str) -> None:  # C17
+    assert list(find_records(line)) == []
+    assert names_records(line)  # which is what the operator is told
+
+
+@given(st.text(alphabet='{}[]",: \\\n0') | st.text())
+def test_no_line_breaks_the_search(text: str) -> None:
+    for line in (f"{text}vectorforge.query_log{text}", text + LINE, LINE + text, f'""type"":""{LINE}{text}'):
+        list(find_records(line))

@@ -1,14 +1,20 @@
 """The sink alone: what SQS does not take in time is printed, once, whatever ends the waiting."""
 
 import asyncio
+import hashlib
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import MAX_LINE_BYTES, QueryLogQueue
+from vectorforge.bootstrap import Application
+from vectorforge.config import VectorForgeConfig
 from vectorforge.testing.aws_services import aws_environment
 from vectorforge.testing.query_logs import make_log, message
 
@@ -70,3 +76,72 @@ async def test_a_printed_record_is_cut_to_what_cloudwatch_takes(
     (line,) = capsys.readouterr().out.splitlines()
     assert MAX_LINE_BYTES - 1000 < len(line) <= MAX_LINE_BYTES
     assert "characters left out by the query log]" in line
+
+
+class SilentQueue(ThreadingHTTPServer):
+    """SQS that takes calls, and answers only those that come after ``recovered`` was set."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.recovered, self.end = threading.Event(), threading.Event()
+        self.calls = 0
+        super().__init__(("127.0.0.1", 0), _SilentHandler)
+
+
+class _SilentHandler(BaseHTTPRequestHandler):
+    server: SilentQueue
+
+    def do_POST(self) -> None:
+        self.server.calls += 1
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.server.recovered.is_set():
+            self.server.end.wait()
+            return
+        digest = hashlib.md5(body["MessageBody"].encode(), usedforsecurity=False).hexdigest()
+        answer = json.dumps({"MessageId": "1", "MD5OfMessageBody": digest}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's signature
+        """Nothing."""
+
+
+@pytest.fixture
+def silent_queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentQueue]:
+    with SilentQueue() as server:
+        for name, value in aws_environment(f"http://127.0.0.1:{server.server_port}").items():
+            monkeypatch.setenv(name, value)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server
+        server.end.set()
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_queue_that_answers_again_is_used_again_soon(
+    silent_queue: SilentQueue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # C01; fault 41
+    monkeypatch.setenv("VECTORFORGE_DATABASE_URL", "postgresql://vectorforge_app@127.0.0.1:1/x")
+    monkeypatch.setenv("VECTORFORGE_QUERY_LOG_QUEUE_URL", "http://sqs/queue")
+    application = Application.build(VectorForgeConfig.from_environment())
+    assert application.query_log_queue is not None
+    application.query_log_queue.warm()
+    sink = application.query_log_queue.for_tenant("tenant")
+    try:
+        hung = await asyncio.gather(*(sink.create(make_log()) for _ in range(8)), return_exceptions=True)
+        assert {type(result) for result in hung} == {TimeoutError}
+        silent_queue.recovered.set()
+        results: list[BaseException | None] = []
+        while None not in results and len(results) < 20:  # of a quarter of a second each, at most
+            results += await asyncio.gather(sink.create(make_log()), return_exceptions=True)
+        assert results[-1] is None
+        # Until the hung calls have ended by themselves: within a second, whatever this machine makes of it.
+        assert len(results) <= 12
+    finally:
+        await application.close()
+    assert len(capsys.readouterr().out.splitlines()) == 8 + len(results) - 1  # the others are printed

@@ -4,21 +4,16 @@ A message says only that there is a job. The job itself, with its documents, is 
 that is lost, doubled or late never costs a document.
 """
 
-import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from vectorforge.aws.clients import AwsClients
-from vectorforge.errors import InvalidInputError, QueueError
+from vectorforge.aws.sqs_queue import SqsQueue
+from vectorforge.errors import InvalidInputError
 
-_TIMEOUT_S = 5.0
-"""Longest wait for a call; one that is given up may still succeed, which does no harm."""
 _MAX_DELAY_S = 120
 _FIRST_DELAY_S = 10
-_ENTRIES_A_CALL = 10  # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +73,8 @@ class AnyJob:
         return 0
 
 
-class IngestionQueue:
-    """Sends messages, and keeps those that are being worked on from being delivered to somebody else.
-
-    Nothing connects before the first call.
-
-    Args:
-        clients: Where the SQS client comes from.
-        url: Of the queue.
-    """
-
-    def __init__(self, clients: AwsClients, url: str) -> None:
-        self._clients = clients
-        self._url = url
+class IngestionQueue(SqsQueue):
+    """Sends messages, and keeps those that are being worked on from being delivered to somebody else."""
 
     async def announce(self, job: AnnouncedJob | AnyJob) -> None:
         """Send a message, to be delivered after ``job.delay_s``.
@@ -100,29 +84,3 @@ class IngestionQueue:
             ConfigurationError: As ``AwsClients.get``.
         """
         await self._call("send_message", MessageBody=job.body(), DelaySeconds=job.delay_s)
-
-    async def hold(self, receipt_handles: Sequence[str], seconds: int) -> None:
-        """Keep messages out of sight for so long from now on, 0 to 43,200 s; some may be gone already.
-
-        Raises:
-            QueueError: The queue did not answer, or refused.
-            ConfigurationError: As ``AwsClients.get``.
-        """
-        for start in range(0, len(receipt_handles), _ENTRIES_A_CALL):
-            entries = [
-                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
-                for number, handle in enumerate(receipt_handles[start : start + _ENTRIES_A_CALL])
-            ]
-            await self._call("change_message_visibility_batch", Entries=entries)
-
-    async def _call(self, operation: str, **parameters: Any) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        def call() -> None:
-            getattr(self._clients.get("sqs"), operation)(QueueUrl=self._url, **parameters)
-
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                await asyncio.to_thread(call)
-        except (BotoCoreError, ClientError, TimeoutError) as exc:
-            raise QueueError from exc

@@ -1,16 +1,37 @@
-"""Finding query logs in the lines of a function's log, in the forms that CloudWatch gives them."""
+"""Finding query logs in the lines of a function's log, in the forms that CloudWatch gives them.
+
+A record is believed only where the query function has printed it: at the start of a line. A line that merely
+contains one may be a log line with text of a user in it, who must not be able to write query logs.
+"""
 
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from vectorforge.aws.query_log_record import RECORD_TYPE
 
-_TYPE = re.compile(r'"type"\s*:\s*"' + re.escape(RECORD_TYPE) + '"')
-_PRINTED = re.compile(r"\{\s*" + _TYPE.pattern)
-_MESSAGE = re.compile(r'"@?message"\s*:\s*(?=")')
+_NAMED = re.compile(re.escape(RECORD_TYPE) + r"\b")  # "_" goes on with the word: no pointers
+_TYPE = r'"type"\s*:\s*"' + re.escape(RECORD_TYPE) + '"'
+_PRINTED = re.compile(r"\s*(?=\{\s*" + _TYPE + ")")
+_PREFIX = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?\s+(?:\d{4}/\d\d/\d\d/\S+\s+)?")
+"""Time, and the name of the stream, as `aws logs tail` and exports to S3 put them before a line."""
+_BROKEN_UP = re.compile(r"\s*" + _TYPE)
+"""A line of a record that some tool has formatted over several."""
+_MESSAGE = re.compile(r'\s*"(?:@?message|value)"\s*:\s*(?=")')
+"""A line of a formatted document of log events."""
+_CUT_OFF = re.compile(r'"@?message"\s*:\s*"\s*\{\s*' + _TYPE.replace('"', r"\\\""))
+_CSV_TYPE = re.compile(r'""type""\s*:\s*""' + re.escape(RECORD_TYPE) + '""')
+_CSV_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)(?:"|$)|([^",]*))(?:,|\s*$)')
+
 _MAX_NESTING = 3
 """A line inside a message inside a message: a log forwarded by another log."""
+_EVENT = re.compile(
+    r"@?(message|timestamp|ingestionTime|id|eventId|log|logGroup|logGroupName|logStream|logStreamName|ptr)"
+)
+"""Names in a log event as CloudWatch gives it. An object with any other is the function's own log line."""
+_LISTS = ("events", "logEvents", "results")
+_MAX_DEPTH = 6
 
 _DECODER = json.JSONDecoder()
 
@@ -18,37 +39,92 @@ _DECODER = json.JSONDecoder()
 def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
     """The records in a line, as JSON; broken ones too, so that they can be counted.
 
-    A record stands in the line as it was printed, after whatever prefix, or as the text of a "message" (of
-    "@message" in Logs Insights), of which a line may have many.
+    A record stands in the line as it was printed, after CloudWatch's prefix, or as the text of a "message"
+    ("@message" in Logs Insights), of which a line may have many, or in a cell of CSV.
 
     Args:
         line: One line of a log, of an export or of a JSON document.
         nesting: How many messages the line was inside of.
     """
-    if RECORD_TYPE not in line:
+    if not names_records(line):
         return
-    if _TYPE.search(line):
-        yield from _printed_records(line)
-        return
-    for message in _MESSAGE.finditer(line) if nesting < _MAX_NESTING else ():
-        try:
-            text, _ = _DECODER.raw_decode(line, message.end())
-        except ValueError:  # the line was cut off
-            yield line[message.end() :]
-            continue
-        for inner in text.splitlines():
-            yield from find_records(inner, nesting=nesting + 1)
+    prefix = _PREFIX.match(line)
+    start = prefix.end() if prefix else 0
+    if _PRINTED.match(line, start):
+        yield from _printed_records(line, start)
+    elif _BROKEN_UP.match(line):
+        yield line
+    elif nesting < _MAX_NESTING:
+        for text in _messages(line, start):
+            yield from find_records(text, nesting=nesting + 1)
+        if _CUT_OFF.search(line) and not _is_json(line[start:]):
+            yield line
 
 
-def _printed_records(line: str) -> Iterator[str]:
-    """The records as they were printed, one behind the other; what is none after all is given as it is."""
-    start = _PRINTED.search(line)
-    if start is None:
-        yield line  # formatted over several lines by some tool
-    while start is not None:
+def names_records(line: str) -> bool:
+    """Whether the line says what type a record has, be it one or not."""
+    return _NAMED.search(line) is not None
+
+
+def _printed_records(line: str, start: int) -> Iterator[str]:
+    """The records as they were printed, one behind the other."""
+    while printed := _PRINTED.match(line, start):
         try:
-            _, end = _DECODER.raw_decode(line, start.start())
+            _, start = _DECODER.raw_decode(line, printed.end())
         except (ValueError, RecursionError):
-            end = len(line)
-        yield line[start.start() : end]
-        start = _PRINTED.search(line, end)
+            start = len(line)
+        yield line[printed.end() : start]
+
+
+def _messages(line: str, start: int) -> Iterator[str]:
+    """The texts of the log events in a line."""
+    formatted = _MESSAGE.match(line)
+    if formatted:
+        text = _decoded(line, formatted.end())
+        if text is None:
+            yield line[formatted.end() :].strip().removeprefix('"').replace('\\"', '"')  # it was cut off
+        elif isinstance(text[0], str):
+            yield text[0]
+    elif _CSV_TYPE.search(line):
+        yield from _cells(line)
+    else:
+        while (found := _decoded(line, start)) is not None:
+            yield from _event_messages(found[0], _MAX_DEPTH)
+            start = found[1]
+
+
+def _cells(line: str) -> Iterator[str]:
+    """The quoted cells of a line of CSV, unquoted; the last one may end on the next line."""
+    start = 0
+    while start < len(line) and (cell := _CSV_CELL.match(line, start)):
+        if cell[1] is not None:
+            yield cell[1].replace('""', '"')
+        start = max(cell.end(), start + 1)
+
+
+def _event_messages(value: Any, depth: int) -> Iterator[str]:
+    if depth and isinstance(value, list):
+        for item in value:
+            yield from _event_messages(item, depth - 1)
+    elif depth and isinstance(value, dict):
+        if all(map(_EVENT.fullmatch, value)):
+            yield from (text for name in ("message", "@message") if isinstance(text := value.get(name), str))
+        elif value.get("field") == "@message":  # what get-query-results of Logs Insights gives
+            yield from (text for text in [value.get("value")] if isinstance(text, str))
+        elif "level" not in value:
+            for name in _LISTS:
+                yield from _event_messages(value.get(name), depth - 1)
+
+
+def _decoded(line: str, start: int) -> tuple[Any, int] | None:
+    """A JSON value and where it ends; None: there is none, or it was cut off."""
+    while start < len(line) and line[start].isspace():
+        start += 1
+    try:
+        return _DECODER.raw_decode(line, start)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_json(text: str) -> bool:
+    return _decoded(text, 0) is not None

@@ -11,7 +11,10 @@ from vectorforge.aws.query_log_record import (
     pointer_fields,
     to_json,
 )
-from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
+
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
 
 
 class QueryLogOverflow:
@@ -41,11 +44,13 @@ class QueryLogOverflow:
         )
         return to_json(pointer)
 
-    def get(self, pointer: QueryLogPointer) -> QueryLogRecord:
-        """The record that a message points to.
+    def get(self, pointer: QueryLogPointer) -> tuple[QueryLogRecord, int]:
+        """The record that a message points to, and its size in bytes.
 
         Raises:
-            NotFoundError: The object is not there, or cannot be read now.
+            NotFoundError: The bucket answers, but does not give this object (now).
+            ObjectStoreError: The bucket does not answer, or answers that it cannot.
+            ConfigurationError: As ``AwsClients.get``.
             InvalidInputError: It is not the record that the message announced.
         """
         from botocore.exceptions import BotoCoreError, ClientError
@@ -54,11 +59,14 @@ class QueryLogOverflow:
             answer = self._clients.get("s3").get_object(Bucket=self._bucket, Key=pointer.key)
             body = answer["Body"].read(MAX_RECORD_BYTES + 1)
             answer["Body"].close()
-        except (BotoCoreError, ClientError) as exc:
-            code = exc.response["Error"].get("Code") if isinstance(exc, ClientError) else None
-            raise NotFoundError(
-                f"The overflow object cannot be read ({code or type(exc).__name__})."
-            ) from exc
+        except ClientError as exc:
+            text = f"The overflow object cannot be read ({exc.response['Error'].get('Code')})."
+            status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
+            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
+                raise ObjectStoreError(text) from exc
+            raise NotFoundError(text) from exc
+        except BotoCoreError as exc:
+            raise ObjectStoreError(f"The overflow bucket does not answer ({type(exc).__name__}).") from exc
         if len(body) > MAX_RECORD_BYTES:
             raise InvalidInputError(f"The overflow object is larger than {MAX_RECORD_BYTES:,} bytes.")
         record = parse_message(body)
@@ -67,4 +75,4 @@ class QueryLogOverflow:
             pointer.id,
         ):
             raise InvalidInputError("The overflow object is not the record that the message points to.")
-        return record
+        return record, len(body)

@@ -28,7 +28,8 @@ class QueryLogQueue:
     """Sends the records of all tenants of a process.
 
     Args:
-        clients: Where the SQS and S3 clients come from.
+        clients: Where the SQS and S3 clients come from; closed with the queue. Their timeouts say how long a
+            call that hangs occupies one of four threads.
         queue_url: Of the queue that the log writer reads.
         overflow_bucket: For records larger than a message; None: the longest texts of such a record are cut.
         timeout_s: Longest time for one record, the overflow included.
@@ -62,8 +63,9 @@ class QueryLogQueue:
         self._clients.warm("sqs", *(["s3"] if self._overflow else []))
 
     def close(self) -> None:
-        """Give up what has not been sent yet; safe to call twice. The clients stay open."""
+        """Give up what has not been sent yet, and close the clients; safe to call twice."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._clients.close()
 
     async def send(self, record: Fields) -> None:
         """Send a record; when that fails for whatever reason, print it.

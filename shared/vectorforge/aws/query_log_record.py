@@ -44,6 +44,10 @@ _Text = Annotated[str, BeforeValidator(_storable)]
 _Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _ChunkIds = Annotated[list[UUID], Field(max_length=_MAX_CHUNK_IDS)]
+_Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2101, 1, 1, tzinfo=UTC))
+]
+"""A clock that is set, and a time that every client can show: PostgreSQL's go from 4713 BC to 294276 AD."""
 _TenantId = Annotated[str, AfterValidator(checked_tenant)]
 
 
@@ -75,7 +79,7 @@ class QueryLogRecord(_Message):
     completion_tokens: _Count | None = None
     error_code: _Text | None = None
     error_stage: _Text | None = None
-    created_at: AwareDatetime
+    created_at: _Moment
 
     def query_log(self) -> QueryLog:
         """The record without its tenant."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # only on AWS
 
 logger = logging.getLogger(__name__)
 
+_LOG_CALL_S = 0.5
+"""Silence after which a call for the query log ends: with the connecting, one that hangs takes a second."""
+
 
 class Application:
     """Everything a process shares. Use it as an async context manager."""
@@ -170,10 +173,13 @@ class Application:
         settings = self.config.aws
         if settings.query_log_queue_url is None:
             return None
+        from vectorforge.aws.clients import AwsClients
         from vectorforge.aws.query_log_queue import QueryLogQueue
 
+        # Clients of its own: a call that hangs keeps one of few threads from the records after it.
+        silence_s = max(settings.query_log_timeout_s, _LOG_CALL_S)
         return QueryLogQueue(
-            self.aws_clients,
+            AwsClients(connect_timeout_s=silence_s, read_timeout_s=silence_s, max_attempts=1),
             settings.query_log_queue_url,
             overflow_bucket=settings.query_log_overflow_bucket,
             timeout_s=settings.query_log_timeout_s,

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO, cast
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from vectorforge.aws.query_log_lines import find_records
+from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
-from vectorforge.errors import ConfigurationError, InvalidInputError
+from vectorforge.errors import ConfigurationError, InvalidInputError, RefusedRowError
 from vectorforge.local.laptop import local_setup
 
 _BATCH_RECORDS = 500
@@ -42,6 +42,11 @@ class ReplaySummary:
     problems: list[dict[str, Any]] = field(default_factory=list)
     """File, line and reason of the first hundred that were refused."""
 
+    unread: int = 0
+    """Lines that name the type of query logs and hold none where one is believed."""
+    unread_places: list[str] = field(default_factory=list)
+    """The first hundred of them."""
+
     @property
     def already_there(self) -> int:
         """Records that changed nothing: stored before, or a second record of the same query."""
@@ -53,9 +58,15 @@ class ReplaySummary:
         if len(self.problems) < _MAX_REPORTED:
             self.problems.append({"file": place.file, "line": place.line, "reason": reason})
 
+    def pass_over(self, place: "_Place") -> None:
+        """Count a line in which nothing was found that may have been a record."""
+        self.unread += 1
+        if len(self.unread_places) < _MAX_REPORTED:
+            self.unread_places.append(f"{place.file}, line {place.line}")
+
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
-        names = ("lines", "records", "added", "already_there", "refused", "problems")
+        names = ("lines", "records", "added", "already_there", "refused", "problems", "unread")
         return {name: getattr(self, name) for name in names}
 
 
@@ -90,6 +101,10 @@ def replay_files(terminal: Terminal, paths: Sequence[Path], data_dir: Path | Non
 
 def print_summary(terminal: Terminal, summary: ReplaySummary) -> None:
     """Print what was stored, and why what was refused could not be."""
+    for unread in summary.unread_places:
+        terminal.warn(f"{unread}: names the type of query logs, but no record starts where one is believed.")
+    if summary.unread > len(summary.unread_places):
+        terminal.warn(f"... and {summary.unread - len(summary.unread_places)} more.")
     if terminal.json_output:
         terminal.json(summary.as_json())
         return
@@ -133,7 +148,7 @@ async def _store(writer: QueryLogWriter, batch: _Batch, summary: ReplaySummary) 
     """Store a batch in one statement; one by one only when the database does not take one of the records."""
     try:
         summary.added += (await _write(writer, batch)).stored
-    except InvalidInputError as exc:
+    except (InvalidInputError, RefusedRowError) as exc:
         if len(batch) == 1:
             summary.refuse(batch[0][0], exc.message)
             return
@@ -151,7 +166,10 @@ def _batches(paths: Sequence[Path], summary: ReplaySummary) -> Iterator[_Batch]:
     size = 0
     for place, line in _lines(paths):
         summary.lines += 1
-        for text in find_records(line):
+        texts = list(find_records(line))
+        if not texts and names_records(line):
+            summary.pass_over(place)
+        for text in texts:
             summary.records += 1
             try:
                 record = parse_message(text)

@@ -13,7 +13,7 @@ from psycopg.types import TypeInfo
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from vectorforge.db.refusals import Refusals
-from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
+from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError, RefusedRowError
 
 RV = TypeVar("RV")
 
@@ -23,6 +23,11 @@ _CANCEL_GRACE_S = 0.5
 _VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
 _UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
 """SQLSTATE of values that text, jsonb or a number cannot hold; None where the driver refuses them itself."""
+_REFUSED_CLASSES = ("22", "23")
+"""Of SQLSTATE: data exceptions and broken constraints, the only ones that are about the values given.
+https://www.postgresql.org/docs/17/errcodes-appendix.html"""
+_READ_ONLY = "25006"
+"""The server has become a replica: a connection made anew may lead to its successor."""
 
 
 class Session(psycopg.AsyncConnection[Any]):
@@ -93,6 +98,7 @@ def translated_errors() -> Iterator[None]:
     Raises:
         DatabaseUnavailableError: No connection, a lost one, or the server gave up for lack of something.
         InvalidInputError: A value that PostgreSQL cannot store, such as a NUL character in text.
+        RefusedRowError: Any other value or row that a type or a constraint forbids.
         DatabaseError: Everything else.
     """
     try:
@@ -104,8 +110,13 @@ def translated_errors() -> Iterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as exc:
         raise DatabaseUnavailableError from exc
     except (psycopg.Error, UnicodeEncodeError) as exc:
-        if getattr(exc, "sqlstate", None) in _UNSTORABLE and isinstance(exc, _VALUE_ERRORS):
+        state = getattr(exc, "sqlstate", None)
+        if state in _UNSTORABLE and isinstance(exc, _VALUE_ERRORS):
             raise InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.") from exc
+        if state is not None and state[:2] in _REFUSED_CLASSES:
+            raise RefusedRowError from exc
+        if state == _READ_ONLY:
+            raise DatabaseUnavailableError("The database is read-only now.") from exc
         raise DatabaseError from exc
 
 

@@ -68,11 +68,13 @@ def configure_functions(
     log_writer = _url(config.database.log_writer_database_url, "VECTORFORGE_LOG_WRITER_DATABASE_URL")
     secret = {"VECTORFORGE_PROVIDER_SECRET_ID": resources.provider_secret_id}
     ingestion = {"VECTORFORGE_INGESTION_QUEUE_URL": resources.ingestion_queue_url}
-    overflow = {"VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": resources.overflow_bucket}
+    query_log = {
+        "VECTORFORGE_QUERY_LOG_QUEUE_URL": resources.query_log_queue_url,
+        "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": resources.overflow_bucket,
+    }
     query = {
         "VECTORFORGE_RESPONSE_MODE": "stream",
         "VECTORFORGE_DATABASE_URL": database,
-        "VECTORFORGE_QUERY_LOG_QUEUE_URL": resources.query_log_queue_url,
         **_login(config),
     }
 
@@ -87,9 +89,9 @@ def configure_functions(
         )
 
     return LocalFunctions(
-        query=function("query", QUERY_TIMEOUT_S, **query, **ingestion, **overflow, **secret),
+        query=function("query", QUERY_TIMEOUT_S, **query, **query_log, **ingestion, **secret),
         log_writer=function(
-            "log_writer", LOG_WRITER_TIMEOUT_S, VECTORFORGE_LOG_WRITER_DATABASE_URL=log_writer, **overflow
+            "log_writer", LOG_WRITER_TIMEOUT_S, VECTORFORGE_LOG_WRITER_DATABASE_URL=log_writer, **query_log
         ),
         ingest=function("ingest", INGEST_TIMEOUT_S, VECTORFORGE_DATABASE_URL=database, **ingestion, **secret),
         migrate=function("migrate", MIGRATE_TIMEOUT_S, VECTORFORGE_MIGRATOR_DATABASE_URL=migrator_url),

@@ -26,7 +26,7 @@ from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.loop_thread import LoopThread
 from vectorforge.serverless.ingest_events import Message, Upload, read_uploads
-from vectorforge.serverless.message_visibility import HELD_S, held, put_off
+from vectorforge.serverless.message_visibility import HELD_S, held, put_off, show_again
 from vectorforge.serverless.telemetry import FunctionTelemetry
 from vectorforge.serverless.uploads import UploadInbox
 
@@ -174,7 +174,8 @@ class Invocation:
             except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await put_off(queue, messages, failed, malformed)
+        await show_again(queue, [message for message in messages if message.id in malformed])
+        await put_off(queue, [message for message in messages if message.id in failed - malformed])
         return [message.id for message in messages if message.id in failed | malformed]
 
     async def _read(

@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
 from vectorforge.db.connection import checked_tenant
 from vectorforge.errors import InvalidInputError
+from vectorforge.serverless.message_visibility import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +74,8 @@ def read_uploads(event: Mapping[str, Any]) -> list[Upload]:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(ReceivedMessage):
     """A message of the ingestion queue."""
-
-    id: str
-    receipt_handle: str
-    receive_count: int
-    body: str
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """From a record of an SQS event."""
-        attributes = record.get("attributes", {})
-        return cls(
-            id=record["messageId"],
-            receipt_handle=record["receiptHandle"],
-            receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
-            body=record["body"],
-        )
 
     def content(self) -> "AnnouncedJob | AnyJob | list[Upload]":
         """The job it announces, or that any job waits, or the uploads of the notification in it.

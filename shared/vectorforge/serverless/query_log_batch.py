@@ -1,11 +1,18 @@
 """A batch of queue messages becomes rows: which can be stored, and which fail, for good or for now."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from vectorforge.aws.query_log_overflow import QueryLogOverflow
-from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
+from vectorforge.aws.query_log_record import (
+    MAX_RECORD_BYTES,
+    QueryLogPointer,
+    QueryLogRecord,
+    parse_message,
+)
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.errors import (
     ConfigurationError,
@@ -13,89 +20,148 @@ from vectorforge.errors import (
     DatabaseUnavailableError,
     InvalidInputError,
     MigrationError,
+    NotFoundError,
+    ObjectStoreError,
+    RefusedRowError,
     UnsafeRoleError,
     VectorForgeError,
 )
 
+SLICE_BYTES = 2 * MAX_RECORD_BYTES
+"""Records of one statement, as JSON: a batch of the largest ones has 800 MiB, the function a part of that."""
+_FETCH_S = 5.0
+"""Longest wait for an object; S3 gives 8 MiB in a fraction of a second."""
 _SETUP_ERRORS = (DatabaseUnavailableError, MigrationError, UnsafeRoleError)
+
+_Record = tuple[str, QueryLogRecord]
+"""With the id of its message."""
 
 
 @dataclass(slots=True)
 class QueryLogBatch:
-    """One batch, from messages to rows. Fill it with ``read``, then ``store`` it."""
+    """One batch, from messages to rows: ``read`` it, ``store`` it, and ``fail_rest`` if that ended early."""
 
-    records: dict[str, QueryLogRecord] = field(default_factory=dict)
-    """By message id: what is to be stored."""
     failures: dict[str, VectorForgeError] = field(default_factory=dict)
     """By message id: why a message was not stored."""
-    max_characters: int = 32_000_000
-    """Texts of one statement: jsonb holds 256 MB, and the function's memory ends before."""
+    query_ids: dict[str, UUID] = field(default_factory=dict)
+    """By message id: the query of a message that could be understood."""
     stored: int = 0
     """Rows that are new or were completed."""
     already_there: int = 0
+    _inline: dict[str, tuple[QueryLogRecord, int]] = field(default_factory=dict)
+    _pointers: dict[str, QueryLogPointer] = field(default_factory=dict)
 
-    def read(self, messages: Sequence[Mapping[str, Any]], overflow: QueryLogOverflow | None) -> None:
-        """Validate the messages of an SQS event; get from the bucket what was too large for the queue.
-
-        Messages beyond ``max_characters`` fail, and are stored when they come again.
-        """
-        characters = 0
+    def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Validate the messages of an SQS event."""
         for message in messages:
+            message_id, body = message["messageId"], message["body"]
             try:
-                if characters > self.max_characters:
-                    raise VectorForgeError("The batch has no room for another record.")
-                record = _read(message["body"], overflow)
-            except VectorForgeError as exc:
-                self.failures[message["messageId"]] = exc
-            else:
-                self.records[message["messageId"]] = record
-                characters += len(record.query_text) + len(record.generated_response)
-
-    async def store(self, writer: QueryLogWriter) -> None:
-        """Store the records in one statement; one by one only when the database does not take one of them."""
-        try:
-            await self._write(writer, list(self.records))
-        except _SETUP_ERRORS as exc:
-            self.fail_all(exc)
-        except (InvalidInputError, DatabaseError) as exc:
-            if len(self.records) == 1:
-                self.fail_all(exc)
-            else:
-                await self._store_one_by_one(writer)
-
-    def fail_all(self, error: VectorForgeError) -> None:
-        """Nothing could be stored."""
-        self.failures |= dict.fromkeys(self.records, error)
-
-    async def _store_one_by_one(self, writer: QueryLogWriter) -> None:
-        ids = list(self.records)
-        for position, message_id in enumerate(ids):
-            try:
-                await self._write(writer, [message_id])
-            except _SETUP_ERRORS as exc:  # the others would wait for it, too
-                self.failures |= dict.fromkeys(ids[position:], exc)
-                return
-            except (InvalidInputError, DatabaseError) as exc:
+                found = parse_message(body)
+            except InvalidInputError as exc:
                 self.failures[message_id] = exc
+                continue
+            self.query_ids[message_id] = found.id
+            if isinstance(found, QueryLogRecord):
+                self._inline[message_id] = (found, len(body))
+            else:
+                self._pointers[message_id] = found
 
-    async def _write(self, writer: QueryLogWriter, message_ids: Sequence[str]) -> None:
-        if not message_ids:
+    async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
+        """Store the records: first those that are here, then those that lie in the bucket.
+
+        It may be cancelled: what is stored stays stored, and is not failed by ``fail_rest``.
+
+        Raises:
+            VectorForgeError: Something that is not about one record: the others would meet it, too.
+        """
+        for part in self._slices():
+            await self._write(writer, part)
+        await self._store_overflow(writer, overflow)
+
+    def fail_rest(self, error: VectorForgeError) -> None:
+        """Nothing more will be stored: every message that waits fails."""
+        self.failures |= dict.fromkeys((*self._inline, *self._pointers), error)
+        self._inline.clear()
+        self._pointers.clear()
+
+    def _slices(self) -> Iterator[list[_Record]]:
+        part: list[_Record] = []
+        size = 0
+        for message_id, (record, record_size) in list(self._inline.items()):
+            if part and size + record_size > SLICE_BYTES:
+                yield part
+                part, size = [], 0
+            part.append((message_id, record))
+            size += record_size
+        yield part
+
+    async def _store_overflow(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
+        part: list[_Record] = []
+        size = 0
+        stopped: VectorForgeError | None = None
+        for message_id, pointer in list(self._pointers.items()):
+            try:
+                record, record_size = await _fetch(overflow, pointer)
+            except (InvalidInputError, NotFoundError) as exc:  # this one alone
+                self._fail(message_id, exc)
+                continue
+            except VectorForgeError as exc:  # each of the others would wait as long
+                stopped = exc
+                break
+            part.append((message_id, record))
+            size += record_size
+            if size > SLICE_BYTES - MAX_RECORD_BYTES:  # the next one may not fit any more
+                await self._write(writer, part)
+                part, size = [], 0
+        await self._write(writer, part)
+        if stopped is not None:
+            raise stopped
+
+    async def _write(self, writer: QueryLogWriter, part: Sequence[_Record]) -> None:
+        """Write in one statement; one by one only when the database does not take one of the records.
+
+        Raises:
+            VectorForgeError: The database takes none, now.
+        """
+        if not part:
             return
-        records = [self.records[message_id] for message_id in message_ids]
-        written = await writer.write([(record.tenant_id, record.query_log()) for record in records])
-        self.stored += written.stored
-        self.already_there += written.already_there
+        try:
+            written = await writer.write([(record.tenant_id, record.query_log()) for _, record in part])
+        except _SETUP_ERRORS:
+            raise
+        except (InvalidInputError, DatabaseError) as exc:
+            if len(part) > 1:
+                for item in part:
+                    await self._write(writer, [item])
+                return
+            if not (is_poison(exc) or self.stored or self.already_there):
+                raise  # whatever it is, it is not this record
+            self._fail(part[0][0], exc)
+        else:
+            self.stored += written.stored
+            self.already_there += written.already_there
+            for message_id, _ in part:
+                self._done(message_id)
+
+    def _fail(self, message_id: str, error: VectorForgeError) -> None:
+        self.failures[message_id] = error
+        self._done(message_id)
+
+    def _done(self, message_id: str) -> None:
+        self._inline.pop(message_id, None)
+        self._pointers.pop(message_id, None)
 
 
 def is_poison(error: VectorForgeError) -> bool:
     """Whether the message itself is at fault: trying again changes nothing."""
-    return isinstance(error, (InvalidInputError, DatabaseError)) and not isinstance(error, _SETUP_ERRORS)
+    return isinstance(error, (InvalidInputError, RefusedRowError))
 
 
-def _read(body: str, overflow: QueryLogOverflow | None) -> QueryLogRecord:
-    message = parse_message(body)
-    if isinstance(message, QueryLogRecord):
-        return message
+async def _fetch(overflow: QueryLogOverflow | None, pointer: QueryLogPointer) -> tuple[QueryLogRecord, int]:
     if overflow is None:
         raise ConfigurationError("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET is not set.")
-    return overflow.get(message)
+    try:
+        async with asyncio.timeout(_FETCH_S):
+            return await asyncio.to_thread(overflow.get, pointer)
+    except TimeoutError as exc:
+        raise ObjectStoreError("The overflow bucket did not answer in time.") from exc

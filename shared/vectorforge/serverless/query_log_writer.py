@@ -1,20 +1,26 @@
 """The log-writer function: records out of the queue, into the table; a batch is one statement.
 
 A message that can never be stored (poison) fails alone, and the queue moves it to its dead-letter queue after
-``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again.
+``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again, and
+later each time.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_overflow import QueryLogOverflow
+from vectorforge.aws.sqs_queue import SqsQueue
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
-from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.deadline import Deadline
+from vectorforge.errors import ConfigurationError, DatabaseError, DeadlineExceededError, VectorForgeError
 from vectorforge.loop_thread import LoopThread
+from vectorforge.serverless.message_visibility import ReceivedMessage, RetryWaits, put_off
 from vectorforge.serverless.query_log_batch import QueryLogBatch, is_poison
 from vectorforge.serverless.telemetry import FunctionTelemetry
 from vectorforge.telemetry import measure
@@ -23,6 +29,11 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 logger = logging.getLogger(__name__)
+
+RETRY_WAITS = RetryWaits(first_s=30, factor=6, longest_s=3 * 3600)
+"""Half a minute, 3, 18 and 108: with five deliveries, an outage of two hours costs no record."""
+_ANSWER_S = 0.5
+"""Seconds of an invocation that are for its answer alone."""
 
 
 class QueryLogWriterFunction:
@@ -49,7 +60,8 @@ class QueryLogWriterFunction:
         """Store one batch; the answer names the messages that were not stored."""
         started = self._start()
         with started.telemetry.invocation(context):
-            batch = started.store(event["Records"])
+            deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
+            batch = started.store(event["Records"], deadline)
             started.report(batch, event["Records"])
             return _partial_response(event, batch.failures)
 
@@ -72,28 +84,67 @@ class _Started:
         self._database = Database(
             url.get_secret_value(), pool_size=1, timeout_s=config.database.database_timeout_s
         )
-        self._loop_thread: LoopThread | None = None
-        self._clients = AwsClients()
+        self._loop: LoopThread | None = None
+        self._clients = AwsClients(read_timeout_s=3.0)
+        self._queue: SqsQueue | None = None
+        if config.aws.query_log_queue_url:
+            self._queue = SqsQueue(self._clients, config.aws.query_log_queue_url)
+            self._clients.warm("sqs")
         self._overflow: QueryLogOverflow | None = None
         if config.aws.query_log_overflow_bucket:
             self._overflow = QueryLogOverflow(self._clients, config.aws.query_log_overflow_bucket)
             self._clients.warm("s3")
         self.telemetry = FunctionTelemetry("log_writer", config)
 
-    def store(self, messages: Sequence[Mapping[str, Any]]) -> QueryLogBatch:
+    def store(self, messages: Sequence[Mapping[str, Any]], deadline: Deadline) -> QueryLogBatch:
+        """Store what can be stored before ``deadline``, and let the rest come again later."""
+        if self._loop is None:  # not at startup: a snapshot or a fork would lose the thread
+            self._loop = LoopThread(AsyncExitStack(), name="query-log-writer")
+        remaining_s = deadline.remaining_s()
+        # What is left then is for answering, and for the queue (``_put_off``).
+        storing_s = remaining_s - min(max(remaining_s / 5, 1.0), 6.0)
         batch = QueryLogBatch()
-        batch.read(messages, self._overflow)
-        writer = QueryLogWriter(self._database)
+        batch.read(messages)
         try:
             with measure(self.telemetry.metrics, "query_log.write"):
-                self._open_loop_thread().run(lambda: batch.store(writer))
-        except VectorForgeError as exc:  # from opening: the database is not there, or not ours
-            batch.fail_all(exc)
+                self._loop.run(lambda: self._store(batch, storing_s))
+        except VectorForgeError as exc:
+            batch.fail_rest(exc)
+        again = [
+            ReceivedMessage.of(message)
+            for message in messages
+            if (error := batch.failures.get(message["messageId"])) is not None and not is_poison(error)
+        ]
+        if again:
+            self._loop.run(lambda: self._put_off(again, deadline))
         return batch
+
+    async def _store(self, batch: QueryLogBatch, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._database.open()
+                await batch.store(QueryLogWriter(self._database), self._overflow)
+        except TimeoutError as exc:
+            raise DeadlineExceededError("The invocation's time was over.") from exc
+        except DatabaseError:
+            await self._database.close()  # after a failover, only a new connection finds the successor
+            raise
+
+    async def _put_off(self, messages: Sequence[ReceivedMessage], deadline: Deadline) -> None:
+        if self._queue is None:
+            logger.warning("VECTORFORGE_QUERY_LOG_QUEUE_URL is not set: messages cannot be put off")
+            return
+        try:
+            async with asyncio.timeout(deadline.remaining_s() - _ANSWER_S):
+                await put_off(self._queue, messages, RETRY_WAITS)
+        except TimeoutError:
+            logger.warning("The queue did not answer in time: not all messages were put off")
 
     def report(self, batch: QueryLogBatch, messages: Sequence[Mapping[str, Any]]) -> None:
         """Say what became of the batch: ids and reasons, never what a record holds."""
         self.telemetry.metrics.increment("query_log.rows_stored", batch.stored)
+        for text in {e.message for e in batch.failures.values() if isinstance(e, ConfigurationError)}:
+            logger.error("The log writer is not set up: %s", text)
         for message in messages:
             message_id = message["messageId"]
             error = batch.failures.get(message_id)
@@ -101,13 +152,13 @@ class _Started:
                 continue
             poison = is_poison(error)
             self.telemetry.metrics.increment("query_log.messages_refused", int(poison))
-            record = batch.records.get(message_id)
+            query_id = batch.query_ids.get(message_id)
             logger.warning(
                 "A query log message was refused" if poison else "A query log message has to come again",
                 extra={
                     "message_id": message_id,
                     "receive_count": message.get("attributes", {}).get("ApproximateReceiveCount"),
-                    "query_id": str(record.id) if record else None,
+                    "query_id": str(query_id) if query_id else None,
                     "error_code": error.code,
                     "reason": error.message,
                 },
@@ -123,14 +174,11 @@ class _Started:
         )
 
     def close(self) -> None:
-        if self._loop_thread is not None:
-            self._loop_thread.close()
+        loop, self._loop = self._loop, None
+        if loop is not None and loop.is_running:
+            loop.run(self._database.close)
+            loop.close()
         self._clients.close()
-
-    def _open_loop_thread(self) -> LoopThread:
-        if self._loop_thread is None or not self._loop_thread.is_running:
-            self._loop_thread = LoopThread(self._database, name="query-log-writer")
-        return self._loop_thread
 
 
 def _partial_response(

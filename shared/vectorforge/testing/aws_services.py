@@ -46,10 +46,11 @@ class LambdaContext:
     memory_limit_in_mb: int = 128
     invoked_function_arn: str = f"arn:aws:lambda:{REGION}:123456789012:function:test"
     aws_request_id: str = "11111111-2222-3333-4444-555555555555"
+    remaining_ms: int = 30_000
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds left."""
-        return 30_000
+        return self.remaining_ms
 
 
 class Queue:
@@ -58,9 +59,10 @@ class Queue:
     Args:
         clients: Of the process.
         max_receive_count: Deliveries before a message goes to the dead-letter queue.
+        visibility_s: Seconds after which a message that was not deleted comes again.
     """
 
-    def __init__(self, clients: AwsClients, *, max_receive_count: int = 5) -> None:
+    def __init__(self, clients: AwsClients, *, max_receive_count: int = 5, visibility_s: int = 30) -> None:
         self._sqs = clients.get("sqs")
         name = f"test-{uuid.uuid4().hex[:12]}"
         self.dead_letter_url: str = self._sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
@@ -70,7 +72,11 @@ class Queue:
         }
         self.url: str = self._sqs.create_queue(
             QueueName=name,
-            Attributes={"RedrivePolicy": json.dumps(redrive), "MaximumMessageSize": "1048576"},
+            Attributes={
+                "RedrivePolicy": json.dumps(redrive),
+                "MaximumMessageSize": "1048576",
+                "VisibilityTimeout": str(visibility_s),
+            },
         )["QueueUrl"]
 
     def send(self, *bodies: str) -> None:
@@ -87,9 +93,11 @@ class Queue:
             self._delete(url, messages)
         return found
 
-    def event(self) -> dict[str, Any] | None:
-        """The next ten messages as an event, invisible for half a minute; None when there are none."""
-        messages = self._receive(self.url)
+    def event(self, *, batch_size: int = 10) -> dict[str, Any] | None:
+        """The next messages as an event, a multiple of ten at most; None when there are none."""
+        messages: list[dict[str, Any]] = []
+        while len(messages) < batch_size and (more := self._receive(self.url)):
+            messages += more
         return {"Records": messages} if messages else None
 
     def settle(self, event: Mapping[str, Any], answer: Mapping[str, Any] | None) -> None:

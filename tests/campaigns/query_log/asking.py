@@ -46,6 +46,8 @@ class Asked:
     """Bytes of the function's answer."""
     cut: bool = False
     """The body ended before its end."""
+    error: str = ""
+    """How the invocation failed, as the service knows it."""
 
     @property
     def reached_client(self) -> bool:
@@ -118,7 +120,18 @@ class Lane:
                         self._progress.notify_all()
         except httpx2.TransportError:
             asked.cut = True
+        await self._wait_for_the_end(asked)
         return asked
+
+    async def _wait_for_the_end(self, asked: Asked) -> None:
+        """The environment is free or gone, and the disturbance hits nobody else's question."""
+        assert self._function is not None
+        invocation = self._function.invocations[-1]
+        await invocation.completed.wait()
+        if asked.disturbance.happened:
+            await asked.disturbance.over.wait()
+        if invocation.error is not None:
+            asked.error = f"{invocation.error.error_type}: {invocation.error.message}"
 
     async def _lines(self, response: httpx2.Response, asked: Asked) -> AsyncIterator[str]:
         async for line in response.aiter_lines():

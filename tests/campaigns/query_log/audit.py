@@ -77,12 +77,12 @@ def _wrong(asked: Asked, by_question: Mapping[str, Sequence[QueryLog]]) -> list[
     if asked.disturbance.action is Action.NONE and not asked.saw_done:
         wrong.append(f"undisturbed, but not answered: {_seen(asked)}")
     if asked.disturbance.action is not Action.NONE and not asked.disturbance.happened:
-        wrong.append("its point was never reached")
+        wrong.append(f"its point was never reached: {_seen(asked)}")
     return wrong
 
 
 def _seen(asked: Asked) -> str:
-    return f"status {asked.status}, events {asked.events}, cut {asked.cut}"
+    return f"status {asked.status}, events {asked.events}, cut {asked.cut}, error {asked.error!r}"
 
 
 def _name(asked: Asked) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vectorforge.local.lambda_service.function_process import FunctionProcess
@@ -49,12 +49,20 @@ class Disturbance:
     stopped_s: float
     """How long the process stands still. Longer than 250 ms: what it waits for has timed out meanwhile."""
     happened: bool = False
+    """Whether it has begun."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reach(self, point: Point, function: FunctionProcess) -> None:
         """The query is at ``point``."""
         if point is not self.point or self.happened or self.action is Action.NONE:
             return
         self.happened = True
+        try:
+            await self._act(function)
+        finally:  # cancelled, where the point lies in a vendor that notices the death of its client
+            self.over.set()
+
+    async def _act(self, function: FunctionProcess) -> None:
         if self.action is not Action.KILL:
             function.freeze()
             await asyncio.sleep(self.stopped_s)

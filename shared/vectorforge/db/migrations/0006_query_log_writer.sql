@@ -59,7 +59,17 @@ BEGIN
         ORDER BY given.tenant_id, given.id, given.outcome = 'started', given.created_at
     LOOP
         entry.created_at := coalesce(entry.created_at, now());
-        INSERT INTO vectorforge.query_logs VALUES (entry.*) ON CONFLICT (tenant_id, id) DO NOTHING;
+        -- Columns by name: one that a later migration adds gets its default, not NULL.
+        INSERT INTO vectorforge.query_logs (
+            tenant_id, id, collection_id, query_text, retrieved_chunk_ids, used_chunk_ids, generated_response,
+            outcome, provider, model, prompt_tokens, completion_tokens, latency_ms, retrieval_ms, generation_ms,
+            error_code, error_stage, created_at
+        ) VALUES (
+            entry.tenant_id, entry.id, entry.collection_id, entry.query_text, entry.retrieved_chunk_ids,
+            entry.used_chunk_ids, entry.generated_response, entry.outcome, entry.provider, entry.model,
+            entry.prompt_tokens, entry.completion_tokens, entry.latency_ms, entry.retrieval_ms,
+            entry.generation_ms, entry.error_code, entry.error_stage, entry.created_at
+        ) ON CONFLICT (tenant_id, id) DO NOTHING;
         IF NOT FOUND AND entry.outcome <> 'started' THEN
             UPDATE vectorforge.query_logs
             SET collection_id = entry.collection_id,

@@ -1,0 +1,189 @@
+"""The log writer while something is away: what can be stored is stored, the rest waits and is not lost."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeAlias
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, pointer_fields, record_fields, to_json
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
+from vectorforge.testing.aws_services import LambdaContext, Queue
+from vectorforge.testing.query_logs import make_log, message
+
+Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
+NewTenant: TypeAlias = Callable[[], str]
+MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
+
+COME_AGAIN = "A query log message has to come again"
+
+
+class AilingBucket:
+    """S3 that takes calls and says 503, or nothing at all while ``silent``."""
+
+    def __init__(self) -> None:
+        bucket = self
+        self.calls = 0
+        self.silent = False
+        self.end = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                bucket.calls += 1
+                if bucket.silent:
+                    bucket.end.wait()
+                    return
+                self.send_response(503)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's signature
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self.end.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def ailing_bucket(clients: AwsClients, monkeypatch: pytest.MonkeyPatch) -> Iterator[AilingBucket]:
+    ailing = AilingBucket()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", ailing.url)
+    yield ailing
+    ailing.close()
+
+
+def pointer(tenant: str, log: QueryLog) -> str:
+    return to_json(pointer_fields(record_fields(tenant, log)))
+
+
+def failed(answer: Any) -> set[str]:
+    return {item["itemIdentifier"] for item in answer["batchItemFailures"]}
+
+
+@pytest.mark.parametrize(("silent", "calls"), [(False, 2), (True, 1)])
+async def test_a_bucket_that_does_not_answer_stops_no_other_record(
+    bucket: str, ailing_bucket: AilingBucket, silent: bool, calls: int, queue: Queue, rows: Rows,
+    make_writer: MakeWriter, postgres_server: EmbeddedPostgres, make_tenant: NewTenant,
+) -> None:  # C01; fault 38  # fmt: skip
+    tenant = make_tenant()
+    logs = [make_log() for _ in range(50)]
+    queue.send(*(pointer(tenant, make_log()) for _ in range(50)), *(message(tenant, log) for log in logs))
+    event = queue.event(batch_size=100)
+    assert event is not None
+    assert len(event["Records"]) == 100
+    ailing_bucket.silent = silent
+    writer = make_writer(postgres_server.log_writer_url)
+    answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=4000))
+    assert failed(answer) == {one["messageId"] for one in event["Records"] if "pointer" in one["body"]}
+    assert {row.id for row in await rows(tenant)} == {log.id for log in logs}
+    assert ailing_bucket.calls <= calls  # one record's attempts, not fifty's
+
+
+async def test_the_largest_batch_is_stored_in_parts(
+    queue: Queue, bucket: str, clients: AwsClients, writer: QueryLogWriterFunction, rows: Rows,
+    make_tenant: NewTenant, logged: list[logging.LogRecord],
+) -> None:  # C01  # fmt: skip
+    tenant = make_tenant()
+    logs = [make_log(generated_response="x" * (MAX_RECORD_BYTES - 2000)) for _ in range(5)]
+    for log in logs:
+        fields = record_fields(tenant, log)
+        key = pointer_fields(fields)["key"]
+        clients.get("s3").put_object(Bucket=bucket, Key=key, Body=to_json(fields).encode())
+        queue.send(pointer(tenant, log))
+    event = queue.event(batch_size=100)
+    assert event is not None
+    answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=120_000))
+    assert failed(answer) == set()
+    assert {row.id: len(row.generated_response) for row in await rows(tenant)} == {
+        log.id: len(log.generated_response) for log in logs
+    }
+
+
+REFUSALS = {
+    "25006": b"ALTER ROLE vectorforge_log_writer IN DATABASE {} SET default_transaction_read_only = on",
+    "42501": b"REVOKE EXECUTE ON FUNCTION vectorforge.write_query_logs(jsonb) FROM vectorforge_log_writer",
+    "42883": b"ALTER FUNCTION vectorforge.write_query_logs(jsonb) RENAME TO write_no_query_logs",
+}
+REMEDIES = {
+    "25006": b"ALTER ROLE vectorforge_log_writer IN DATABASE {} RESET default_transaction_read_only",
+    "42501": b"GRANT EXECUTE ON FUNCTION vectorforge.write_query_logs(jsonb) TO vectorforge_log_writer",
+    "42883": b"ALTER FUNCTION vectorforge.write_no_query_logs(jsonb) RENAME TO write_query_logs",
+}
+
+
+@pytest.mark.parametrize("state", REFUSALS)
+async def test_a_database_that_takes_no_record_at_all_makes_none_of_them_poison(
+    state: str, make_database: Callable[..., str], make_writer: MakeWriter, queue: Queue,
+    logged: list[logging.LogRecord],
+) -> None:  # C01; fault 39  # fmt: skip
+    migrator_url = make_database()
+    writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
+    with psycopg.connect(migrator_url, autocommit=True) as connection:
+        name = connection.info.dbname.encode()
+        connection.execute(REFUSALS[state].replace(b"{}", name))
+        queue.send(*(message("tenant", make_log()) for _ in range(100)))
+        event = queue.event(batch_size=100)
+        assert event is not None
+        answer = await asyncio.to_thread(writer, event, LambdaContext())
+        assert len(failed(answer)) == 100
+        assert [record.msg for record in logged].count(COME_AGAIN) == 100
+        assert "dough" not in str([vars(record) for record in logged])  # no texts
+        assert "A query log message was refused" not in {record.msg for record in logged}
+        connection.execute(REMEDIES[state].replace(b"{}", name))
+        # The same warm function finds a database that takes records: its connection is a new one.
+        assert failed(await asyncio.to_thread(writer, event, LambdaContext())) == set()
+        assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (100,)
+
+
+async def test_messages_that_have_to_come_again_are_put_off(
+    clients: AwsClients, make_writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:  # C01
+    queue = Queue(clients, visibility_s=1)
+    monkeypatch.setenv("VECTORFORGE_QUERY_LOG_QUEUE_URL", queue.url)
+    lost = make_writer("postgresql://vectorforge_log_writer@127.0.0.1:1/x?connect_timeout=1")
+    queue.send("poison", *(message("tenant", make_log()) for _ in range(12)))
+    event = queue.event(batch_size=20)
+    assert event is not None
+    answer = await asyncio.to_thread(lost, event, LambdaContext())
+    assert len(failed(answer)) == 13
+    seen: list[str] = []
+    async with asyncio.timeout(20):
+        while "poison" not in seen:  # after the queue's own second
+            await asyncio.sleep(0.3)
+            seen += [one["body"] for one in (queue.event(batch_size=20) or {"Records": []})["Records"]]
+    assert seen == ["poison"]
+
+
+async def test_a_missing_setting_is_an_error_that_names_it(
+    queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, make_tenant: NewTenant,
+    rows: Rows, logged: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # C01  # fmt: skip
+    writer = make_writer(postgres_server.log_writer_url)
+    writer.shutdown()
+    monkeypatch.delenv("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET")
+    tenant, log = make_tenant(), make_log()
+    queue.send(pointer(tenant, make_log()), pointer(tenant, make_log()), message(tenant, log))
+    event = queue.event()
+    assert event is not None
+    assert len(failed(await asyncio.to_thread(writer, event, LambdaContext()))) == 2
+    assert await rows(tenant) == [log]
+    errors = [record.getMessage() for record in logged if record.levelno >= logging.ERROR]
+    assert errors == [
+        "The log writer is not set up: VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET is not set."
+    ]  # once
