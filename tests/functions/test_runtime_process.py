@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -49,6 +50,29 @@ async def test_the_lifespan_is_left_at_sigterm_in_the_middle_of_a_request() -> N
         await process.stop()
         assert await exit_code == 0
     assert process.output.text.index("generator finalised") < process.output.text.index("lifespan left")
+
+
+@pytest.mark.parametrize("path", ["/sync-generator/60", "/ignores-cancellation"])
+async def test_a_request_that_does_not_end_does_not_hold_the_shutdown_up(path: str) -> None:
+    async with function("handler", timeout_s=60) as process:
+        await process.start()
+        invocation = await process.invoke(http_event(path))
+        await invocation.opened.wait()
+        exit_code = process.environment.exit
+        os.kill(process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0  # the generator sleeps for 60 s
+        assert "lifespan left" in process.output.text
+
+
+async def test_sigterm_ends_an_app_that_blocks_the_loop() -> None:
+    async with function("handler", timeout_s=60) as process:
+        await process.start()
+        await process.invoke(http_event("/blocks/60"))
+        await process.output.wait_for("blocking")
+        exit_code = process.environment.exit
+        os.kill(process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0
+        assert "lifespan left" in process.output.text
 
 
 @pytest.mark.parametrize(
@@ -120,8 +144,19 @@ async def test_a_buffered_response_over_the_limit_does_not_end_the_process() -> 
         invocation = await answer(process, 2000)
         assert invocation.error is not None
         assert invocation.error.error_type == "Function.ResponseSizeTooLarge"
+        assert "Http response code: 413" in process.output.text  # the C client's line
+        assert "(RuntimeError: Failed to post invocation response;" in process.output.text
         assert await (await answer(process, 10)).result() == "a" * 10
         assert process.starts == 1
+
+
+async def test_a_result_that_is_no_unicode_ends_the_process_instead_of_hanging() -> None:
+    # The JSON log format is that of a managed runtime, where results are not escaped.
+    async with function("plain", environment={"AWS_EXECUTION_ENV": "AWS_Lambda_python3.13"}) as process:
+        invocation = await answer(process, "surrogate")
+        assert invocation.error is not None
+        assert "UnicodeEncodeError" in process.output.text
+        assert await (await answer(process, 3)).result() == "aaa"
 
 
 async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
