@@ -96,7 +96,6 @@ def aws(template: dict[str, Any]) -> Iterator[FakeAws]:
         yield server
 
 
-@pytest.mark.parametrize("invoke_mode", ["BUFFERED", "RESPONSE_STREAM"])
 @pytest.mark.parametrize("name", ["QueryFunction", "LogWriterFunction", "IngestFunction", "MigrateFunction"])
 def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
     template: dict[str, Any],
@@ -106,15 +105,14 @@ def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
     bare_python: tuple[str, ...],
     bare_environment: Callable[..., dict[str, str]],
     name: str,
-    invoke_mode: str,
 ) -> None:
     properties = functions[name]
     folder, _ = bundle(Path(properties["CodeUri"]).name)
-    given = {"AwsEndpointUrl": aws.environment["AWS_ENDPOINT_URL"], "InvokeMode": invoke_mode}
-    defaults = {key: str(p["Default"]) for key, p in template["Parameters"].items()}
+    parameters = {key: str(parameter["Default"]) for key, parameter in template["Parameters"].items()}
+    parameters["AwsEndpointUrl"] = aws.environment["AWS_ENDPOINT_URL"]
     shared = template["Globals"]["Function"]["Environment"]["Variables"]
     variables = {
-        key: _resolved(value, {**defaults, **given})
+        key: _resolved(value, parameters)
         for key, value in {**shared, **properties["Environment"]["Variables"]}.items()
     }
     environment = bare_environment(folder, {**aws.environment, **variables})
