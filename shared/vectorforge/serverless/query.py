@@ -7,7 +7,7 @@ from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
 from vectorforge.serverless.telemetry import FunctionTelemetry
 
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
@@ -80,7 +80,7 @@ def _make_adapter(application: Application) -> _Adapter:
         return _BufferedHandler(app, application)
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
-    handler = StreamingHandler(app)
+    handler = StreamingHandler(app, api_gateway_base_path=application.config.aws.base_path)
     handler.startup()
     return handler
 
@@ -94,7 +94,8 @@ class _BufferedHandler:
         self._application = application
         event_loop()  # Mangum takes the current one
         # Its lifespan would begin and end with every invocation.
-        self._adapter = Mangum(app, lifespan="off", text_mime_types=_TEXT_TYPES)
+        at_base = mounted(app, application.config.aws.base_path)
+        self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         return self._adapter(event, context)
