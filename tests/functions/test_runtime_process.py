@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -177,6 +178,10 @@ async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(
     bootstrap.parent.mkdir()
     bootstrap.write_text("raise SystemExit('not to be run')")
     command = [str(EXEC_WRAPPER), sys.executable, *options, str(bootstrap)]
+    service = tmp_path / "service"  # Lambda names the handler in _HANDLER only
+    service.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    service.chmod(0o755)
+    command = [str(service)]
     async with function("handler", command=command) as process:
         assert (await json_body(process, "/echo"))["path"] == "/echo"
         assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside

@@ -6,6 +6,7 @@ its values; one that fails leaves them, with a warning, so that an outage does n
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -115,6 +116,11 @@ class KeyPlace:
         """Whether the keys are older than allowed."""
         return self._due_after is None or not _is_before(time.time(), self._due_after, self._max_age_s)
 
+    def expire(self) -> None:
+        """Read again before the keys are next used."""
+        if self._due_after is not None:
+            self._due_after = -math.inf
+
     def read_if_due(self) -> None:
         """Read again, unless another request has done so meanwhile."""
         if self.is_due():
@@ -165,8 +171,9 @@ class KeyPlace:
 class StoredKeys:
     """The places that the settings name, in the order in which they are asked: the secret first."""
 
-    def __init__(self, places: tuple[KeyPlace, ...]) -> None:
+    def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients) -> None:
         self._places = places
+        self._clients = clients
         self._found: dict[str, StoredCredentials] = {}
 
     @classmethod
@@ -182,7 +189,7 @@ class StoredKeys:
         if path := settings.provider_parameter_path:
             read = parameter_reader(clients, path, max_age_s=age_s)
             places.append(KeyPlace(f"Parameter path {path}", KeyOrigin.PARAMETER, read, max_age_s=age_s))
-        return cls(tuple(places))
+        return cls(tuple(places), clients)
 
     def find(self, setting: str) -> Credentials | None:
         """The key of this setting from the first place that holds it; reads each place at most once.
@@ -198,6 +205,12 @@ class StoredKeys:
                     self._found[setting] = StoredCredentials(place, setting)
                     break
         return self._found.get(setting)
+
+    def release(self) -> None:
+        """Close the connections to AWS, and read each place again before its keys are next used."""
+        for place in self._places:
+            place.expire()
+        self._clients.disconnect()
 
 
 def _is_before(now: float, moment: float, longest: float) -> bool:

@@ -1,5 +1,7 @@
 """The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
 
+import os
+import random
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,8 +23,9 @@ _NEEDS_RUNTIME = (
 class QueryFunction:
     """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
 
-    Everything is made in the init phase, and nothing connects there: a snapshot (SnapStart) must hold no
-    connection, so the first request opens the database.
+    Everything is made in the init phase. Only stored keys of providers are read there, from AWS; their
+    connections are closed before a snapshot (SnapStart), which must hold none, and they are read again after
+    it. The first request opens the database.
     """
 
     def __init__(self) -> None:
@@ -56,8 +59,17 @@ class QueryFunction:
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
             adapter = _make_adapter(application)
             run_in_loop(application.preload())
+            if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+                _prepare_for_snapshot(application)
             self._started = _Started(telemetry, adapter)
         return self._started
+
+
+def _prepare_for_snapshot(application: Application) -> None:
+    from snapshot_restore_py import register_after_restore, register_before_snapshot
+
+    register_before_snapshot(application.release)
+    register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
 
 
 class _Adapter(Protocol):
