@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -168,10 +170,18 @@ async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
     assert "Mangum" in message
 
 
-async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(tmp_path: Path) -> None:
-    bootstrap = tmp_path / "bootstrap.py"
+@pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
+async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(
+    tmp_path: Path, options: list[str]
+) -> None:
+    bootstrap = tmp_path / "with space" / "bootstrap.py"
+    bootstrap.parent.mkdir()
     bootstrap.write_text("raise SystemExit('not to be run')")
-    command = [str(EXEC_WRAPPER), sys.executable, str(bootstrap)]
+    command = [str(EXEC_WRAPPER), sys.executable, *options, str(bootstrap)]
+    service = tmp_path / "service"  # Lambda names the handler in _HANDLER only
+    service.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    service.chmod(0o755)
+    command = [str(service)]
     async with function("handler", command=command) as process:
         assert (await json_body(process, "/echo"))["path"] == "/echo"
         assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside
@@ -298,6 +308,20 @@ async def test_a_second_response_for_one_invocation_is_an_error_in_the_log() -> 
         assert "has been streamed already" in process.output.text
         await answer(process, http_event("/stream"))
         assert process.starts == 1
+
+
+def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
+    bootstrap = tmp_path / "bootstrap.py"
+    command = [EXEC_WRAPPER, "/bin/echo", "-X a", "-m", "debugpy", "*", bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"-X a -m debugpy * {EXEC_WRAPPER.with_name('managed_runtime.py')} {bootstrap}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["/usr/bin/node", "index.mjs"]])
+def test_the_wrapper_refuses_what_is_no_python_runtime(arguments: list[str]) -> None:
+    done = subprocess.run([EXEC_WRAPPER, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 64
+    assert "ends in bootstrap.py" in done.stderr
 
 
 def test_the_wrapper_is_executable() -> None:

@@ -6,6 +6,7 @@ its values; one that fails leaves them, with a warning, so that an outage does n
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -113,6 +114,11 @@ class KeyPlace:
     def is_due(self) -> bool:
         """Whether the keys are older than allowed."""
         return self._due_after is None or not _is_before(time.time(), self._due_after, self._max_age_s)
+
+    def expire(self) -> None:
+        """Read again before the keys are next used."""
+        if self._due_after is not None:
+            self._due_after = -math.inf
 
     def read_if_due(self) -> None:
         """Read again, unless another request has done so meanwhile."""
@@ -225,6 +231,13 @@ class StoredKeys:
             place.close()
         if self._clients is not None:
             self._clients.close()
+
+    def release(self) -> None:
+        """Close the connections to AWS, and read each place again before its keys are next used."""
+        for place in self._places:
+            place.expire()
+        if self._clients is not None:
+            self._clients.disconnect()
 
 
 def _is_before(now: float, moment: float, longest: float) -> bool:

@@ -69,8 +69,8 @@ class StreamingRuntimeClient(_LeavesRoomForStreams, LambdaRuntimeClient):  # typ
             raise exc
         # The C client keeps the status (410 stale, 413 too large) to the line it prints before.
         _logger.warning(
-            "The Lambda service did not take this response (%s: %s; the line before has its status); going on "
-            "to the next invocation.",
+            "The Lambda service did not take this response (%s: %s; the line before has its status); going "
+            "on to the next invocation.",
             type(exc).__name__,
             exc,
         )

@@ -15,7 +15,7 @@ from vectorforge.runtime.errors import (
 from vectorforge.runtime.event_loop import call_before_close, event_loop
 from vectorforge.runtime.generators import GeneratorFinaliser
 from vectorforge.runtime.http_cycle import HttpCycle, OpenStream
-from vectorforge.runtime.http_event import HttpRequest, read_event
+from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
 from vectorforge.runtime.invocation import Invocation, can_stream, current_invocation
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.response_stream import ResponseStream
@@ -46,7 +46,8 @@ class StreamingHandler:
     Args:
         app: The ASGI app, for example a ``FastAPI()``.
         lifespan: ``"auto"``: entered if the app has one. ``"on"``: an app without one is an error. ``"off"``.
-        api_gateway_base_path: Path under which a custom domain mounts the API; taken off the request's path.
+        api_gateway_base_path: Path under which a custom domain mounts the API: the app's ``root_path``. A
+            stage in the URL is found in the event.
         deadline_margin_s: Seconds before the function's timeout at which an app that is still at work is
             ended, so that the process survives. An app with a deadline of its own should keep a longer
             margin.
@@ -133,7 +134,8 @@ class StreamingHandler:
                 "The app's lifespan was still starting shortly before the function's timeout."
             ) from exc
         request.scope["state"] = lifespan.state.copy()
-        return await cycle.run(self._app, deadline, self._margin_s)
+        app = self._app if request.body is not None else bad_request
+        return await cycle.run(app, deadline, self._margin_s)
 
     async def _enter_lifespan(self) -> Lifespan:
         if self._lifespan is None:

@@ -117,7 +117,7 @@ class HttpCycle:
         """ASGI ``receive``: the request; ``http.disconnect`` once the response has ended or is lost."""
         if not self._body_requested:
             self._body_requested = True
-            return {"type": "http.request", "body": self._request.body, "more_body": False}
+            return {"type": "http.request", "body": self._request.body or b"", "more_body": False}
         await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
