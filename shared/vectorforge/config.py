@@ -159,6 +159,9 @@ class AwsSettings(_Section):
     response_mode: Literal["stream", "buffered"] = "buffered"
     """How the query function answers. "stream" needs the runtime of ``vectorforge.runtime`` and a caller that
     invokes with response streaming: a function cannot see how it was invoked."""
+    base_path: str = "/"
+    """Path under which a custom domain maps the API, e.g. "/rag". A stage in an AWS host's URL is no setting:
+    events tell it."""
     query_log_queue_url: str | None = None
     """SQS queue that the log-writer function reads; unset: records go straight into the table.
 

@@ -68,6 +68,12 @@ class CredentialStore(Protocol):
             SecretsUnavailableError: The store does not answer.
         """
 
+    def close(self) -> None:
+        """Release what it holds; safe to call twice."""
+
+    def release(self) -> None:
+        """Close connections, and read the keys again when they are next needed."""
+
 
 def find_credentials(
     setting: str, value: SecretStr | None, store: CredentialStore | None

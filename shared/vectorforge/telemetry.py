@@ -149,15 +149,18 @@ class InMemoryMetrics:
 
     def get(self, name: str, tags: Tags | None = None) -> Series:
         """The series of this name and exactly these tags; an empty one when nothing was measured."""
-        return self._series.get((name, _key(tags)), Series())
+        with self._lock:
+            return self._series.get((name, _key(tags)), Series())
 
     def total(self, name: str) -> float:
         """Sum over all tags."""
-        return sum(s.total for (series_name, _), s in self._series.items() if series_name == name)
+        with self._lock:
+            return sum(s.total for (series_name, _), s in self._series.items() if series_name == name)
 
     def names(self) -> set[str]:
         """Names measured so far."""
-        return {name for name, _ in self._series}
+        with self._lock:
+            return {name for name, _ in self._series}
 
     def items(self) -> list[tuple[str, dict[str, str], Series]]:
         """Every series: name, tags, values."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -146,6 +147,37 @@ async def never_begins() -> None:
     await asyncio.sleep(3600)
 
 
+@app.get("/sync-generator/{seconds}")
+async def synchronous_generator(seconds: float) -> StreamingResponse:
+    def pieces() -> Iterator[bytes]:
+        yield b"begun"
+        time.sleep(seconds)
+        say("synchronous generator goes on")
+        yield b"late"
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/ignores-cancellation")
+async def ignores_cancellation() -> StreamingResponse:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"begun"
+        while not os.environ.get("NEVER"):
+            try:
+                await asyncio.sleep(0.1)
+                yield b"late"
+            except asyncio.CancelledError:
+                say("cancellation ignored")
+
+    return StreamingResponse(pieces())
+
+
+@app.get("/blocks/{seconds}")
+async def blocks(seconds: float) -> None:
+    say("blocking")
+    time.sleep(seconds)  # noqa: ASYNC251  # what is shown
+
+
 @app.get("/megabytes/{count}")
 async def megabytes(count: int) -> StreamingResponse:
     async def pieces() -> AsyncIterator[bytes]:
@@ -167,7 +199,7 @@ def statistics() -> dict[str, int]:
     }
 
 
-handler = StreamingHandler(app, deadline_margin_s=0.3)
+handler = StreamingHandler(app, deadline_margin_s=0.6)
 buffered = Mangum(app, lifespan="off")
 
 
@@ -175,7 +207,25 @@ def plain(event: Any, context: Any) -> Any:
     """A handler that has nothing to do with ASGI."""
     if event == "fail":
         raise ValueError("plain failure")
+    if event == "surrogate":
+        return {"text": "\ud800"}
     return "a" * event if isinstance(event, int) else {"got": event, "request_id": context.aws_request_id}
+
+
+@asynccontextmanager
+async def slow_lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    await asyncio.sleep(float(os.environ["LIFESPAN_S"]))
+    say("slow lifespan entered")
+    yield
+
+
+slow_app = FastAPI(lifespan=slow_lifespan, routes=app.routes)
+slow_handler = StreamingHandler(slow_app, deadline_margin_s=0.6)
+
+
+def hides_its_handler(event: Any, context: Any) -> Any:
+    """Its lifespan is entered by the first request."""
+    return slow_handler(event, context)
 
 
 class Observed(BaseHTTPMiddleware):
@@ -183,7 +233,7 @@ class Observed(BaseHTTPMiddleware):
         return await call_next(request)
 
 
-under_middleware = StreamingHandler(Observed(app), lifespan="off", deadline_margin_s=0.3)
+under_middleware = StreamingHandler(Observed(app), lifespan="off", deadline_margin_s=0.6)
 under_base_path = StreamingHandler(app, api_gateway_base_path="/shop")
 
 

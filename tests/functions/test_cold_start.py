@@ -10,6 +10,7 @@ import pytest
 
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.testing.local_aws import LocalAws
 from vectorforge.testing.query_events import load_event, response_of
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +129,29 @@ async def test_the_init_phase_connects_to_nothing_and_the_first_request_does(sna
             assert connections == 0
             status, _, _ = await response_of(await function.invoke(load_event("query_function_url_health")))
         assert (status, connections > 0) == (503, True)
+
+
+async def test_a_snapshot_holds_no_connection_to_the_store_of_keys() -> None:
+    async def sockets(settings: dict[str, str]) -> int:
+        configuration = FunctionConfiguration(
+            handler="tests.functions.inspected_query_handler.handler",
+            task_root=ROOT,
+            environment={
+                "VECTORFORGE_DATABASE_URL": DEAD_DATABASE,
+                "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
+                "VECTORFORGE_RESPONSE_MODE": "stream",
+                **settings,
+            },
+            snap_start=True,
+        )
+        async with FunctionProcess(configuration) as function:
+            await function.start()
+            held: dict[str, int] = await (await function.invoke({"inspect": True})).result()
+        return held["sockets"]
+
+    without = await sockets({"VECTORFORGE_OPENAI_API_KEY": "sk-canary"})
+    with LocalAws() as aws:
+        aws.put_secret("vectorforge/keys", {"openai_api_key": "sk-canary"})
+        stored = {**aws.environment, "VECTORFORGE_PROVIDER_SECRET_ID": "vectorforge/keys"}
+        assert await sockets(stored) == without
+        assert len(aws.calls) > 0

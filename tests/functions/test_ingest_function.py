@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,7 +21,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.serverless.ingest import Invocation, handle
+from vectorforge.serverless.ingest import IngestFunction, Invocation, handle
 from vectorforge.serverless.ingest_events import Message
 from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.hashing_embedder import HashingEmbedder
@@ -193,14 +194,55 @@ async def test_a_job_that_another_worker_holds_is_seen_again_later(stage: Stage)
     claimed = await JobDispatcher(stage.application.database).claim(60)
     assert claimed is not None
     assert claimed.job_id == older
-    assert await stage.deliver() == (2, [])  # one is held, the other waits behind it
-    assert stage.aws.count(stage.queue) == (0, 0, 2)
+    assert await stage.deliver() == (2, [])  # one is held, the other waits behind it and needs no message
+    assert stage.aws.count(stage.queue) == (0, 0, 1)
     assert stage.embedder.texts == []
 
     await stage.tenant.jobs.release(older)
     stage.send(json.dumps({"tenant_id": TENANT, "job_id": str(younger), "waits": 3}))
     assert await stage.deliver() == (1, [])
     assert stage.embedder.texts == ["older", "younger"]
+
+
+async def test_a_row_of_waiting_jobs_keeps_one_message(stage: Stage) -> None:
+    texts = [f"Text number {n}" for n in range(20)]
+    jobs = [await stage.job(text) for text in texts]
+    claimed = await JobDispatcher(stage.application.database).claim(60)
+    assert claimed is not None
+    while (await stage.deliver())[0]:
+        pass
+    assert stage.aws.count(stage.queue) == (0, 0, 1)  # of the job that another worker holds
+
+    await stage.tenant.jobs.release(claimed.job_id)  # that worker had to stop, and says so
+    await stage.application.announce_job(TENANT, claimed.job_id)
+    assert await stage.deliver() == (1, [])
+    assert [(await stage.look(job)).status for job in jobs] == ["succeeded"] * 20
+    assert stage.embedder.texts == texts
+
+
+async def test_who_has_to_stop_hands_on_what_waits(stage: Stage) -> None:
+    stage.embedder._delay_s = 0.5
+    jobs = [await stage.job(f"Text number {n}") for n in range(8)]
+    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    await stage.application.announce_job(TENANT, jobs[0])  # the others' messages were dropped: they waited
+    invocations = 0
+    while (received := await stage.deliver(seconds=4))[0]:
+        assert received == (1, [])
+        assert sum(stage.aws.count(stage.queue)) <= 1  # they do not multiply
+        invocations += 1
+    assert invocations >= 2
+    assert [(await stage.look(job)).status for job in jobs] == ["succeeded"] * 8
+
+
+async def test_a_job_without_a_message_is_found_by_the_scheduled_look(stage: Stage) -> None:
+    older, younger = await stage.job("older"), await stage.job("younger")
+    assert await JobDispatcher(stage.application.database).claim(60) is not None
+    assert await stage.deliver() == (2, [])
+    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    await stage.tenant.jobs.finish(older)  # by a worker that was killed just then
+    assert (await stage.look(younger)).status == "queued"
+    assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
+    assert (await stage.look(younger)).status == "succeeded"
 
 
 async def test_an_older_job_of_the_collection_comes_first(stage: Stage) -> None:
@@ -330,3 +372,31 @@ async def test_the_event_of_a_job_in_its_real_shape(stage: Stage) -> None:
     assert await handle(stage.application, event("ingest_sqs_job"), Deadline.after(30)) == {
         "batchItemFailures": []  # there is no such job (any more)
     }
+
+
+async def test_a_function_whose_loop_is_gone_makes_another(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "DATABASE_URL": stage.url,
+        "INGESTION_QUEUE_URL": stage.queue,
+        "EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1",
+        "EMBEDDING_MODEL": "m",
+        "EMBEDDING_DIMENSION": "3",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"VECTORFORGE_{name}", value)
+    function = IngestFunction()
+    context = SimpleNamespace(
+        get_remaining_time_in_millis=lambda: 60_000, aws_request_id="r", function_name="ingest"
+    )
+
+    def twice() -> list[dict[str, Any] | None]:
+        answers = [function({"Event": "s3:TestEvent"}, context)]  # opens a pool, and no connection in it
+        assert function._loop is not None
+        function._loop.close()  # as in a fork of the process, which has no such thread
+        answers.append(function(event("ingest_sqs_job"), context))
+        function.shutdown()
+        return answers
+
+    assert await asyncio.to_thread(twice) == [None, {"batchItemFailures": []}]

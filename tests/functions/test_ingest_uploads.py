@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.conninfo import make_conninfo
 
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
@@ -67,6 +69,7 @@ class Bucket:
     aws: FakeAws
     application: Application
     queue: str
+    admin_url: str
 
     def put(self, key: str, text: str, **options: Any) -> None:
         self.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=text.encode(), **options)
@@ -95,7 +98,8 @@ async def bucket(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Bucket]
         ingestion=IngestionSettings(max_document_bytes=LIMIT),
     )
     async with build_application(config) as application:
-        yield Bucket(aws, application, queue)
+        admin_url = make_conninfo(fresh_database_url, user="postgres")
+        yield Bucket(aws, application, queue, admin_url)
 
 
 async def test_an_upload_becomes_a_document_of_its_tenant(bucket: Bucket) -> None:
@@ -186,6 +190,47 @@ async def test_an_object_that_is_too_large_is_a_failed_job(bucket: Bucket) -> No
     assert item.error is not None
     assert item.error.code == "document_too_large"
     assert "1,001 bytes; at most 1,000" in item.error.message
+
+
+async def test_an_object_that_is_too_large_is_never_a_job_that_waits(bucket: Bucket) -> None:
+    bucket.put("acme/docs/large.txt", "x" * (LIMIT + 1))
+    with psycopg.connect(bucket.admin_url, autocommit=True) as admin:
+        admin.execute("CREATE TABLE vectorforge.seen (status text, xid xid8)")
+        admin.execute(
+            "CREATE FUNCTION vectorforge.see() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS "
+            "$$ BEGIN INSERT INTO vectorforge.seen VALUES (NEW.status, pg_current_xact_id()); "
+            "RETURN NEW; END $$"
+        )
+        admin.execute(
+            "CREATE TRIGGER see AFTER INSERT OR UPDATE ON vectorforge.ingestion_jobs "
+            "FOR EACH ROW EXECUTE FUNCTION vectorforge.see()"
+        )
+        await bucket.notify(created("acme/docs/large.txt"))
+        seen = admin.execute("SELECT status, xid FROM vectorforge.seen ORDER BY status").fetchall()
+    assert [status for status, _ in seen] == ["failed", "queued"]
+    assert len({xid for _, xid in seen}) == 1  # one transaction
+
+
+@pytest.mark.parametrize("key", ["acme/" + "c" * 400 + "/a.txt", "acme/docs/a\0.txt", "acme/do\0cs/a.txt"])
+async def test_an_upload_that_can_never_be_stored_goes_to_the_dead_letter_queue_at_once(
+    bucket: Bucket, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is shown again at once, and not after half a minute, two, eight, ..."""
+    bucket.put(key, "text")
+    bucket.aws.client("sqs").send_message(QueueUrl=bucket.queue, MessageBody=json.dumps(created(key)))
+    for _ in range(6):
+        records = bucket.aws.receive(bucket.queue)
+        if records:
+            answer = await handle(bucket.application, {"Records": records}, Deadline.after(60))
+            assert answer == {"batchItemFailures": [{"itemIdentifier": records[0]["messageId"]}]}
+    assert bucket.aws.count(bucket.queue) == (0, 0, 0)
+    assert "cannot be carried out" in caplog.text
+
+
+async def test_blanks_around_a_collection_s_name_are_not_part_of_it(bucket: Bucket) -> None:
+    bucket.put("acme/ docs /a.txt", "text")
+    await bucket.notify(created("acme/ docs /a.txt"))
+    assert list(await bucket.texts("docs")) == [f"s3://{BUCKET}/acme/ docs /a.txt"]
 
 
 async def test_an_object_that_is_gone_is_no_document(bucket: Bucket) -> None:

@@ -24,6 +24,21 @@ answers = [handler(json.loads(line), LambdaContext()) for line in sys.stdin]
 handler.shutdown()
 print(json.dumps({"answers": answers}))
 """
+FORKING_DRIVER = """
+import json, os, sys, warnings
+from functions.log_writer.handler import handler
+from vectorforge.testing.aws_services import LambdaContext
+events = [json.loads(line) for line in sys.stdin]
+answers = [handler(events[0], LambdaContext())]
+sys.stdout.flush()
+warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside threads, since Python 3.12
+if os.fork() == 0:
+    answers.append(handler(events[1], LambdaContext()))
+    print(json.dumps({"answers": answers}), flush=True)
+    os._exit(0)
+_, status = os.wait()
+sys.exit(status)
+"""
 ROWS = (
     b"SELECT tenant_id, outcome, query_text, jsonb_array_length(used_chunk_ids) FROM vectorforge.query_logs"
 )
@@ -34,11 +49,13 @@ def event(name: str) -> dict[str, Any]:
     return loaded
 
 
-def invoke(environment: dict[str, str], *events: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+def invoke(
+    environment: dict[str, str], *events: dict[str, Any], driver: str = DRIVER
+) -> tuple[list[Any], list[dict[str, Any]]]:
     """The answers of one warm process, and what it logged."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", DRIVER],
+        [sys.executable, "-W", "error", "-c", driver],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "HOME": os.environ["HOME"], **environment},
         input="".join(json.dumps(event) + "\n" for event in events),
         capture_output=True, text=True, check=False, timeout=60,
@@ -77,6 +94,14 @@ def test_a_batch_of_two_tenants_delivered_twice(database_url: str) -> None:  # C
     assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
     assert sum(sum(line.get("ColdStart", [0])) for line in lines) == 1
     assert sum(sum(line.get("query_log.rows_stored", [0])) for line in lines) == 2  # A-150
+
+
+def test_a_fork_opens_connections_of_its_own(database_url: str) -> None:
+    batches = event("batch"), event("batch")
+    answers, lines = invoke(environment(database_url), *batches, driver=FORKING_DRIVER)
+    assert answers == [{"batchItemFailures": []}] * 2
+    said = [line for line in lines if line.get("message") == "Query logs stored"]
+    assert [(line["rows_stored"], line["rows_already_there"]) for line in said] == [(2, 0), (0, 2)]
 
 
 def test_poison_fails_alone(database_url: str) -> None:  # C01; fault 39

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from vectorforge.db.migrate import _LOCK_KEY, pending, read_migrations
+from vectorforge.deadline import Deadline
+from vectorforge.errors import VectorForgeError
+from vectorforge.serverless.stack_request import StackAnswer, StackRequest
 
 ROOT = Path(__file__).parents[2]
+SIGNED = "?X-Amz-Signature=canary-signature"
 DRIVER = """
 import json, sys
 from types import SimpleNamespace
@@ -47,6 +54,7 @@ class Stack:
     def __init__(self) -> None:
         self.answers: list[dict[str, Any]] = []
         self.content_types: list[str | None] = []
+        self.sizes: list[int] = []
         self.refuses = 0
         stack = self
 
@@ -58,6 +66,7 @@ class Stack:
                     self.send_error(503)
                     return
                 stack.answers.append(json.loads(body))
+                stack.sizes.append(len(body))
                 stack.content_types.append(self.headers["Content-Type"])
                 self.send_response(200)
                 self.end_headers()
@@ -71,7 +80,7 @@ class Stack:
         host, port = self.server.server_address[:2]
         return {
             **event(name),
-            "ResponseURL": f"http://{host!s}:{port}/answer?X-Amz-Signature=canary-signature",
+            "ResponseURL": f"http://{host!s}:{port}/answer{SIGNED}",
         }
 
 
@@ -103,10 +112,10 @@ def url_of(conninfo: str, password: str | None = None, **changes: str) -> str:
 
 
 async def invoke(
-    environment: dict[str, str], *events: tuple[dict[str, Any], int]
+    environment: dict[str, str], *events: tuple[dict[str, Any], int], library: Path = ROOT / "shared"
 ) -> tuple[list[dict[str, Any] | None], str]:
     """What one process answers to these (event, remaining milliseconds), and everything it printed."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+    path = os.pathsep.join([str(library), str(ROOT)])
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-W", "error", "-c", DRIVER),
@@ -155,6 +164,34 @@ async def test_a_stack_migrates_a_new_database_once(make_database: Callable[...,
     assert verifier is not None
     assert verifier[0].startswith("SCRAM-SHA-256$")
     assert "canary" not in printed + str(stack.answers)
+
+
+async def test_a_rolled_back_stack_keeps_the_newer_schema(
+    make_database: Callable[..., str], stack: Stack, tmp_path: Path
+) -> None:
+    older = tmp_path / "vectorforge"  # the code before the last migration
+    shutil.copytree(ROOT / "shared" / "vectorforge", older, ignore=shutil.ignore_patterns("__pycache__"))
+    last = read_migrations()[-1].name
+    (older / "db" / "migrations" / last).unlink()
+    environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(make_database(empty=True))}
+    update = stack.request("migrate_cloudformation_update")
+    await invoke(environment, (stack.request("migrate_cloudformation_create"), 60_000))
+    await invoke(environment, (update, 60_000), library=tmp_path)
+    assert [answer["Status"] for answer in stack.answers] == ["SUCCESS"] * 2
+    assert stack.answers[1]["Data"]["Applied"] == "0"
+
+    answers, _ = await invoke(environment, ({"action": "migrate"}, 60_000), library=tmp_path)
+    assert answers == [  # who calls it in person is to know
+        {
+            "error": "MigrationError",
+            "message": f"The database has migration {last}, which this version does not know.",
+        }
+    ]
+    with (older / "db" / "migrations" / "0002_documents.sql").open("a") as file:
+        file.write("-- changed")
+    await invoke(environment, (update, 60_000), library=tmp_path)
+    assert stack.answers[2]["Status"] == "FAILED"
+    assert "0002_documents.sql has changed" in stack.answers[2]["Reason"]
 
 
 async def test_a_failure_is_answered_in_words_without_secrets(
@@ -221,6 +258,56 @@ async def test_an_answer_that_is_not_accepted_is_sent_again(stack: Stack) -> Non
     answers, refused = await invoke({}, (stack.request("migrate_cloudformation_delete"), 30_000))
     assert answers == [{"error": "VectorForgeError", "message": "CloudFormation did not accept the answer."}]
     assert "canary" not in printed + refused
+
+
+def send_in_process(stack: Stack, reason: str, *, url: str | None = None) -> None:
+    request = StackRequest.of(stack.request("migrate_cloudformation_create"))
+    if url is not None:
+        request = replace(request, response_url=url)
+    StackAnswer("vectorforge-schema", {}, failure=reason).send(request, Deadline.after(30))
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "\N{GRINNING FACE}", "\n", "\ud800"])
+def test_an_answer_is_never_larger_than_the_stack_takes(stack: Stack, character: str) -> None:
+    send_in_process(stack, character * 5000)
+    assert (
+        stack.sizes[0] <= 4096
+    )  # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref-responses.html
+    assert stack.sizes[0] > 4080
+    assert set(stack.answers[0]["Reason"]) == {character}
+
+
+def test_an_answer_to_a_server_that_speaks_no_http_is_sent_again(stack: Stack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        attempts = []
+
+        def answer_rubbish() -> None:
+            for _ in range(3):
+                connection, _ = server.accept()
+                with connection:
+                    attempts.append(connection.recv(65536))
+                    connection.sendall(b"rubbish\r\n\r\n")
+
+        thread = threading.Thread(target=answer_rubbish, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/answer?X-Amz-Signature=canary"
+        with pytest.raises(VectorForgeError, match=r"^CloudFormation did not accept the answer\.$"):
+            send_in_process(stack, "reason", url=url)
+        thread.join(30)
+    assert len(attempts) == 3
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:1/answer here", "http://[broken", "http://127.0.0.1:port"]
+)
+def test_an_address_that_cannot_be_used_is_not_told(
+    stack: Stack, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(VectorForgeError) as caught:
+        send_in_process(stack, "reason", url=address + SIGNED)
+    told = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "did not accept the answer" in told
+    assert "canary" not in told
 
 
 async def test_a_direct_call_says_what_is_wrong_with_it(make_database: Callable[..., str]) -> None:

@@ -73,7 +73,7 @@ async def test_every_front_door_is_answered_by_one_warm_process(surroundings: Qu
 
 async def test_too_little_time_is_said_before_anything_is_asked(surroundings: QuerySurroundings) -> None:
     event = load_event(QUERY[1], x_api_key=key_of(surroundings.tenant))
-    async with FunctionProcess(query_function(surroundings, "buffered", timeout_s=2)) as function:
+    async with FunctionProcess(query_function(surroundings, "stream", timeout_s=2)) as function:
         status, _, body = await ask(function, event)
     assert status == 504  # what is left is kept for the error and the log
     assert json.loads(body)["detail"].startswith("RAG query error: ")

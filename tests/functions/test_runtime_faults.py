@@ -19,6 +19,9 @@ from tests.functions.runtime_driver import (
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation
+from vectorforge.runtime.errors import ResponseLostError
+from vectorforge.runtime.invocation import Invocation as RuntimeInvocation
+from vectorforge.runtime.response_stream import ResponseStream
 
 SECRET = "canary-in-the-exception"  # what runtime_app raises; importing it here would open its loop
 
@@ -199,6 +202,58 @@ async def test_shortly_before_the_timeout_the_app_is_ended_and_the_process_lives
         assert process.starts == 1
 
 
+async def test_the_lifespan_is_inside_the_deadline() -> None:
+    environment = {"LIFESPAN_S": "1.6"}
+    async with function("hides_its_handler", timeout_s=2.5, environment=environment) as process:
+        await process.start()
+        invocation = await answer(process, http_event("/never-begins"))
+        assert reported_error(invocation)[0] == "DeadlineExceededError"
+        assert process.starts == 1
+
+
+async def test_a_lifespan_that_takes_longer_than_an_invocation_goes_on_in_the_next() -> None:
+    environment = {"LIFESPAN_S": "2.2"}
+    async with function("hides_its_handler", timeout_s=2.0, environment=environment) as process:
+        await process.start()
+        error_type, message = reported_error(await answer(process, http_event("/no-content")))
+        assert (error_type, "lifespan" in message) == ("DeadlineExceededError", True)
+        invocation = await answer(process, http_event("/no-content"))
+        assert prelude_and_body(invocation)[0]["statusCode"] == 204
+        assert process.output.text.count("slow lifespan entered") == 1
+        assert process.starts == 1
+
+
+@pytest.mark.parametrize("path", ["/sync-generator/4", "/ignores-cancellation"])
+async def test_an_app_that_cannot_be_cancelled_is_left_running(path: str) -> None:
+    async with function("handler", timeout_s=2.0) as process:
+        await process.start()
+        invocation = await answer(process, http_event(path))
+        assert invocation.trailers["lambda-runtime-function-error-type"] == "DeadlineExceededError"
+        assert "it is left running" in process.output.text
+        for _ in range(2):  # what it makes now goes nowhere
+            later = await answer(process, http_event("/sync"))
+            assert (prelude_and_body(later)[1], later.error) == (b"one two three", None)
+        assert process.starts == 1
+
+
+async def test_a_connection_that_broke_before_the_first_byte_is_an_error_of_the_invocation() -> None:
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    lost = asyncio.Event()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        told = RuntimeInvocation(f"{host}:{port}", "request", None)
+        stream = await ResponseStream.open(told, lost.set)
+        assert not told.answered
+        async with asyncio.timeout(10):
+            await lost.wait()
+        with pytest.raises(ResponseLostError):
+            await stream.write(b"first")
+        assert not told.answered
+        await stream.abort()
+
+
 async def test_a_reader_that_stopped_does_not_take_the_process_with_it() -> None:
     async def wait(invocation: Invocation, _data: bytes) -> None:
         await asyncio.sleep(3)
@@ -209,6 +264,7 @@ async def test_a_reader_that_stopped_does_not_take_the_process_with_it() -> None
         async with asyncio.timeout(10):
             await process.output.wait_for("its connection is dropped")
             await process.output.wait_for("[ERROR] DeadlineExceededError")
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
         assert process.starts == 1
 
 

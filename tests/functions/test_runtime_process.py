@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import shlex
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,29 @@ async def test_the_lifespan_is_left_at_sigterm_in_the_middle_of_a_request() -> N
         await process.stop()
         assert await exit_code == 0
     assert process.output.text.index("generator finalised") < process.output.text.index("lifespan left")
+
+
+@pytest.mark.parametrize("path", ["/sync-generator/60", "/ignores-cancellation"])
+async def test_a_request_that_does_not_end_does_not_hold_the_shutdown_up(path: str) -> None:
+    async with function("handler", timeout_s=60) as process:
+        await process.start()
+        invocation = await process.invoke(http_event(path))
+        await invocation.opened.wait()
+        exit_code = process.environment.exit
+        os.kill(process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0  # the generator sleeps for 60 s
+        assert "lifespan left" in process.output.text
+
+
+async def test_sigterm_ends_an_app_that_blocks_the_loop() -> None:
+    async with function("handler", timeout_s=60) as process:
+        await process.start()
+        await process.invoke(http_event("/blocks/60"))
+        await process.output.wait_for("blocking")
+        exit_code = process.environment.exit
+        os.kill(process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0
+        assert "lifespan left" in process.output.text
 
 
 @pytest.mark.parametrize(
@@ -120,8 +146,19 @@ async def test_a_buffered_response_over_the_limit_does_not_end_the_process() -> 
         invocation = await answer(process, 2000)
         assert invocation.error is not None
         assert invocation.error.error_type == "Function.ResponseSizeTooLarge"
+        assert "Http response code: 413" in process.output.text  # the C client's line
+        assert "(RuntimeError: Failed to post invocation response;" in process.output.text
         assert await (await answer(process, 10)).result() == "a" * 10
         assert process.starts == 1
+
+
+async def test_a_result_that_is_no_unicode_ends_the_process_instead_of_hanging() -> None:
+    # The JSON log format is that of a managed runtime, where results are not escaped.
+    async with function("plain", environment={"AWS_EXECUTION_ENV": "AWS_Lambda_python3.13"}) as process:
+        invocation = await answer(process, "surrogate")
+        assert invocation.error is not None
+        assert "UnicodeEncodeError" in process.output.text
+        assert await (await answer(process, 3)).result() == "aaa"
 
 
 async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
@@ -133,10 +170,18 @@ async def test_without_the_runtime_the_handler_says_what_to_start() -> None:
     assert "Mangum" in message
 
 
-async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(tmp_path: Path) -> None:
-    bootstrap = tmp_path / "bootstrap.py"
+@pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
+async def test_the_exec_wrapper_takes_the_place_of_the_managed_runtime(
+    tmp_path: Path, options: list[str]
+) -> None:
+    bootstrap = tmp_path / "with space" / "bootstrap.py"
+    bootstrap.parent.mkdir()
     bootstrap.write_text("raise SystemExit('not to be run')")
-    command = [str(EXEC_WRAPPER), sys.executable, str(bootstrap)]
+    command = [str(EXEC_WRAPPER), sys.executable, *options, str(bootstrap)]
+    service = tmp_path / "service"  # Lambda names the handler in _HANDLER only
+    service.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    service.chmod(0o755)
+    command = [str(service)]
     async with function("handler", command=command) as process:
         assert (await json_body(process, "/echo"))["path"] == "/echo"
         assert process.pid == (await json_body(process, "/echo"))["pid"]  # replaced, not started beside
@@ -263,6 +308,20 @@ async def test_a_second_response_for_one_invocation_is_an_error_in_the_log() -> 
         assert "has been streamed already" in process.output.text
         await answer(process, http_event("/stream"))
         assert process.starts == 1
+
+
+def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
+    bootstrap = tmp_path / "bootstrap.py"
+    command = [EXEC_WRAPPER, "/bin/echo", "-X a", "-m", "debugpy", "*", bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"-X a -m debugpy * {EXEC_WRAPPER.with_name('managed_runtime.py')} {bootstrap}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["/usr/bin/node", "index.mjs"]])
+def test_the_wrapper_refuses_what_is_no_python_runtime(arguments: list[str]) -> None:
+    done = subprocess.run([EXEC_WRAPPER, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 64
+    assert "ends in bootstrap.py" in done.stderr
 
 
 def test_the_wrapper_is_executable() -> None:

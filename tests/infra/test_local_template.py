@@ -1,19 +1,32 @@
 """The SAM template for one machine is valid, and says what the library and AWS need."""
 
+import json
 import os
+import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cfnlint.decode import cfn_yaml
 
+from infra.bundling import Bundle
 from vectorforge.config import known_variables
+from vectorforge.testing.fake_aws import FakeAws
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template-local.yaml"
 SAM = "aws-sam-cli==1.170.0"
+START = """\
+import importlib, sys
+from vectorforge.config import VectorForgeConfig
+
+VectorForgeConfig.from_environment()
+handler = importlib.import_module(sys.argv[1]).handler
+getattr(handler, "startup", lambda: None)()
+"""
+RECEIVE = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +85,112 @@ def test_every_setting_is_one_that_the_library_reads(functions: dict[str, dict[s
     assert {name for name in names if name.startswith("VECTORFORGE_")} <= known_variables()
 
 
+@pytest.fixture(scope="module")
+def aws(template: dict[str, Any]) -> Iterator[FakeAws]:
+    """With the secret as the template makes it."""
+    with FakeAws() as server:
+        secret = template["Resources"]["ProviderSecret"]["Properties"]
+        server.client("secretsmanager").create_secret(
+            Name=secret["Name"], SecretString=secret["SecretString"]
+        )
+        yield server
+
+
+@pytest.mark.parametrize("name", ["QueryFunction", "LogWriterFunction", "IngestFunction", "MigrateFunction"])
+def test_every_function_starts_with_its_bundle_and_the_template_s_settings(
+    template: dict[str, Any],
+    functions: dict[str, dict[str, Any]],
+    aws: FakeAws,
+    bundle: Callable[[str], tuple[Path, Bundle]],
+    bare_python: tuple[str, ...],
+    bare_environment: Callable[..., dict[str, str]],
+    name: str,
+) -> None:
+    properties = functions[name]
+    folder, _ = bundle(Path(properties["CodeUri"]).name)
+    parameters = {key: str(parameter["Default"]) for key, parameter in template["Parameters"].items()}
+    parameters["AwsEndpointUrl"] = aws.environment["AWS_ENDPOINT_URL"]
+    shared = template["Globals"]["Function"]["Environment"]["Variables"]
+    variables = {
+        key: _resolved(value, parameters)
+        for key, value in {**shared, **properties["Environment"]["Variables"]}.items()
+    }
+    environment = bare_environment(folder, {**aws.environment, **variables})
+    command = [*bare_python, "-c", START, properties["Handler"].rpartition(".")[0]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str, dict[str, Any]]) -> None:
+    allowed = {name: _permissions(properties) for name, properties in functions.items()}
+    queries, ingestion = "QueryLogQueue.Arn", "IngestionQueue.Arn"
+    secret = ("secretsmanager:GetSecretValue", "ProviderSecret")
+    overflow, uploads = "arn:aws:s3:::${QueryLogOverflowBucket}/*", "arn:aws:s3:::${UploadsBucket}/*"
+    assert allowed == {
+        "QueryFunction": {
+            ("sqs:SendMessage", queries),
+            ("sqs:SendMessage", ingestion),
+            ("s3:PutObject", overflow),
+            secret,
+        },
+        "LogWriterFunction": {*((action, queries) for action in RECEIVE), ("s3:GetObject", overflow)},
+        "IngestFunction": {
+            *((action, ingestion) for action in RECEIVE),
+            ("sqs:SendMessage", ingestion),
+            ("s3:GetObject", uploads),
+            ("s3:ListBucket", "UploadsBucket.Arn"),
+            secret,
+        },
+        "MigrateFunction": set(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "guides"),
+    [("IngestFunction", ["ingestion-on-aws", "secrets"]), ("QueryFunction", ["query-log", "secrets"]),
+     ("LogWriterFunction", ["query-log"])],
+)  # fmt: skip
+def test_the_guides_list_what_a_function_may_do(
+    functions: dict[str, dict[str, Any]], name: str, guides: list[str]
+) -> None:
+    text = "".join((ROOT / "docs" / f"{guide}.md").read_text() for guide in guides)
+    listed = set(re.findall(r"`((?:sqs|s3|secretsmanager):\w+)`", text))
+    assert {action for action, _ in _permissions(functions[name])} <= listed | {"sqs:SendMessage"}
+
+
+def test_uploads_reach_the_ingest_function_through_its_queue(
+    template: dict[str, Any], functions: dict[str, dict[str, Any]]
+) -> None:
+    resources = template["Resources"]
+    bucket = resources["UploadsBucket"]["Properties"]
+    [notification] = bucket["NotificationConfiguration"]["QueueConfigurations"]
+    assert notification == {"Event": "s3:ObjectCreated:*", "Queue": {"Fn::GetAtt": ["IngestionQueue", "Arn"]}}
+    [statement] = resources["IngestionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "s3.amazonaws.com"}
+    source = statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::Sub"]
+    assert source == "arn:aws:s3:::${UploadsBucketName}"
+    assert bucket["BucketName"] == {"Ref": "UploadsBucketName"}
+    assert {source["Type"] for source in functions["IngestFunction"]["Events"].values()} == {
+        "SQS",
+        "Schedule",
+    }
+
+
+def test_jobs_without_a_message_are_looked_for(functions: dict[str, dict[str, Any]]) -> None:
+    [look] = [e for e in functions["IngestFunction"]["Events"].values() if e["Type"] == "Schedule"]
+    assert look["Properties"]["Schedule"] == "rate(5 minutes)"
+    sent = json.loads((ROOT / "events" / "ingest_scheduled.json").read_text())
+    assert sent["source"] == "aws.events"
+
+
+def test_spans_are_switched_on_where_x_ray_is(template: dict[str, Any]) -> None:
+    shared = template["Globals"]["Function"]
+    assert (shared["Tracing"], shared["Environment"]["Variables"]["VECTORFORGE_TRACING"]) == (
+        "Active",
+        "true",
+    )
+
+
 def test_no_message_comes_back_while_it_is_being_worked_on(
     template: dict[str, Any], functions: dict[str, dict[str, Any]]
 ) -> None:  # six times the timeout: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
@@ -79,6 +198,7 @@ def test_no_message_comes_back_while_it_is_being_worked_on(
     assert len(sources) == 2
     for function, source in sources:
         assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert 2 <= source["ScalingConfig"]["MaximumConcurrency"] <= 10
         queue = template["Resources"][source["Queue"]["Fn::GetAtt"][0]]["Properties"]
         assert queue["VisibilityTimeout"] >= 6 * function["Timeout"]
         assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
@@ -93,3 +213,38 @@ def _queue_sources(
         for source in function.get("Events", {}).values():
             if source["Type"] == "SQS":
                 yield function, source["Properties"]
+
+
+def _permissions(function: dict[str, Any]) -> set[tuple[str, str]]:
+    """Each action with the resource that it is allowed on."""
+    found = set()
+    for policy in function.get("Policies", []):
+        for statement in policy["Statement"]:
+            actions, resources = _listed(statement["Action"]), _listed(statement["Resource"])
+            found |= {(action, _named(resource)) for action in actions for resource in resources}
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _named(resource: dict[str, Any]) -> str:
+    [name] = resource.values()
+    return ".".join(name) if isinstance(name, list) else str(name)
+
+
+def _resolved(value: Any, parameters: Mapping[str, str]) -> str:
+    """A variable as CloudFormation sets it, for the functions that this template uses in variables."""
+    match value:
+        case {"Ref": name}:
+            return parameters[name]
+        case {"Fn::If": ["Streams", yes, no]}:
+            return str(yes if parameters["InvokeMode"] == "RESPONSE_STREAM" else no)
+        case {"Fn::Sub": [text, more]}:
+            inner = {key: _resolved(part, parameters) for key, part in more.items()}
+            return _resolved({"Fn::Sub": text}, {**parameters, **inner})
+        case {"Fn::Sub": text}:
+            return re.sub(r"\$\{(\w+)\}", lambda found: parameters[found[1]], text)
+        case _:
+            return str(value)

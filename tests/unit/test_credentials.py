@@ -190,6 +190,33 @@ class TestReadingAgain:
         vault.open.set()
         assert await credentials.refresh(OLD) == NEW
 
+    async def test_no_refused_question_waits_for_a_place_that_hangs(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        vault = Vault()
+        credentials = stored(vault)
+        vault.fields[SETTING] = NEW.get_secret_value()
+        vault.open.clear()
+        assert await credentials.refresh(OLD) == OLD
+        assert not vault.open.is_set()
+        assert "Secret s answers slowly; going on with the last keys" in caplog.messages
+        vault.open.set()
+        assert await credentials.refresh(OLD) == NEW
+
+    async def test_closing_ends_the_thread_and_a_key_can_be_used_after_that(self) -> None:
+        vault = Vault()
+        store = StoredKeys((place(vault),))
+        credentials = store.find(SETTING)
+        assert credentials is not None
+        others = threading.enumerate()
+        assert await credentials.refresh(OLD) == OLD
+        [thread] = [thread for thread in threading.enumerate() if thread not in others]
+        store.close()
+        store.close()
+        await asyncio.to_thread(thread.join, 30)
+        assert not thread.is_alive()
+        assert await credentials.current() == OLD
+
     def test_first_reading_fails_loudly(self) -> None:
         vault = Vault(failure=SecretsUnavailableError("Secret s is down."))
         keys = StoredKeys((place(vault),))

@@ -66,7 +66,8 @@ def test_a_function_url_event_becomes_a_scope() -> None:
 
 def test_a_rest_api_event_becomes_a_scope() -> None:
     request = read_event(REST_EVENT, None, "/base")
-    assert (request.scope["path"], request.scope["query_string"]) == ("/items", b"x=1&x=2")
+    assert (request.scope["path"], request.scope["root_path"]) == ("/base/items", "/base")
+    assert request.scope["query_string"] == b"x=1&x=2"
     assert [b"accept", b"a, b"] in request.scope["headers"]
     assert request.body == b""
     assert request.multi_value_headers
@@ -80,9 +81,62 @@ def test_an_event_with_a_field_missing_is_no_http_event(missing: str) -> None:
         read_event(event, None, "/")
 
 
-def test_a_body_that_is_no_base64_is_no_http_event() -> None:
-    with pytest.raises(UnsupportedEventError):
-        read_event({**URL_EVENT, "body": "a"}, None, "/")
+def test_a_body_that_is_no_base64_is_none() -> None:
+    assert read_event({**URL_EVENT, "body": "a"}, None, "/").body is None
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "[::"}, {"Host": "a:b"}, {"Host": "a", "X-Forwarded-Port": "x"}]
+)
+def test_a_broken_host_leaves_the_server_out(headers: dict[str, str]) -> None:
+    scope = read_event({**URL_EVENT, "headers": headers}, None, "/").scope
+    assert scope["server"] is None
+    assert [b"host", headers["Host"].encode()] in scope["headers"]
+
+
+def test_repeated_cookies_are_joined_as_cookies() -> None:
+    event = {**REST_EVENT, "multiValueHeaders": {"Cookie": ["a=1", "b=2"]}}
+    assert [b"cookie", b"a=1; b=2"] in read_event(event, None, "/").scope["headers"]
+
+
+@pytest.mark.parametrize(
+    ("path", "stage", "base_path", "expected"),
+    [
+        ("/prod/x", "prod", "/", ("/prod", "/prod/x")),
+        ("/prod", "prod", "/", ("/prod", "/prod/")),
+        ("/production/x", "prod", "/", ("", "/production/x")),
+        ("/x", "$default", "/", ("", "/x")),
+        ("/shop/x", "$default", "shop/", ("/shop", "/shop/x")),
+        ("/shop/x", "prod", "/shop", ("/shop", "/shop/x")),
+        ("/shopping", "$default", "/shop", ("", "/shopping")),
+        ("/shop", "$default", "/shop", ("/shop", "/shop/")),
+        ("", "$default", "/shop", ("", "/")),
+    ],
+)
+def test_stage_and_base_path_are_the_root_path(
+    path: str, stage: str, base_path: str, expected: tuple[str, str]
+) -> None:
+    http = {**URL_EVENT["requestContext"]["http"], "path": path}
+    event = {**URL_EVENT, "requestContext": {"http": http, "stage": stage}}
+    scope = read_event(event, None, base_path).scope
+    assert (scope["root_path"], scope["path"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "full_path", "base_path", "expected"),
+    [
+        ("/x", "/prod/x", "/", ("/prod", "/prod/x")),
+        ("/", "/prod", "/", ("/prod", "/prod/")),
+        ("/shop/x", "/shop/x", "shop", ("/shop", "/shop/x")),
+        ("/prod/x", "/prod/x", "/", ("", "/prod/x")),
+    ],
+)
+def test_a_rest_stage_is_found_in_the_full_path(
+    path: str, full_path: str, base_path: str, expected: tuple[str, str]
+) -> None:
+    event = {**REST_EVENT, "path": path, "requestContext": {"stage": "prod", "path": full_path}}
+    scope = read_event(event, None, base_path).scope
+    assert (scope["root_path"], scope["path"]) == expected
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None: ...

@@ -139,3 +139,27 @@ def test_no_client_library_is_imported_to_patch_it(daemon: XRayDaemon) -> None:
     assert (
         run(daemon, "assert not {'requests', 'httpx', 'psycopg', 'botocore.client'} & set(sys.modules)") == []
     )
+
+
+def test_a_cancelled_span_says_so_and_is_no_fault(daemon: XRayDaemon) -> None:
+    documents = run(
+        daemon,
+        """
+import asyncio
+
+def closed():
+    with tracer.span("closed"):
+        yield
+
+generator = closed()
+next(generator)
+generator.close()
+try:
+    with tracer.span("cancelled"):
+        raise asyncio.CancelledError
+except asyncio.CancelledError:
+    pass
+""",
+    )
+    assert [document["annotations"] for document in documents] == [{"outcome": "cancelled"}] * 2
+    assert all("fault" not in document for document in documents)

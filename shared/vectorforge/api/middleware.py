@@ -105,6 +105,12 @@ class LocalGuard:
         await response(scope, receive, send)
 
 
+def _route_path(scope: Scope) -> str:
+    """The path without where the app is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def _host_name(host: str) -> str:
     """Without the port, in lower case; IPv6 addresses without brackets."""
     try:
@@ -193,7 +199,7 @@ class Authentication:
             try:
                 scope["state"]["tenant_id"] = self._authenticator.authenticate(Headers(scope=scope))
             except AuthenticationError as exc:
-                if scope["path"] not in self._public_paths:
+                if _route_path(scope) not in self._public_paths:
                     await error_response(scope["state"], exc)(scope, receive, send)
                     return
         await self.app(scope, receive, send)
@@ -219,7 +225,7 @@ class OpenOnDemand:
                 async with self._opening:
                     await self._open_application()
             except VectorForgeError as exc:
-                if scope["path"] != "/health":  # which says the same in more detail
+                if _route_path(scope) != "/health":  # which says the same in more detail
                     await error_response(scope["state"], exc)(scope, receive, send)
                     return
         await self.app(scope, receive, send)

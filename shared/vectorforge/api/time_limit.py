@@ -22,7 +22,7 @@ def invocation_time_s(scope: Scope) -> float | None:
 
 
 class TimeLimit:
-    """Answers 504 while there is time for it, when an answer has not begun a second before Lambda's timeout.
+    """Ends what is not answered a second before Lambda's timeout: with 504, or cut off if it has begun.
 
     Queries end by themselves before that; this is for what comes before them, such as a database that does
     not answer, and for all other routes.
@@ -38,16 +38,27 @@ class TimeLimit:
             await self.app(scope, receive, send)
             return
         limit = asyncio.timeout(time_s - _LAST_WORD_S)
+        has_begun = is_complete = False
 
-        async def unlimiting_send(message: Message) -> None:
-            if not limit.expired():
-                limit.reschedule(None)
+        async def limited_send(message: Message) -> None:
+            nonlocal has_begun, is_complete
+            if limit.expired():
+                # What the app makes of its cancellation comes too late: the answer is given below.
+                return
+            has_begun = True
             await send(message)
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body", False)
 
+        failure: Exception | None = None
         try:
             async with limit:
-                await self.app(scope, receive, unlimiting_send)
-        except TimeoutError:
+                await self.app(scope, receive, limited_send)
+        except Exception as exc:
             if not limit.expired():
                 raise
-            await error_response(scope["state"], DeadlineExceededError())(scope, receive, send)
+            failure = exc
+        if not limit.expired() or is_complete:  # what a whole answer leaves at work is a background task
+            return
+        if has_begun:  # its status has left; whoever serves it cuts it off
+            raise DeadlineExceededError from failure
+        await error_response(scope["state"], DeadlineExceededError())(scope, receive, send)

@@ -54,6 +54,13 @@ class AwsClients:
         for client in clients.values():
             client.close()
 
+    def disconnect(self) -> None:
+        """Close the connections, and keep the clients: the next call of one connects again."""
+        with self._lock:
+            clients = list(self._clients.values())
+        for client in clients:
+            client.close()  # botocore clears its pools, and makes new ones when asked
+
     def _build(self, service: str) -> Any:
         import boto3
         from botocore.config import Config

@@ -1,4 +1,4 @@
-"""The SQS queue that wakes the ingest function: one message for each job that has not ended.
+"""The SQS queue that wakes the ingest function: one message for each job that can be begun or runs.
 
 A message says only that there is a job. The job itself, with its documents, is in the database, so a message
 that is lost, doubled or late never costs a document.
@@ -6,7 +6,7 @@ that is lost, doubled or late never costs a document.
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from vectorforge.aws.sqs_queue import SqsQueue
@@ -57,10 +57,26 @@ class AnnouncedJob:
         return min(_FIRST_DELAY_S * 2 ** min(self.waits - 1, 10), _MAX_DELAY_S) if self.waits else 0
 
 
+@dataclass(frozen=True, slots=True)
+class AnyJob:
+    """A message that names no job: there is one that waits."""
+
+    BODY: ClassVar[dict[str, str]] = {"job": "any"}
+
+    def body(self) -> str:
+        """The message; ASCII only."""
+        return json.dumps(self.BODY)
+
+    @property
+    def delay_s(self) -> int:
+        """It is seen at once."""
+        return 0
+
+
 class IngestionQueue(SqsQueue):
     """Sends messages, and keeps those that are being worked on from being delivered to somebody else."""
 
-    async def announce(self, job: AnnouncedJob) -> None:
+    async def announce(self, job: AnnouncedJob | AnyJob) -> None:
         """Send a message, to be delivered after ``job.delay_s``.
 
         Raises:

@@ -6,6 +6,7 @@ its values; one that fails leaves them, with a warning, so that an outage does n
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ KEY_SETTINGS = frozenset(
 _PAUSE_S = 30.0
 """Between two readings that bring nothing new: a key that stays wrong must not cost a call a question."""
 _LONGEST_WAIT_S = 2.0
-"""Of a question for a key that may be older than allowed; then it goes on with the one it has."""
+"""Of a question for a reading; then it goes on with the key it has."""
 _NAME = re.compile(r"[a-z]+(_[a-z]+)+", re.IGNORECASE)
 """Field names that may be logged. Who swaps name and value in the console makes a key the name."""
 
@@ -50,15 +51,14 @@ class StoredCredentials:
     async def current(self) -> SecretStr:
         """The key as last read; read again first when it is older than allowed, which takes 2 s at most."""
         if self._place.is_due():
-            try:
-                async with asyncio.timeout(_LONGEST_WAIT_S):
-                    await self._place.in_thread(self._place.read_if_due)
-            except TimeoutError:
-                logger.warning("%s answers slowly; going on with the last keys", self._place.name)
+            await self._place.in_thread(self._place.read_if_due)
         return self._place.keys[self._setting]
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
-        """The key to use instead of a refused one; read again unless that brought nothing 30 s ago."""
+        """The key to use instead of a refused one; read again unless that brought nothing 30 s ago.
+
+        Takes 2 s at most; the reading goes on after that, for the questions to come.
+        """
         if self._place.keys[self._setting] == refused:
             await self._place.in_thread(lambda: self._replace(refused))
         return self._place.keys[self._setting]
@@ -95,7 +95,7 @@ class KeyPlace:
         self._read = read
         self._max_age_s = max_age_s
         self._due_after: float | None = None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vectorforge-secrets")
+        self._executor: ThreadPoolExecutor | None = None
 
     def open(self) -> None:
         """Read for the first time; does nothing after that.
@@ -114,6 +114,11 @@ class KeyPlace:
     def is_due(self) -> bool:
         """Whether the keys are older than allowed."""
         return self._due_after is None or not _is_before(time.time(), self._due_after, self._max_age_s)
+
+    def expire(self) -> None:
+        """Read again before the keys are next used."""
+        if self._due_after is not None:
+            self._due_after = -math.inf
 
     def read_if_due(self) -> None:
         """Read again, unless another request has done so meanwhile."""
@@ -135,8 +140,23 @@ class KeyPlace:
         self._due_after = time.time() + self._max_age_s
 
     async def in_thread(self, call: Callable[[], None]) -> None:
-        """Run a call off the event loop, after the ones before it: many requests make one reading."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        """Run a call off the event loop, after the ones before it: many requests make one reading.
+
+        Returns after 2 s at most, with a warning when the call has not ended by then.
+        """
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vectorforge-secrets")
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_S):
+                await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except TimeoutError:
+            logger.warning("%s answers slowly; going on with the last keys", self.name)
+
+    def close(self) -> None:
+        """End the thread; what runs in it ends by itself. Safe to call twice, and the keys stay."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _read_keys(self) -> dict[str, SecretStr]:
         fields = self._read()
@@ -163,10 +183,16 @@ class KeyPlace:
 
 
 class StoredKeys:
-    """The places that the settings name, in the order in which they are asked: the secret first."""
+    """The places that the settings name, in the order in which they are asked: the secret first.
 
-    def __init__(self, places: tuple[KeyPlace, ...]) -> None:
+    Args:
+        places: The places.
+        clients: What they are read with; closed with this.
+    """
+
+    def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients | None = None) -> None:
         self._places = places
+        self._clients = clients
         self._found: dict[str, StoredCredentials] = {}
 
     @classmethod
@@ -182,7 +208,7 @@ class StoredKeys:
         if path := settings.provider_parameter_path:
             read = parameter_reader(clients, path, max_age_s=age_s)
             places.append(KeyPlace(f"Parameter path {path}", KeyOrigin.PARAMETER, read, max_age_s=age_s))
-        return cls(tuple(places))
+        return cls(tuple(places), clients)
 
     def find(self, setting: str) -> Credentials | None:
         """The key of this setting from the first place that holds it; reads each place at most once.
@@ -198,6 +224,20 @@ class StoredKeys:
                     self._found[setting] = StoredCredentials(place, setting)
                     break
         return self._found.get(setting)
+
+    def close(self) -> None:
+        """End threads and connections; safe to call twice."""
+        for place in self._places:
+            place.close()
+        if self._clients is not None:
+            self._clients.close()
+
+    def release(self) -> None:
+        """Close the connections to AWS, and read each place again before its keys are next used."""
+        for place in self._places:
+            place.expire()
+        if self._clients is not None:
+            self._clients.disconnect()
 
 
 def _is_before(now: float, moment: float, longest: float) -> bool:

@@ -1,5 +1,6 @@
 """Spans as X-Ray subsegments of the running invocation."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,10 @@ class XRayTracer:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """A subsegment; an ``Exception`` marks it as a fault, with its type and never its text."""
+        """A subsegment; an ``Exception`` marks it as a fault, with its type and never its text.
+
+        One that was cancelled, or whose generator was closed, is no fault: it gets ``outcome`` "cancelled".
+        """
         subsegment = self._begin(name)
         if subsegment is None:
             yield
@@ -39,6 +43,9 @@ class XRayTracer:
         except Exception as exc:
             subsegment.add_fault_flag()
             subsegment.put_annotation("error_type", type(exc).__name__)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            subsegment.put_annotation("outcome", "cancelled")
             raise
         finally:
             subsegment.close()

@@ -45,8 +45,10 @@ class Application:
         metrics: MetricsCollector | None = None,
         tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
+        store: CredentialStore | None = None,
     ) -> None:
         self.config = config
+        self._store = store
         self.database = database
         self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
@@ -107,6 +109,7 @@ class Application:
             metrics=metrics,
             tracer=tracer,
             health_checker=health_checker,
+            store=store,
         )
 
     async def preload(self) -> None:
@@ -122,6 +125,16 @@ class Application:
         if self.llm_registry.list_providers():
             await self.llm_registry.get_default().preload()
 
+    def release(self) -> None:
+        """Close what the making of this object connected to, before a snapshot of the process is taken.
+
+        Stored keys are read again when they are next needed: a process may be restored long after.
+        """
+        if self._store is not None:
+            self._store.release()
+        if "aws_clients" in vars(self):  # made before
+            self.aws_clients.disconnect()
+
     async def open(self) -> None:
         """Connect.
 
@@ -136,6 +149,8 @@ class Application:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
+        if self._store is not None:
+            self._store.close()
         if self.query_log_queue is not None:
             self.query_log_queue.close()
         if "aws_clients" in vars(self):  # made before

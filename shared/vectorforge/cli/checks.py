@@ -50,6 +50,8 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
     if keys.status != "fail":  # nor could the others read them
         yield asyncio.run(_embedding(config, store))
         yield asyncio.run(_models(config, store))
+    if store is not None:
+        store.close()
     yield from check_database(config, data_dir)
 
 

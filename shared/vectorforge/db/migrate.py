@@ -88,6 +88,7 @@ async def migrate(
     *,
     on_progress: Callable[[Migration], None] | None = None,
     login_passwords: Mapping[str, SecretStr] | None = None,
+    accept_newer: bool = False,
     directory: Path = MIGRATIONS,
     lock_timeout_s: float = 5.0,
     wait_s: float = 600.0,
@@ -98,6 +99,8 @@ async def migrate(
         conninfo: Of a role with CREATEROLE that may create the schema and the ``vector`` extension.
         on_progress: Called before each migration is applied.
         login_passwords: New passwords of ``LOGIN_ROLES``; sent as SCRAM verifiers, never as they are.
+        accept_newer: Whether a database that a newer version has migrated is well as it is; else it is an
+            error. It serves this version, too (see ``check_schema``).
         directory: Where the files are.
         lock_timeout_s: Longest wait for a lock on a table, five times; other sessions queue behind it.
         wait_s: Longest wait for another process that is migrating.
@@ -113,7 +116,7 @@ async def migrate(
     migrations = read_migrations(directory)
     applied = []
     async with _connect(conninfo) as connection, _connect(conninfo) as guard, _alone(guard, wait_s):
-        for migration in await _pending(connection, migrations):
+        for migration in await _pending(connection, migrations, accept_newer=accept_newer):
             if on_progress:
                 on_progress(migration)
             started = time.perf_counter()
@@ -171,13 +174,17 @@ async def _alone(guard: "AsyncConnection[Any]", wait_s: float) -> AsyncIterator[
         await asyncio.sleep(0.1)
 
 
-async def _pending(connection: "AsyncConnection[Any]", migrations: Sequence[Migration]) -> list[Migration]:
+async def _pending(
+    connection: "AsyncConnection[Any]", migrations: Sequence[Migration], *, accept_newer: bool = False
+) -> list[Migration]:
     applied: dict[int, tuple[str, bytes]] = {}
     if (await _fetch(connection, _RECORD_EXISTS))[0][0]:
         applied = {version: (name, digest) for version, name, digest in await _fetch(connection, _APPLIED)}
     known = {migration.version: migration for migration in migrations}
     for version, (name, digest) in applied.items():
         if version not in known:
+            if accept_newer and version > len(migrations):
+                continue
             raise MigrationError(f"The database has migration {name}, which this version does not know.")
         if known[version].sha256 != digest:
             raise MigrationError(f"Migration {known[version].name} has changed after it was applied.")

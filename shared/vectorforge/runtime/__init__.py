@@ -22,6 +22,7 @@ The whole story with its pitfalls: ``docs/streaming-on-lambda.md``. Nothing here
 library.
 """
 
+from vectorforge.runtime.base_path import mounted
 from vectorforge.runtime.errors import (
     DeadlineExceededError,
     LifespanError,
@@ -45,5 +46,6 @@ __all__ = [
     "UnsupportedEventError",
     "can_stream",
     "event_loop",
+    "mounted",
     "run_in_loop",
 ]

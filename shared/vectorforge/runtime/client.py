@@ -5,6 +5,7 @@ events, contexts, logs, X-Ray and errors stays as it is.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from awslambdaric.lambda_runtime_client import (
@@ -18,13 +19,21 @@ from vectorforge.runtime.invocation import Invocation
 
 _logger = logging.getLogger(__name__)
 
+_REFUSED = "Failed to post"
+"""How the C client's RuntimeError begins when a response was not accepted. With its other errors, such as a
+text that is no Unicode, nothing was posted: hidden, they would let the caller wait for the timeout."""
+
 
 class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric is untyped
     """Remembers which invocation is at hand, and posts nothing after a streamed response."""
 
     invocation: Invocation | None = None
+    before_next: Callable[[], None] | None = None
+    """Called before each wait for an event; may raise to end the loop."""
 
     def wait_next_invocation(self) -> InvocationRequest:
+        if self.before_next is not None:
+            self.before_next()
         request = super().wait_next_invocation()
         self.invocation = Invocation(self.lambda_runtime_address, request.invoke_id, request.invocation_id)
         return request
@@ -51,10 +60,20 @@ class StreamingRuntimeClient(_LeavesRoomForStreams, LambdaRuntimeClient):  # typ
 
         awslambdaric's own client would end the process, which costs the next caller a cold start; its client
         for many concurrent invocations goes on, as this does. If the service is gone, ``/next`` fails.
+
+        Raises:
+            Exception: ``exc``, if it came from ``/next`` or is no answer of the service.
         """
-        if func_to_retry is not None:
+        is_refusal = isinstance(exc, RuntimeError) and str(exc).startswith(_REFUSED)
+        if func_to_retry is not None or not is_refusal:
             raise exc
-        _logger.warning("The Lambda service did not take this response; going on to the next invocation.")
+        # The C client keeps the status (410 stale, 413 too large) to the line it prints before.
+        _logger.warning(
+            "The Lambda service did not take this response (%s: %s; the line before has its status); going "
+            "on to the next invocation.",
+            type(exc).__name__,
+            exc,
+        )
 
 
 class StreamingMultiConcurrentClient(

@@ -7,7 +7,6 @@ invocations needs the same loop in each. It is made at first use: a runtime that
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TypeVar
 
 _logger = logging.getLogger(__name__)
@@ -26,6 +25,11 @@ def event_loop() -> asyncio.AbstractEventLoop:
         _loop = asyncio.new_event_loop()
         asyncio.set_event_loop(_loop)  # for Mangum and others who ask asyncio for it
     return _loop
+
+
+def event_loop_is_running() -> bool:
+    """Whether the loop of this process is running; does not make one."""
+    return _loop is not None and _loop.is_running()
 
 
 def run_in_loop(coroutine: Coroutine[object, object, _T]) -> _T:
@@ -62,10 +66,11 @@ def close_event_loop() -> None:
 
 
 async def _end_everything() -> None:
+    loop = asyncio.get_running_loop()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_CLOSE_LIMIT_S):
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.get_running_loop().shutdown_asyncgens()
+    # Not gather: cancelling it waits for its tasks, and some do not let themselves be cancelled.
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CLOSE_LIMIT_S / 2)
+    await asyncio.wait({loop.create_task(loop.shutdown_asyncgens())}, timeout=_CLOSE_LIMIT_S / 2)

@@ -1,22 +1,31 @@
 """The Lambda handler that serves an ASGI app and streams what it answers."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+import logging
+from functools import partial
 from typing import Any
 
 from vectorforge.runtime.asgi import AsgiApp, LifespanMode
-from vectorforge.runtime.errors import ProtocolError, StreamingUnavailableError
+from vectorforge.runtime.errors import (
+    DeadlineExceededError,
+    ProtocolError,
+    ResponseLostError,
+    StreamingUnavailableError,
+)
 from vectorforge.runtime.event_loop import call_before_close, event_loop
 from vectorforge.runtime.generators import GeneratorFinaliser
 from vectorforge.runtime.http_cycle import HttpCycle, OpenStream
-from vectorforge.runtime.http_event import HttpRequest, read_event
+from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
 from vectorforge.runtime.invocation import Invocation, can_stream, current_invocation
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.response_stream import ResponseStream
 
-SHUTDOWN_LIMIT_S = 1.0
-"""For a request at hand and for the lifespan, each; Lambda's shutdown phase lasts 2 s at most."""
+_logger = logging.getLogger(__name__)
+
+SHUTDOWN_LIMIT_S = 1.2
+"""For a request at hand and the lifespan together. Lambda's shutdown phase lasts 2 s at most, and the end of
+the event loop may take another half second of them."""
+_REQUEST_LIMIT_S = 0.5  # of these, for the request
 
 
 class StreamedResponse(dict[str, Any]):
@@ -37,7 +46,8 @@ class StreamingHandler:
     Args:
         app: The ASGI app, for example a ``FastAPI()``.
         lifespan: ``"auto"``: entered if the app has one. ``"on"``: an app without one is an error. ``"off"``.
-        api_gateway_base_path: Path under which a custom domain mounts the API; taken off the request's path.
+        api_gateway_base_path: Path under which a custom domain mounts the API: the app's ``root_path``. A
+            stage in the URL is found in the event.
         deadline_margin_s: Seconds before the function's timeout at which an app that is still at work is
             ended, so that the process survives. An app with a deadline of its own should keep a longer
             margin.
@@ -71,17 +81,16 @@ class StreamingHandler:
         event_loop().run_until_complete(self._enter_lifespan())
 
     def shutdown(self) -> None:
-        """End a request that is still at hand, then leave the app's lifespan. Takes 2 s at most."""
+        """End a request that is still at hand, then leave the app's lifespan.
+
+        Takes ``SHUTDOWN_LIMIT_S`` at most, whatever the app does, unless it blocks the event loop.
+        """
         loop = event_loop()
         if loop.is_running():
             return
-        if self._request is not None and not self._request.done():
-            self._request.cancel()
-            ended = asyncio.gather(self._request, return_exceptions=True)
-            with suppress(TimeoutError):
-                loop.run_until_complete(asyncio.wait_for(ended, SHUTDOWN_LIMIT_S))
-        if self._lifespan is not None:
-            loop.run_until_complete(self._lifespan.shutdown(SHUTDOWN_LIMIT_S))
+        request, self._request = self._request, None
+        lifespan, self._lifespan = self._lifespan, None
+        loop.run_until_complete(_end(request, lifespan))
 
     def __call__(self, event: Any, context: Any) -> StreamedResponse:
         """Answer one event of a Function URL, an API Gateway REST API or an HTTP API.
@@ -89,7 +98,9 @@ class StreamingHandler:
         Raises:
             StreamingUnavailableError: The process was not started by this package's runtime.
             UnsupportedEventError: The event is no HTTP request.
-            DeadlineExceededError: The function's timeout was near.
+            DeadlineExceededError: The function's timeout was near. An app that cannot be cancelled is left
+                running; what it sends later goes nowhere.
+            ResponseLostError: The service hung up before anything was sent.
             Exception: What the app raised. Before the first byte it becomes an error of the invocation; after
                 it the stream has been ended as failed, and the error goes to the log only.
         """
@@ -98,22 +109,33 @@ class StreamingHandler:
             raise StreamingUnavailableError
         if invocation.answered:
             raise ProtocolError("The response of this invocation has been streamed already.")
-        request = read_event(event, context, self._base_path)
         loop = event_loop()
+        deadline = loop.time() + context.get_remaining_time_in_millis() / 1000 - self._margin_s
+        request = read_event(event, context, self._base_path)
         cycle = HttpCycle(request, _opener(invocation), self._generators)
-        self._request = loop.create_task(self._serve(cycle, request, context), name="asgi-request")
+        self._request = loop.create_task(self._serve(cycle, request, deadline), name="asgi-request")
         try:
             complete = loop.run_until_complete(self._request)
         finally:
             if self._request.done():
                 self._request = None
+        if not invocation.answered:
+            raise ResponseLostError("The Lambda service hung up before the response had begun.")
         return StreamedResponse(cycle.response_status, complete=complete)
 
-    async def _serve(self, cycle: HttpCycle, request: HttpRequest, context: Any) -> bool:
-        remaining_s = context.get_remaining_time_in_millis() / 1000
-        lifespan = await self._enter_lifespan()
+    async def _serve(self, cycle: HttpCycle, request: HttpRequest, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                lifespan = await self._enter_lifespan()
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            raise DeadlineExceededError(
+                "The app's lifespan was still starting shortly before the function's timeout."
+            ) from exc
         request.scope["state"] = lifespan.state.copy()
-        return await cycle.run(self._app, remaining_s - self._margin_s, self._margin_s)
+        app = self._app if request.body is not None else bad_request
+        return await cycle.run(app, deadline, self._margin_s)
 
     async def _enter_lifespan(self) -> Lifespan:
         if self._lifespan is None:
@@ -124,9 +146,16 @@ class StreamingHandler:
 
 
 def _opener(invocation: Invocation) -> OpenStream:
-    async def open_stream(on_lost: Callable[[], None]) -> ResponseStream:
-        stream = await ResponseStream.open(invocation, on_lost)
-        invocation.answered = True
-        return stream
+    return partial(ResponseStream.open, invocation)
 
-    return open_stream
+
+async def _end(request: asyncio.Task[bool] | None, lifespan: Lifespan | None) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SHUTDOWN_LIMIT_S
+    if request is not None:
+        request.cancel()
+        await asyncio.wait({request}, timeout=_REQUEST_LIMIT_S)
+        if request.done() and not request.cancelled():
+            request.exception()  # told to the service; asyncio would log it as never retrieved
+    if lifespan is not None:
+        await lifespan.shutdown(deadline - loop.time())

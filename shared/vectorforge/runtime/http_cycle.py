@@ -25,6 +25,9 @@ _SETBACKS: dict[int | None, str] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "It is larger than Lambda allows.",
 }
 
+_left_running: set[asyncio.Task[bool]] = set()
+"""Apps that outlived their invocation: they go on in later ones, and the event loop refers to them weakly."""
+
 OpenStream = Callable[[Callable[[], None]], Awaitable[ResponseStream]]
 """Opens the response; its argument is called if the service stops taking it."""
 
@@ -45,6 +48,7 @@ class HttpCycle:
         self._body_requested = False
         self._ended = False  # the app's last body message is through
         self._lost = False
+        self._is_over = False  # the app was left running; nothing it sends goes anywhere
         self._disconnected = asyncio.Event()
 
     @property
@@ -52,50 +56,80 @@ class HttpCycle:
         """The HTTP status that the app gave; None before."""
         return None if self._start is None else self._start["status"]
 
-    async def run(self, app: AsgiApp, limit_s: float, margin_s: float) -> bool:
+    async def run(self, app: AsgiApp, deadline: float, margin_s: float) -> bool:
         """Serve the request to its end, background tasks included.
 
         Args:
-            app: The app.
-            limit_s: Seconds for the app and for the service to take the whole response.
-            margin_s: Seconds after these, for an orderly end.
+            app: The app. It is a task of its own: one that does not let itself be cancelled is left running.
+            deadline: Of the app, and of the service to take the whole response; on the loop's clock.
+            margin_s: Seconds after it, for an orderly end. Five eighths of them are used at most.
 
         Returns:
             Whether the service took the whole response.
 
         Raises:
-            DeadlineExceededError: ``limit_s`` were over.
+            DeadlineExceededError: The deadline passed.
             Exception: What the app raised, or ProtocolError for its mistakes. If its response had begun, it
                 has been ended as failed.
         """
         self._generators.watch()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + limit_s
-        limit = asyncio.timeout(limit_s)
+        work = loop.create_task(self._serve(app), name="asgi-app")
+        expired = False
         try:
-            async with limit:
-                await app(self._request.scope, self.receive, self.send)
-                return await self._taken()
-        except (Exception, asyncio.CancelledError, BaseExceptionGroup) as exc:  # noqa: BLE001  # raised again
-            error = _named(exc, expired=limit.expired())
-            if not await self._end_as_failed(error, margin_s / 2):
+            await asyncio.wait({work}, timeout=max(deadline - loop.time(), 0))
+            expired = not work.done()
+        except asyncio.CancelledError:  # the process is being shut down
+            _logger.info("The request is ended because the process ends.")
+        try:
+            exc = await self._end(work, margin_s / 4)
+            if exc is None:
+                return work.result()
+            error = _named(exc, expired=expired)
+            if not await self._end_as_failed(error, margin_s / 4):
                 return False
             raise error from exc.__cause__ if error is exc else exc
         finally:
-            spare_s = max(deadline - loop.time(), margin_s / 4)
-            if not await self._generators.wait(spare_s):
+            if not await self._generators.wait(max(deadline - loop.time(), margin_s / 8)):
                 _logger.warning("Async generators of this request were still closing at its end.")
+
+    async def _serve(self, app: AsgiApp) -> bool:
+        await app(self._request.scope, self.receive, self.send)
+        return await self._taken()
+
+    async def _end(self, work: asyncio.Task[bool], limit_s: float) -> BaseException | None:
+        """Cancel the app if it is still at work; what it failed with, None if it did not."""
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work}, timeout=limit_s)
+        if not work.done():
+            # It waits for a thread, as a synchronous generator does, or ignores the cancellation. Waiting for
+            # it would end with the process killed by Lambda.
+            _logger.warning("The app did not end when it was cancelled; it is left running.")
+            self._is_over = True
+            self._disconnected.set()
+            _left_running.add(work)
+            work.add_done_callback(_forget)
+            return asyncio.CancelledError()
+        return asyncio.CancelledError() if work.cancelled() else work.exception()
 
     async def receive(self) -> Message:
         """ASGI ``receive``: the request; ``http.disconnect`` once the response has ended or is lost."""
         if not self._body_requested:
             self._body_requested = True
-            return {"type": "http.request", "body": self._request.body, "more_body": False}
+            return {"type": "http.request", "body": self._request.body or b"", "more_body": False}
         await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """ASGI ``send``. Stays silent once the service no longer takes the response."""
+        """ASGI ``send``. Stays silent once the service no longer takes the response.
+
+        Raises:
+            ProtocolError: A message that may not come now.
+            ResponseLostError: The invocation ended without this app.
+        """
+        if self._is_over:
+            raise ResponseLostError("The invocation of this request is over.")
         kind = message["type"]
         if kind == "http.response.start" and self._start is None:
             self._start = message
@@ -162,6 +196,12 @@ class HttpCycle:
             _logger.warning("The response could not be ended in time; its connection is dropped.")
             await self._stream.abort()
         return True
+
+
+def _forget(work: asyncio.Task[bool]) -> None:
+    _left_running.discard(work)
+    if not work.cancelled() and (error := work.exception()):
+        _logger.info("An app that had been left running ended with %s.", type(error).__name__)
 
 
 def _named(exc: BaseException, *, expired: bool) -> Exception:

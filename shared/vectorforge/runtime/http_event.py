@@ -1,12 +1,16 @@
 """Events of API Gateway and Function URLs as ASGI scopes; the reading is Mangum's."""
 
+import base64
+import binascii
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from mangum.handlers import APIGateway, HTTPGateway
 from mangum.types import LambdaConfig
 
-from vectorforge.runtime.asgi import Scope
+from vectorforge.runtime.asgi import Receive, Scope, Send
+from vectorforge.runtime.base_path import mount
 from vectorforge.runtime.errors import UnsupportedEventError
 
 # "2.3": an app learns from `http.disconnect` that nobody reads any more, and `send` stays silent then. From
@@ -23,7 +27,8 @@ class HttpRequest:
 
     scope: Scope
     """The ASGI connection scope, with ``aws.event`` and ``aws.context``."""
-    body: bytes
+    body: bytes | None
+    """None: it was said to be Base64 and is not."""
     multi_value_headers: bool
     """Whether the caller (REST API, payload 1.0) takes repeated response headers apart from the others."""
 
@@ -34,7 +39,8 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
     Args:
         event: The event, as decoded from JSON.
         context: The LambdaContext.
-        base_path: Path under which API Gateway mounts the app; taken off the request's path.
+        base_path: Path under which a custom domain mounts the app. It, or the stage in the URL, becomes
+            the ``root_path``.
 
     Raises:
         UnsupportedEventError: It is no HTTP request, or one that lacks a field.
@@ -48,16 +54,62 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
         raise UnsupportedEventError(
             "The event is an Application Load Balancer's, which cannot stream: serve the app through Mangum."
         )
-    config = LambdaConfig(api_gateway_base_path=base_path, text_mime_types=[], exclude_headers=[])
+    config = LambdaConfig(api_gateway_base_path="/", text_mime_types=[], exclude_headers=[])
     adapter = HTTPGateway if HTTPGateway.infer(event, context, config) else APIGateway
     if not adapter.infer(event, context, config):
         raise UnsupportedEventError("The event has a requestContext but neither version nor resource.")
     try:
-        request = adapter(event, context, config)
-        scope, body = request.scope, request.body
+        # Mangum fails at a Host that it cannot split; headers and server are read here.
+        scope = adapter({**event, "headers": {}, "multiValueHeaders": {}}, context, config).scope
+        headers = _headers(event)
+        scope["root_path"], scope["path"] = mount(event, base_path)
+        body = _body(event)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise UnsupportedEventError(
             "The event has a requestContext but not the fields of payload format 1.0 or 2.0."
         ) from exc
+    scope["headers"] = [[name.encode(), value.encode("utf-8", "replace")] for name, value in headers.items()]
+    scope["scheme"] = headers.get("x-forwarded-proto", "https")
+    scope["server"] = _server(headers)
+    scope["aws.event"] = event
     scope["asgi"] = {"version": "3.0", "spec_version": SPEC_VERSION}
     return HttpRequest(scope, body, multi_value_headers=event.get("version") != "2.0")
+
+
+def _headers(event: dict[str, Any]) -> dict[str, str]:
+    """Values by lower-case name; repeated ones joined by commas, cookies by semicolons (RFC 6265, 5.4)."""
+    headers = {name.lower(): str(value) for name, value in (event.get("headers") or {}).items()}
+    if event.get("version") == "2.0":
+        if event.get("cookies"):
+            headers["cookie"] = "; ".join(event["cookies"])
+        return headers
+    for name, values in (event.get("multiValueHeaders") or {}).items():
+        headers[name.lower()] = ("; " if name.lower() == "cookie" else ", ").join(values or ())
+    return headers
+
+
+def _server(headers: dict[str, str]) -> tuple[str, int] | None:
+    """Host and port that the client asked for; None, which ASGI allows, if it did not write them so."""
+    try:
+        host = urlsplit(f"//{headers['host']}")
+        port = host.port if host.port is not None else int(headers.get("x-forwarded-port", 80))
+    except (KeyError, ValueError):
+        return None
+    return (host.hostname, port) if host.hostname else None
+
+
+def _body(event: dict[str, Any]) -> bytes | None:
+    body = event.get("body") or ""
+    if not event.get("isBase64Encoded"):
+        return str(body).encode()
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error:
+        return None
+
+
+async def bad_request(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """An ASGI app in place of the real one for a body that cannot be read."""
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": b"The body is not the Base64 that it is said to be."})

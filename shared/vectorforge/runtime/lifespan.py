@@ -33,39 +33,51 @@ class Lifespan:
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._answered = asyncio.Event()
         self._complete = False
+        self._started = False
 
     async def startup(self) -> None:
         """Enter the lifespan. A second call does nothing, one after a failure tries again.
 
+        When it is cancelled the app's startup goes on, and the next call waits for it.
+
         Raises:
             LifespanError: The app said that its startup failed or, with mode "on", has no lifespan.
         """
-        if self._mode == "off" or self._task is not None:
+        if self._mode == "off" or self._started:
             return
-        self._to_app.put_nowait({"type": "lifespan.startup"})
-        task = self._task = asyncio.get_running_loop().create_task(self._run(), name="lifespan")
+        if self._task is None:
+            self._to_app.put_nowait({"type": "lifespan.startup"})
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="lifespan")
+        task = self._task
         answered = asyncio.ensure_future(self._answered.wait())
-        await asyncio.wait({task, answered}, return_when=asyncio.FIRST_COMPLETED)
-        answered.cancel()
-        if self._complete:
-            return
-        if self._answered.is_set() or self._mode == "on":
-            error = task.exception() if task.done() and not task.cancelled() else None
+        try:
+            await asyncio.wait({task, answered}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answered.cancel()
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if not self._complete and (self._answered.is_set() or self._mode == "on"):
             await self._forget(task)
             raise LifespanError("The app's lifespan did not start; its log says why.") from error
-        _logger.info("The app takes no part in the lifespan protocol; it is served without.")
+        self._started = True
+        if not self._complete:
+            # Apps without a lifespan raise or return; one that failed before its first message looks alike.
+            reason = "" if error is None else f" It ended with {type(error).__name__}."
+            _logger.info("The app takes no part in the lifespan protocol; it is served without.%s", reason)
 
     async def shutdown(self, limit_s: float) -> None:
-        """Leave the lifespan; after ``limit_s`` seconds by cancelling it. Never raises an app's error."""
+        """Leave the lifespan, within ``limit_s`` seconds; the last quarter of them is for cancelling it.
+
+        Never raises an app's error.
+        """
         task = self._task
         if task is None or task.done():
             return
         self._to_app.put_nowait({"type": "lifespan.shutdown"})
-        await asyncio.wait({task}, timeout=limit_s)
+        await asyncio.wait({task}, timeout=limit_s * 3 / 4)
         if not task.done():
-            _logger.warning("The app's lifespan did not end within %.1f s.", limit_s)
+            _logger.warning("The app's lifespan did not end within %.1f s.", limit_s * 3 / 4)
             task.cancel()
-            await asyncio.wait({task}, timeout=limit_s)
+            await asyncio.wait({task}, timeout=limit_s / 4)
         elif not task.cancelled() and (error := task.exception()):
             _logger.error("The app's lifespan failed at shutdown.", exc_info=error)
 

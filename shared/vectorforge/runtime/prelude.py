@@ -73,7 +73,15 @@ def _collect(headers: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, list[str
             raise ProtocolError(f"The response header {name.decode('ascii')!r} has a line break or a NUL.")
         key = name.decode("ascii").lower()
         if key == "set-cookie":
-            cookies.append(value.decode("latin-1"))
+            cookies.append(_text(value))
         elif key not in _HOP_BY_HOP:
-            values.setdefault(key, []).append(value.decode("latin-1"))
+            values.setdefault(key, []).append(_text(value))
     return values, cookies
+
+
+def _text(value: bytes) -> str:
+    """As Mangum reads it, UTF-8; what is none is ISO 8859-1 (RFC 9110, 5.5)."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

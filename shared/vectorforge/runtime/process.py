@@ -7,17 +7,17 @@ import traceback
 from collections.abc import Callable
 from multiprocessing import active_children
 from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from awslambdaric import bootstrap
 from awslambdaric.lambda_config import LambdaConfigProvider
 from awslambdaric.lambda_multi_concurrent_utils import MultiConcurrentRunner
-from awslambdaric.lambda_runtime_client import BaseLambdaRuntimeClient
 from awslambdaric.lambda_runtime_exception import FaultException
 
 from vectorforge.runtime.client import StreamingMultiConcurrentClient, StreamingRuntimeClient
-from vectorforge.runtime.event_loop import close_event_loop, event_loop
+from vectorforge.runtime.event_loop import close_event_loop
 from vectorforge.runtime.invocation import use_client
+from vectorforge.runtime.termination import Terminated, Termination
 
 _POLL_IN_A_THREAD = True
 """Python handles a signal in the main thread only, and not while that is inside the C client."""
@@ -88,16 +88,18 @@ def main(arguments: list[str]) -> None:
     )
 
 
-def serve(handler_name: str, client: BaseLambdaRuntimeClient) -> None:
+def serve(handler_name: str, client: StreamingRuntimeClient | StreamingMultiConcurrentClient) -> None:
     """Run awslambdaric's loop in this process until it ends; then the handler's ``shutdown()``."""
     use_client(client)
     init_phase = InitPhase(handler_name)
     sys.modules[init_phase.__name__] = init_phase
-    signal.signal(signal.SIGTERM, _terminate)
+    termination = Termination()
+    termination.install()
+    client.before_next = termination.check
     terminated = False
     try:
         bootstrap.run(f"{init_phase.__name__}.handler", client)
-    except _Terminated:
+    except Terminated:
         terminated = True
     finally:
         _end(init_phase)
@@ -105,23 +107,6 @@ def serve(handler_name: str, client: BaseLambdaRuntimeClient) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # a normal exit would wait for the thread inside /next
-
-
-class _Terminated(SystemExit):
-    """SIGTERM came."""
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    loop = event_loop()
-    if loop.is_running():  # between two steps of its tasks, not inside whatever one of them is doing
-        loop.call_soon_threadsafe(_raise_terminated)
-    else:
-        _raise_terminated()
-
-
-def _raise_terminated() -> NoReturn:
-    raise _Terminated(0)
 
 
 def _pass_on(_signal: int, _frame: FrameType | None) -> None:

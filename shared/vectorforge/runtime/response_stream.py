@@ -39,6 +39,7 @@ class ResponseStream:
         on_lost: Callable[[], None],
     ) -> None:
         self._writer = writer
+        self._invocation = invocation
         self._head = _request_head(invocation)
         self._ended = False
         self._on_lost = on_lost
@@ -119,12 +120,14 @@ class ResponseStream:
         await asyncio.wait({self._answer})
 
     async def _send(self, data: bytes, *, last: bool = False) -> None:
-        if self._answer.done():
+        if self._answer.done() or self._ended:
             raise ResponseLostError("The Lambda service stopped taking the response.")
         self._ended = last
         head, self._head = self._head, b""
         try:
             self._writer.write(head + data)
+            if not self._writer.transport.is_closing():  # it is when the first bytes could not leave
+                self._invocation.answered = True
             await self._writer.drain()
         except OSError as exc:
             self._ended = False

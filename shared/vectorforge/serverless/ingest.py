@@ -3,7 +3,8 @@
 An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
 until none waits. Before it would be killed it stops between two documents and announces what is left of its
 own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
-database.
+database. A job that waits behind an older one of its collection needs no message: whoever carries out the
+older one goes on with it, or hands on that jobs wait.
 """
 
 import asyncio
@@ -14,16 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from vectorforge.aws.ingestion_queue import AnnouncedJob, IngestionQueue
+from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob, IngestionQueue
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
+from vectorforge.db.repositories.job_dispatcher import JobDispatcher
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConfigurationError, InvalidInputError, QueueError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.loop_thread import LoopThread
-from vectorforge.serverless.ingest_events import Message, read_uploads
+from vectorforge.serverless.ingest_events import Message, Upload, read_uploads
 from vectorforge.serverless.message_visibility import HELD_S, held, put_off, show_again
 from vectorforge.serverless.telemetry import FunctionTelemetry
 from vectorforge.serverless.uploads import UploadInbox
@@ -66,10 +68,13 @@ class IngestFunction:
         Raises:
             VectorForgeError: The event failed as a whole; Lambda delivers it again.
         """
+        if self._loop is not None and not self._loop.is_running:
+            # As in a fork: what was opened belongs to the other process, and is of no use to this one.
+            self._started, self._loop = None, None
         started = self._start()
         with started.telemetry.invocation(context):
             deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
-            if self._loop is None:  # not at startup: a snapshot or a fork would lose the thread
+            if self._loop is None:  # not at startup: a snapshot would lose the thread
                 self._loop = LoopThread(AsyncExitStack(), name="ingest")
             return self._loop.run(partial(handle, started.application, event, deadline))
 
@@ -128,6 +133,8 @@ class Invocation:
         self._end_of_work = Deadline.after(work_s)
         self._last_document = Deadline.after(max(work_s - 2 * reserve_s, work_s / 2))
         self._document_time_s = work_s / 2
+        self._any_job = False
+        self._handed_on = False
         self._inbox = UploadInbox(application, ObjectStore(application.aws_clients))
 
     async def look_for_jobs(self) -> None:
@@ -163,6 +170,7 @@ class Invocation:
                 for message_id, of_message in jobs.items():
                     if not await self._announced(of_message):
                         failed.add(message_id)
+                await self._hand_on()
             except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
@@ -184,15 +192,23 @@ class Invocation:
                 malformed.add(message.id)
                 continue
             try:
-                await self._application.open()
-                if isinstance(content, AnnouncedJob):
-                    jobs[message.id] = [content]
-                else:
-                    jobs[message.id] = [job for upload in content for job in await self._inbox.accept(upload)]
+                jobs[message.id] = await self._jobs_of(content)
+            except InvalidInputError as exc:
+                logger.error("Message %s cannot be carried out: %s", message.id, exc.message)
+                malformed.add(message.id)
             except Exception as exc:  # noqa: BLE001 - its siblings go on
                 _log(f"Message {message.id} failed", exc)
                 failed.add(message.id)
         return jobs, failed, malformed
+
+    async def _jobs_of(self, content: AnnouncedJob | AnyJob | list[Upload]) -> list[AnnouncedJob]:
+        await self._application.open()
+        if isinstance(content, AnnouncedJob):
+            return [content]
+        if isinstance(content, AnyJob):
+            self._any_job = True
+            return []
+        return [job for upload in content for job in await self._inbox.accept(upload)]
 
     async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
         """Carry out waiting jobs, these among them, unless these have ended already.
@@ -200,7 +216,7 @@ class Invocation:
         Others too, since a job may have been waiting behind one of these. But a message that comes again
         because its invocation was killed by somebody else's document must not meet that document once more.
         """
-        if await self._not_ended(jobs):
+        if self._any_job or await self._not_ended(jobs):
             await self._work()
 
     async def _work(self, *, kept_log_days: int = 0) -> None:
@@ -233,7 +249,7 @@ class Invocation:
         return [job for job, stored in found if stored is not None and stored.finished_at is None]
 
     async def _announced(self, jobs: Sequence[AnnouncedJob]) -> bool:
-        """Whether those of a message's jobs that have not ended have new messages now."""
+        """Whether those of a message's jobs that have not ended and could be next have new messages now."""
         try:
             for job in await self._not_ended(jobs):
                 await self._announce_anew(job)
@@ -243,9 +259,28 @@ class Invocation:
         return True
 
     async def _announce_anew(self, job: AnnouncedJob) -> None:
-        time_is_over = self._last_document.remaining_s() <= 0
-        # Else it is held by another worker, or waits behind a job that is.
-        await self._queue().announce(AnnouncedJob(job.tenant_id, job.job_id) if time_is_over else job.later())
+        jobs = self._application.for_tenant(job.tenant_id).jobs
+        if await jobs.waits_behind_another(job.job_id):
+            return  # else each of a long row of jobs would be looked at every two minutes
+        # When there is time left, another worker holds it; should that one be killed, this message is needed.
+        await self._queue().announce(
+            AnnouncedJob(job.tenant_id, job.job_id) if self._time_is_over else job.later()
+        )
+        self._handed_on = True
+
+    async def _hand_on(self) -> None:
+        """Have another invocation begin when this one had to stop; at most one, else they would multiply."""
+        if not self._time_is_over or self._handed_on:
+            return
+        if await JobDispatcher(self._application.database).any_waits():
+            try:
+                await self._queue().announce(AnyJob())
+            except QueueError:
+                logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
+
+    @property
+    def _time_is_over(self) -> bool:
+        return self._last_document.remaining_s() <= 0
 
     def _queue(self) -> IngestionQueue:
         if self._application.ingestion_queue is None:

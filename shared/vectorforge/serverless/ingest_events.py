@@ -7,7 +7,7 @@ from typing import Any, Self
 from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from vectorforge.aws.ingestion_queue import AnnouncedJob
+from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
 from vectorforge.db.connection import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.serverless.message_visibility import ReceivedMessage
@@ -52,7 +52,8 @@ class Upload:
             return None
         tenant_id, _, rest = key.partition("/")
         collection_name, _, path = rest.partition("/")
-        if not (collection_name.strip() and path):
+        collection_name = collection_name.strip()
+        if not (collection_name and path):
             raise InvalidInputError("The key of an upload is <tenant>/<collection>/<path>.", field="key")
         event_id = "\n".join(part or "" for part in event)
         return cls(bucket, key, checked_tenant(tenant_id), collection_name, event_id)
@@ -76,11 +77,11 @@ def read_uploads(event: Mapping[str, Any]) -> list[Upload]:
 class Message(ReceivedMessage):
     """A message of the ingestion queue."""
 
-    def content(self) -> "AnnouncedJob | list[Upload]":
-        """The job it announces, or the uploads of the S3 notification that it carries.
+    def content(self) -> "AnnouncedJob | AnyJob | list[Upload]":
+        """The job it announces, or that any job waits, or the uploads of the notification in it.
 
         Raises:
-            InvalidInputError: It is neither.
+            InvalidInputError: It is none of these.
         """
         try:
             body = json.loads(self.body)
@@ -92,4 +93,6 @@ class Message(ReceivedMessage):
             job = AnnouncedJob.parse(body)
             checked_tenant(job.tenant_id)
             return job
+        if body == AnyJob.BODY:
+            return AnyJob()
         return read_uploads(body)

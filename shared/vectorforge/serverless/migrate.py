@@ -2,6 +2,7 @@
 
 As a custom resource it migrates on Create and Update and leaves everything as it is on Delete. CloudFormation
 updates a custom resource only when its properties change: give it one that changes with the migrations.
+When an update is rolled back, the older function is asked to Update a newer schema, which serves it, too.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class MigrateFunction:
                 return StackAnswer(physical_id, {})
             if request.kind not in ("Create", "Update"):
                 raise InvalidInputError("RequestType must be Create, Update or Delete.", field="RequestType")
-            applied = self._run({"action": "migrate"}, context, deadline)["applied"]
+            applied = self._run({"action": "migrate"}, context, deadline, of_stack=True)["applied"]
         except VectorForgeError as exc:
             return StackAnswer(physical_id, {}, failure=exc.message)
         except Exception as exc:  # noqa: BLE001 - answered without its text, which may hold anything
@@ -68,7 +69,9 @@ class MigrateFunction:
         version = migrations.read_migrations()[-1].version
         return StackAnswer(physical_id, {"Version": str(version), "Applied": str(len(applied))})
 
-    def _run(self, event: Mapping[str, Any], context: Any, deadline: Deadline) -> dict[str, list[str]]:
+    def _run(
+        self, event: Mapping[str, Any], context: Any, deadline: Deadline, *, of_stack: bool = False
+    ) -> dict[str, list[str]]:
         config = VectorForgeConfig.from_environment()
         if self._telemetry is None:
             self._telemetry = FunctionTelemetry("migrate", config)
@@ -78,16 +81,24 @@ class MigrateFunction:
                 raise InvalidInputError('action must be "migrate" or "check".', field="action")
             remaining_s = deadline.remaining_s()
             reserve_s = min(remaining_s / 4, 20.0)
-            work = _migrate(config, check=action == "check", seconds=remaining_s - reserve_s)
+            work = _migrate(
+                config,
+                check=action == "check",
+                accept_newer=of_stack,
+                seconds=remaining_s - reserve_s,
+            )
             return _within(remaining_s - reserve_s / 2, work)
 
 
-async def _migrate(config: VectorForgeConfig, *, check: bool, seconds: float) -> dict[str, list[str]]:
+async def _migrate(
+    config: VectorForgeConfig, *, check: bool, accept_newer: bool, seconds: float
+) -> dict[str, list[str]]:
     """Migrate, or look what is missing.
 
     Args:
         config: With the migrator's URL.
         check: Change nothing.
+        accept_newer: See ``migrate``.
         seconds: What has not ended by then is rolled back.
     """
     url = config.database.migrator_database_url
@@ -102,6 +113,7 @@ async def _migrate(config: VectorForgeConfig, *, check: bool, seconds: float) ->
                 url.get_secret_value(),
                 login_passwords=login_passwords(config.database, migrations.LOGIN_ROLES),
                 on_progress=lambda migration: logger.info("Applying %s", migration.name),
+                accept_newer=accept_newer,
                 wait_s=seconds,
             )
             return {"applied": [migration.name for migration in applied]}

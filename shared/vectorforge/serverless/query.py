@@ -1,5 +1,7 @@
 """The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
 
+import os
+import random
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -7,7 +9,7 @@ from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.runtime import StreamingHandler, can_stream, event_loop, run_in_loop
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
 from vectorforge.serverless.telemetry import FunctionTelemetry
 
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
@@ -21,8 +23,9 @@ _NEEDS_RUNTIME = (
 class QueryFunction:
     """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
 
-    Everything is made in the init phase, and nothing connects there: a snapshot (SnapStart) must hold no
-    connection, so the first request opens the database.
+    Everything is made in the init phase. Only stored keys of providers are read there, from AWS; their
+    connections are closed before a snapshot (SnapStart), which must hold none, and they are read again after
+    it. The first request opens the database.
     """
 
     def __init__(self) -> None:
@@ -56,8 +59,17 @@ class QueryFunction:
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
             adapter = _make_adapter(application)
             run_in_loop(application.preload())
+            if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+                _prepare_for_snapshot(application)
             self._started = _Started(telemetry, adapter)
         return self._started
+
+
+def _prepare_for_snapshot(application: Application) -> None:
+    from snapshot_restore_py import register_after_restore, register_before_snapshot
+
+    register_before_snapshot(application.release)
+    register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
 
 
 class _Adapter(Protocol):
@@ -80,7 +92,7 @@ def _make_adapter(application: Application) -> _Adapter:
         return _BufferedHandler(app, application)
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
-    handler = StreamingHandler(app)
+    handler = StreamingHandler(app, api_gateway_base_path=application.config.aws.base_path)
     handler.startup()
     return handler
 
@@ -94,7 +106,8 @@ class _BufferedHandler:
         self._application = application
         event_loop()  # Mangum takes the current one
         # Its lifespan would begin and end with every invocation.
-        self._adapter = Mangum(app, lifespan="off", text_mime_types=_TEXT_TYPES)
+        at_base = mounted(app, application.config.aws.base_path)
+        self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         return self._adapter(event, context)

@@ -66,7 +66,7 @@ class QueryLogWriterFunction:
             return _partial_response(event, batch.failures)
 
     def _start(self) -> "_Started":
-        if self._started is None:
+        if self._started is None or self._started.is_stale:
             self._started = _Started(VectorForgeConfig.from_environment())
         return self._started
 
@@ -95,6 +95,11 @@ class _Started:
             self._overflow = QueryLogOverflow(self._clients, config.aws.query_log_overflow_bucket)
             self._clients.warm("s3")
         self.telemetry = FunctionTelemetry("log_writer", config)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its loop is gone, as in a fork: what was opened then belongs to the other process."""
+        return self._loop is not None and not self._loop.is_running
 
     def store(self, messages: Sequence[Mapping[str, Any]], deadline: Deadline) -> QueryLogBatch:
         """Store what can be stored before ``deadline``, and let the rest come again later."""

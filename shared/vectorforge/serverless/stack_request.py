@@ -3,10 +3,10 @@
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
 """
 
+import http.client
 import json
 import logging
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from vectorforge.errors import InvalidInputError, VectorForgeError
 
 logger = logging.getLogger(__name__)
 
-_MAX_REASON_CHARS = 1000  # the whole answer may have 4,096 bytes
+_MAX_BYTES = 4096  # of the whole answer
 _ATTEMPTS = 3
 _TIMEOUT_S = 5.0
 
@@ -78,7 +78,7 @@ class StackAnswer:
         """
         body = {
             "Status": "SUCCESS" if self.failure is None else "FAILED",
-            "Reason": (self.failure or "")[:_MAX_REASON_CHARS],
+            "Reason": "",
             "PhysicalResourceId": self.physical_id,
             "StackId": request.stack_id,
             "RequestId": request.request_id,
@@ -86,18 +86,32 @@ class StackAnswer:
             "NoEcho": False,
             "Data": dict(self.data),
         }
-        # The address is signed for a request without a content type.
-        http_request = urllib.request.Request(  # noqa: S310 - the scheme was checked
-            request.response_url, json.dumps(body).encode(), {"Content-Type": ""}, method="PUT"
-        )
+        body["Reason"] = _start(self.failure or "", _MAX_BYTES - len(json.dumps(body)))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                timeout_s = max(min(_TIMEOUT_S, deadline.remaining_s()), 0.5)
-                with urllib.request.urlopen(http_request, timeout=timeout_s):  # noqa: S310 - see above
-                    return
-            except (urllib.error.URLError, OSError) as exc:
+                _put(request.response_url, json.dumps(body).encode(), deadline)
+            except (http.client.HTTPException, OSError, ValueError) as exc:
                 # Its text may hold the address, and with it the signature.
                 logger.warning("CloudFormation did not accept the answer: %s", type(exc).__name__)
+            else:
+                return
             if attempt < _ATTEMPTS:
                 time.sleep(attempt * 0.5)
         raise VectorForgeError("CloudFormation did not accept the answer.")
+
+
+def _put(url: str, body: bytes, deadline: Deadline) -> None:
+    # The address is signed for a request without a content type.
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 - was checked
+    timeout_s = max(min(_TIMEOUT_S, deadline.remaining_s()), 0.5)
+    with urllib.request.urlopen(request, timeout=timeout_s):  # noqa: S310 - the scheme was checked
+        pass
+
+
+def _start(text: str, size: int) -> str:
+    """As many of its first characters as fit into so many bytes of JSON."""
+    for number, character in enumerate(text):
+        size -= len(json.dumps(character)) - 2  # without its quotes
+        if size < 0:
+            return text[:number]
+    return text

@@ -37,6 +37,8 @@ class UploadInbox:
             The jobs, one unless the object changed meanwhile; none when it is gone.
 
         Raises:
+            InvalidInputError: The collection's name or the key is none that can be stored; trying again is no
+                use.
             ObjectStoreError: S3 did not answer, or the object changes all the time.
             DatabaseError: The database failed.
             EmbeddingError: The collection is new, and the model's dimension could not be tried out.
@@ -68,11 +70,11 @@ class UploadInbox:
         if content is None:
             return False
         collection = await _find_or_create(tenant, upload.collection_name)
-        item = NewJobItem(upload.source, found.media_type, content)
-        await tenant.jobs.create(collection.id, [item], job_id=job_id)
-        if found.size > limit:  # a job that failed is how the tenant hears of it
+        item, refusal = NewJobItem(upload.source, found.media_type, content), None
+        if found.size > limit:
             message = f"The file has {found.size:,} bytes; at most {limit:,} are read."
-            await tenant.jobs.finish(job_id, error=JobError("document_too_large", message))
+            refusal = JobError("document_too_large", message)
+        await tenant.jobs.create(collection.id, [item], job_id=job_id, refusal=refusal)
         return True
 
 

@@ -51,6 +51,10 @@ class JobDispatcher:
         ]:
             pass
 
+    async def any_waits(self) -> bool:
+        """Whether a job of any tenant could be claimed now."""
+        return await self.others_wait("")  # no tenant's name is empty
+
     async def others_wait(self, tenant_id: str) -> bool:
         """Whether a job of another tenant could be claimed now."""
         row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))

@@ -4,7 +4,7 @@
 # (Statements are put together from constants of this module only; values are bound.)
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
@@ -16,6 +16,10 @@ from vectorforge.db.repositories.job_types import (
     JobError,
     NewJobItem,
 )
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
 
 MAX_ATTEMPTS = 3
 """How often an item is begun; one that kills its worker every time must not do so for ever."""
@@ -283,16 +287,21 @@ class JobProgress:
         Returns:
             The job as it is now; None when there is none, or it had ended before.
         """
+        async with self._db.transaction() as connection:
+            return await self._finish(connection, job_id, error)
+
+    async def _finish(
+        self, connection: "AsyncConnection[DictRow]", job_id: UUID, error: JobError | None
+    ) -> IngestionJob | None:
         code, message = (error.code, error.message[:MAX_ERROR_CHARS]) if error else (None, None)
         values = self._of(job_id, code=code, message=message)
         unfinished = {
             "code": code or "not_finished",
             "message": message or "The job ended before this document.",
         }
-        async with self._db.transaction() as connection:
-            failed = await connection.execute(_FAIL_OPEN_ITEMS, {**values, **unfinished})
-            finished = await connection.execute(_FINISH, {**values, "open": failed.rowcount})
-            row = await finished.fetchone()
+        failed = await connection.execute(_FAIL_OPEN_ITEMS, {**values, **unfinished})
+        finished = await connection.execute(_FINISH, {**values, "open": failed.rowcount})
+        row = await finished.fetchone()
         return IngestionJob.of(row) if row else None
 
     def _of(self, job_id: UUID, **values: Any) -> dict[str, Any]:

@@ -50,11 +50,26 @@ WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal LIMIT %s OFFSET %s
 """
 
 
+_WAITS_BEHIND = """
+SELECT EXISTS (
+    SELECT FROM vectorforge.ingestion_jobs AS job
+    JOIN vectorforge.ingestion_jobs AS older USING (tenant_id, collection_id)
+    WHERE job.tenant_id = %s AND job.id = %s AND older.status IN ('queued', 'running')
+      AND (older.created_at, older.id) < (job.created_at, job.id)
+) AS found
+"""
+
+
 class JobRepository(JobProgress):
     """The ingestion jobs of one tenant."""
 
     async def create(
-        self, collection_id: UUID, items: Sequence[NewJobItem], *, job_id: UUID | None = None
+        self,
+        collection_id: UUID,
+        items: Sequence[NewJobItem],
+        *,
+        job_id: UUID | None = None,
+        refusal: JobError | None = None,
     ) -> IngestionJob:
         """Accept documents. Once this returns, they survive a crash of this process.
 
@@ -62,6 +77,8 @@ class JobRepository(JobProgress):
             collection_id: Where they will be stored.
             items: 1 to 10,000 documents, in the order they will be read.
             job_id: For a sender who may ask twice: a job that has this id already is returned as it is.
+            refusal: Why the documents are not read: then the job has failed, which is how its tenant hears
+                of it, and no worker ever sees it.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -83,6 +100,10 @@ class JobRepository(JobProgress):
                     for ordinal, item in enumerate(items)
                 )
                 await connection.cursor().executemany(_ADD_ITEM, rows)
+                if refusal is not None:
+                    refused = await self._finish(connection, values["job_id"], refusal)
+        if row is not None and refusal is not None and refused is not None:
+            return refused
         return IngestionJob.of(row) if row else await self._existing(job_id, collection_id)
 
     async def _existing(self, job_id: UUID | None, collection_id: UUID) -> IngestionJob:
@@ -95,6 +116,11 @@ class JobRepository(JobProgress):
         """The job, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
         return IngestionJob.of(row) if row else None
+
+    async def waits_behind_another(self, job_id: UUID) -> bool:
+        """Whether an older job of the same collection has to end before this one can be begun."""
+        row = await self._db.fetch_one(_WAITS_BEHIND, (self._db.tenant_id, job_id))
+        return bool(row and row["found"])
 
     async def items(
         self, job_id: UUID, *, limit: int = MAX_PAGE, offset: int = 0

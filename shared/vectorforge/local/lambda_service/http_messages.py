@@ -5,10 +5,12 @@ answered before it ends, a connection that is cut in the middle.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
+_CHUNK_SIZE = re.compile("[0-9A-Fa-f]{1,15}")
 MAX_HEAD_BYTES = 2 * 1024 * 1024
 """Of one request's line and headers; awslambdaric sends up to 1 MiB of X-Ray cause in a header."""
 _PIECE_BYTES = 64 * 1024
@@ -105,10 +107,10 @@ async def read_body(
 async def _chunks(reader: asyncio.StreamReader, trailers: dict[str, str]) -> AsyncIterator[bytes]:
     while True:
         line = await _line(reader)
-        try:
-            size = int(line.split(";", 1)[0], 16)
-        except ValueError as exc:
-            raise MalformedMessageError("A chunk's size is no number.") from exc
+        digits = line.split(";", 1)[0].rstrip(" \t")
+        if not _CHUNK_SIZE.fullmatch(digits):  # int() takes signs and underscores, too
+            raise MalformedMessageError("A chunk's size is no number.")
+        size = int(digits, 16)
         if size == 0:
             break
         for start in range(0, size, MAX_HEAD_BYTES):  # one chunk may announce any size
@@ -135,4 +137,4 @@ def response_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
     except ValueError:  # a function may answer any number
         phrase = ""
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers)]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()

@@ -36,6 +36,12 @@ class ProxyRequest:
         """As sent, percent-encoded, without the query."""
         return urlsplit(self.head.target).path or "/"
 
+    def path_in(self, stage: str) -> str:
+        """The path without the stage, with which AWS's own URLs begin and the ones here may."""
+        prefix = f"/{stage}"
+        is_staged = self.path == prefix or self.path.startswith(f"{prefix}/")
+        return self.path[len(prefix) :] or "/" if is_staged else self.path
+
     @property
     def query(self) -> str:
         """As sent, without the question mark."""
@@ -92,17 +98,18 @@ def payload_1(request: ProxyRequest, *, stage: str, api_id: str) -> dict[str, An
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         queries.setdefault(name, []).append(value)
     body, is_base64 = request.encoded_body()
-    is_root = request.path == "/"
+    path = request.path_in(stage)
+    is_root = path == "/"
     resource = "/" if is_root else "/{proxy+}"
     return {
         "resource": resource,
-        "path": request.path,
+        "path": path,
         "httpMethod": request.head.method,
         "headers": {name: all_values[-1] for name, all_values in values.items()},
         "multiValueHeaders": values,
         "queryStringParameters": {name: all_values[-1] for name, all_values in queries.items()} or None,
         "multiValueQueryStringParameters": queries or None,
-        "pathParameters": None if is_root else {"proxy": unquote(request.path[1:])},
+        "pathParameters": None if is_root else {"proxy": unquote(path[1:])},
         "stageVariables": None,
         "requestContext": _context_1(request, stage=stage, api_id=api_id, resource=resource),
         "body": body,
@@ -133,7 +140,7 @@ def _context_1(request: ProxyRequest, *, stage: str, api_id: str, resource: str)
         "httpMethod": request.head.method,
         "extendedRequestId": base64.b64encode(request.request_id.encode()[:11]).decode(),
         "requestTime": _time(request),
-        "path": f"/{stage}{request.path}",
+        "path": f"/{stage}{request.path_in(stage)}",
         "accountId": ACCOUNT_ID,
         "protocol": request.head.version,
         "stage": stage,
@@ -156,7 +163,7 @@ def payload_2(request: ProxyRequest, *, api_id: str, stage: str = "$default") ->
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         queries.setdefault(name, []).append(value)
     body, is_base64 = request.encoded_body()
-    path = request.path if stage == "$default" else f"/{stage}{request.path}"
+    path = request.path if stage == "$default" else f"/{stage}{request.path_in(stage)}"
     event: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",

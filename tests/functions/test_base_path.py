@@ -1,0 +1,66 @@
+"""The query function under a stage's URL: routes, redirects, the OpenAPI document, the web page."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from vectorforge.local.lambda_service.front_doors import HttpApi, RestApi
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_api import key_of
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.query_events import Mode, query_function
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+async def check_mounted(url: str, root_path: str, tenant: str) -> None:
+    key = {"x-api-key": key_of(tenant)}
+    async with aiohttp.ClientSession() as client:
+        async with client.get(f"{url}/openapi.json") as response:
+            assert response.status == 200
+            assert (await response.json())["servers"] == [{"url": root_path}]
+        async with client.get(f"{url}/", headers={"accept": "text/html"}) as response:
+            page = await response.text()
+            assert response.status == 200
+        async with client.get(f"{url}/v1/providers") as response:
+            assert response.status == 401
+        async with client.get(f"{url}/v1/providers", headers=key) as response:
+            assert response.status == 200
+        async with client.get(f"{url}/v1/providers/", headers=key, allow_redirects=False) as response:
+            assert response.headers["location"] == f"{url}/v1/providers"
+    calls = re.findall(r'fetch\(([^,)]+)|\.open\("POST", ([^,)]*)', page)
+    assert [first or second for first, second in calls] == ["base + path"] * 2
+
+
+@pytest.mark.parametrize("mode", ["stream", "buffered"])
+async def test_a_rest_api_is_mounted_at_its_stage(surroundings: QuerySurroundings, mode: Mode) -> None:
+    async with (
+        FunctionProcess(query_function(surroundings, mode)) as process,
+        RestApi(process, response_mode=mode, stage="prod") as door,
+    ):
+        await check_mounted(f"{door.url}/prod", "/prod", surroundings.tenant)
+
+
+async def test_an_http_api_is_mounted_at_its_named_stage(surroundings: QuerySurroundings) -> None:
+    async with (
+        FunctionProcess(query_function(surroundings, "buffered")) as process,
+        HttpApi(process, stage="dev") as door,
+    ):
+        await check_mounted(f"{door.url}/dev", "/dev", surroundings.tenant)
+
+
+async def test_a_custom_domain_maps_the_api_under_the_base_path(surroundings: QuerySurroundings) -> None:
+    function = query_function(surroundings, "buffered")
+    function = replace(function, environment={**function.environment, "VECTORFORGE_BASE_PATH": "rag/"})
+    async with FunctionProcess(function) as process, HttpApi(process) as door:
+        await check_mounted(f"{door.url}/rag", "/rag", surroundings.tenant)

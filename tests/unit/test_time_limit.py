@@ -1,0 +1,69 @@
+"""An invocation's time limit in front of apps that begin, begin too late or go on."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from vectorforge.api.time_limit import TimeLimit
+from vectorforge.errors import DeadlineExceededError
+
+START: Message = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+async def statuses(app: Any) -> list[int]:
+    """Of the answer to a request with 50 ms, a second before the timeout."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 1050)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "state": {"request_id": "x"}}
+    async with asyncio.timeout(20):
+        await TimeLimit(app)({**scope, "aws.context": context}, receive, send)
+    return [message["status"] for message in sent if message["type"] == "http.response.start"]
+
+
+async def test_an_app_that_answers_its_cancellation_is_too_late() -> None:
+    async def late(_scope: Scope, _receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await send(START)
+
+    assert await statuses(late) == [504]
+
+
+async def test_an_app_that_swallows_its_cancellation_still_gets_one_answer() -> None:
+    async def swallowing(_scope: Scope, _receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await send({**START, "status": 500})
+
+    assert await statuses(swallowing) == [504]
+
+
+async def test_an_answer_that_has_begun_is_cut_off() -> None:
+    async def begun(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(START)
+        await asyncio.sleep(3600)
+
+    with pytest.raises(DeadlineExceededError):
+        await statuses(begun)
+
+
+async def test_a_whole_answer_stays_one_when_its_background_task_is_ended() -> None:
+    async def whole(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(START)
+        await send({"type": "http.response.body", "body": b""})
+        await asyncio.sleep(3600)
+
+    assert await statuses(whole) == [200]
