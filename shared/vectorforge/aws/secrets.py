@@ -171,7 +171,7 @@ class KeyPlace:
 class StoredKeys:
     """The places that the settings name, in the order in which they are asked: the secret first."""
 
-    def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients) -> None:
+    def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients | None = None) -> None:
         self._places = places
         self._clients = clients
         self._found: dict[str, StoredCredentials] = {}
@@ -210,7 +210,8 @@ class StoredKeys:
         """Close the connections to AWS, and read each place again before its keys are next used."""
         for place in self._places:
             place.expire()
-        self._clients.disconnect()
+        if self._clients is not None:
+            self._clients.disconnect()
 
 
 def _is_before(now: float, moment: float, longest: float) -> bool:

@@ -5,7 +5,7 @@ beginning up to the app; frameworks take the second off the first when they rout
 they make. https://asgi.readthedocs.io/en/latest/specs/www.html#http-connection-scope
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -47,7 +47,7 @@ def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
     return "", path
 
 
-def mounted(app: AsgiApp, base_path: str) -> Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]:
+def mounted(app: AsgiApp, base_path: str) -> AsgiApp:
     """The app behind Mangum, which takes base paths off but leaves ``root_path`` empty, and knows no stages.
 
     Args:
