@@ -166,8 +166,8 @@ async def ignores_cancellation() -> StreamingResponse:
             try:
                 await asyncio.sleep(0.1)
                 yield b"late"
-            except asyncio.CancelledError:
-                say("cancellation ignored")
+            except asyncio.CancelledError:  # anyio cancels again and again
+                continue
 
     return StreamingResponse(pieces())
 

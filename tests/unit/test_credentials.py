@@ -120,6 +120,16 @@ class TestReadingAgain:
         assert [await credentials.current() for _ in range(100)] == [OLD] * 100
         assert vault.readings == 1
 
+    async def test_after_a_release_the_key_is_read_again(self) -> None:
+        vault = Vault()
+        keys = StoredKeys((place(vault),))
+        credentials = keys.find(SETTING)
+        assert credentials is not None
+        keys.release()
+        vault.fields[SETTING] = NEW.get_secret_value()
+        assert await credentials.current() == NEW
+        assert vault.readings == 2
+
     async def test_a_key_that_is_too_old_is_read_once_for_many(self) -> None:
         vault = Vault()
         credentials = stored(vault, max_age_s=0.2)

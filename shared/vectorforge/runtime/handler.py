@@ -119,8 +119,7 @@ class StreamingHandler:
         finally:
             if self._request.done():
                 self._request = None
-        if not invocation.answered:
-            raise ResponseLostError("The Lambda service hung up before the response had begun.")
+        _check_begun(invocation)
         return StreamedResponse(cycle.response_status, complete=complete)
 
     async def _serve(self, cycle: HttpCycle, request: HttpRequest, deadline: float) -> bool:
@@ -147,6 +146,11 @@ class StreamingHandler:
 
 def _opener(invocation: Invocation) -> OpenStream:
     return partial(ResponseStream.open, invocation)
+
+
+def _check_begun(invocation: Invocation) -> None:
+    if not invocation.answered:
+        raise ResponseLostError("The Lambda service hung up before the response had begun.")
 
 
 async def _end(request: asyncio.Task[bool] | None, lifespan: Lifespan | None) -> None:

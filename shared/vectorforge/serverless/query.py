@@ -106,7 +106,7 @@ class _BufferedHandler:
         self._application = application
         event_loop()  # Mangum takes the current one
         # Its lifespan would begin and end with every invocation.
-        at_base = mounted(app, application.config.aws.base_path)
+        at_base: Any = mounted(app, application.config.aws.base_path)
         self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
