@@ -20,8 +20,9 @@ from vectorforge.aws.query_log_record import pointer_fields, record_fields, to_j
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import LambdaContext, Queue
+from vectorforge.testing.lambda_context import LambdaContext
 from vectorforge.testing.query_logs import make_log, message, started
+from vectorforge.testing.sqs_events import Queue
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]
