@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 import pytest
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import QueryLogQueue
@@ -72,11 +73,14 @@ def logged() -> Iterator[Logged]:
         def emit(self, record: logging.LogRecord) -> None:
             records.append(record)
 
-    library.addHandler(Recorder())
+    recorder = Recorder()
+    recorder.setFormatter(LambdaPowertoolsFormatter())  # a second function takes it for its own handler
+    library.addHandler(recorder)
     yield records
     library.handlers[:], library.propagate, level, library.filters[:] = before
     library.setLevel(level)
-    vars(library).pop("init", None)  # by which Powertools knows a logger it has set up
+    for mark in ("init", "powertools_handler"):  # by which Powertools knows a logger it has set up
+        vars(library).pop(mark, None)
 
 
 @pytest.fixture
