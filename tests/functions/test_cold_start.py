@@ -10,7 +10,7 @@ import pytest
 
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.testing.local_aws import LocalAws
+from vectorforge.testing.fake_aws_faults import FaultyAws
 from vectorforge.testing.query_events import load_event, response_of
 
 ROOT = Path(__file__).parents[2]
@@ -71,13 +71,10 @@ def test_importing_a_function_needs_no_settings(function: str) -> None:
 
 
 HEALTH = """
-from types import SimpleNamespace
 from functions.query.handler import handler
+from vectorforge.testing.lambda_context import LambdaContext
 handler.startup()
-context = SimpleNamespace(
-    get_remaining_time_in_millis=lambda: 30_000, aws_request_id="r", function_name="query"
-)
-assert handler(EVENT, context)["statusCode"] == 503  # there is no database
+assert handler(EVENT, LambdaContext())["statusCode"] == 503  # there is no database
 handler.shutdown()
 """
 
@@ -150,7 +147,7 @@ async def test_a_snapshot_holds_no_connection_to_the_store_of_keys() -> None:
         return held["sockets"]
 
     without = await sockets({"VECTORFORGE_OPENAI_API_KEY": "sk-canary"})
-    with LocalAws() as aws:
+    with FaultyAws() as aws:
         aws.put_secret("vectorforge/keys", {"openai_api_key": "sk-canary"})
         stored = {**aws.environment, "VECTORFORGE_PROVIDER_SECRET_ID": "vectorforge/keys"}
         assert await sockets(stored) == without

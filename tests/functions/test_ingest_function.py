@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,8 +24,10 @@ from vectorforge.serverless.ingest import IngestFunction, Invocation, handle
 from vectorforge.serverless.ingest_events import Message
 from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.lambda_context import LambdaContext
 from vectorforge.testing.live_api import key_of, settings_for
 from vectorforge.testing.live_server import serve
+from vectorforge.testing.sqs_events import Queue
 
 EVENTS = Path(__file__).parents[2] / "events"
 TENANT = "acme"
@@ -50,9 +51,7 @@ def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
 class Stage:
     """A tenant's documents, the queue, and the function's application."""
 
-    aws: FakeAws
-    queue: str
-    dead: str
+    queue: Queue
     application: Application
     embedder: HashingEmbedder
     url: str
@@ -73,17 +72,13 @@ class Stage:
 
     async def deliver(self, *, seconds: float = 60.0, most: int = 10) -> tuple[int, list[str]]:
         """One invocation with the messages that can be seen; how many, and the ids of those that failed."""
-        records = self.aws.receive(self.queue, most=most)
+        records = self.queue.receive(most=most)
         if not records:
             return 0, []
         answer = await handle(self.application, {"Records": records}, Deadline.after(seconds))
         assert answer is not None
         failed = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-        for record in records:
-            if record["messageId"] not in failed:
-                self.aws.client("sqs").delete_message(
-                    QueueUrl=self.queue, ReceiptHandle=record["receiptHandle"]
-                )
+        self.queue.delete([record for record in records if record["messageId"] not in failed])
         return len(records), failed
 
     async def look(self, job_id: UUID, tenant: str = TENANT) -> IngestionJob:
@@ -93,9 +88,6 @@ class Stage:
 
     async def attempts(self, job_id: UUID) -> list[int]:
         return [item.attempts for item in await self.tenant.jobs.items(job_id)]
-
-    def send(self, body: str) -> None:
-        self.aws.client("sqs").send_message(QueueUrl=self.queue, MessageBody=body)
 
 
 def build(url: str, queue: str | None, embedder: HashingEmbedder) -> Application:
@@ -115,10 +107,10 @@ def build(url: str, queue: str | None, embedder: HashingEmbedder) -> Application
 
 @pytest.fixture
 async def stage(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Stage]:
-    queue, dead = aws.create_queue("ingestion")
+    queue = Queue(aws.client("sqs"), "ingestion")
     embedder = HashingEmbedder(batch_size=1)
-    async with build(fresh_database_url, queue, embedder) as application:
-        yield Stage(aws, queue, dead, application, embedder, fresh_database_url)
+    async with build(fresh_database_url, queue.url, embedder) as application:
+        yield Stage(queue, application, embedder, fresh_database_url)
 
 
 def event(name: str) -> dict[str, Any]:
@@ -141,12 +133,12 @@ async def test_a_document_sent_over_http_is_ingested_by_the_function(stage: Stag
             job_id = UUID(response.json()["id"])
             await asyncio.sleep(0.3)  # the server must leave it to the function
             assert (await stage.look(job_id)).status == "queued"
-            assert json.loads(stage.aws.receive(stage.queue)[0]["body"]) == {
+            assert json.loads(stage.queue.receive()[0]["body"]) == {
                 "tenant_id": TENANT,
                 "job_id": str(job_id),
                 "waits": 0,
             }
-            stage.send(json.dumps({"tenant_id": TENANT, "job_id": str(job_id)}))
+            stage.queue.send(json.dumps({"tenant_id": TENANT, "job_id": str(job_id)}))
             await stage.application.open()
             assert await stage.deliver() == (1, [])
             answer = await client.post(
@@ -163,7 +155,7 @@ async def test_fifty_messages_of_one_job_are_one_run(stage: Stage) -> None:
     for _ in range(5):
         assert await stage.deliver() == (10, [])
     assert await stage.deliver() == (0, [])
-    assert stage.aws.count(stage.queue) == (0, 0, 0)
+    assert stage.queue.count() == (0, 0, 0)
     assert stage.embedder.texts == ["one", "two", "three"]
     assert await stage.attempts(job_id) == [1, 1, 1]
 
@@ -183,9 +175,9 @@ async def test_the_message_of_a_deleted_job_is_dropped(stage: Stage) -> None:
     await stage.job("text")
     collection = await stage.tenant.find_collection("default")
     await stage.tenant.collections.delete(collection.id)
-    stage.send(json.dumps({"tenant_id": "nobody", "job_id": str(uuid4())}))
+    stage.queue.send(json.dumps({"tenant_id": "nobody", "job_id": str(uuid4())}))
     assert await stage.deliver() == (2, [])
-    assert stage.aws.count(stage.queue) == (0, 0, 0)
+    assert stage.queue.count() == (0, 0, 0)
 
 
 async def test_a_job_that_another_worker_holds_is_seen_again_later(stage: Stage) -> None:
@@ -195,11 +187,11 @@ async def test_a_job_that_another_worker_holds_is_seen_again_later(stage: Stage)
     assert claimed is not None
     assert claimed.job_id == older
     assert await stage.deliver() == (2, [])  # one is held, the other waits behind it and needs no message
-    assert stage.aws.count(stage.queue) == (0, 0, 1)
+    assert stage.queue.count() == (0, 0, 1)
     assert stage.embedder.texts == []
 
     await stage.tenant.jobs.release(older)
-    stage.send(json.dumps({"tenant_id": TENANT, "job_id": str(younger), "waits": 3}))
+    stage.queue.send(json.dumps({"tenant_id": TENANT, "job_id": str(younger), "waits": 3}))
     assert await stage.deliver() == (1, [])
     assert stage.embedder.texts == ["older", "younger"]
 
@@ -211,7 +203,7 @@ async def test_a_row_of_waiting_jobs_keeps_one_message(stage: Stage) -> None:
     assert claimed is not None
     while (await stage.deliver())[0]:
         pass
-    assert stage.aws.count(stage.queue) == (0, 0, 1)  # of the job that another worker holds
+    assert stage.queue.count() == (0, 0, 1)  # of the job that another worker holds
 
     await stage.tenant.jobs.release(claimed.job_id)  # that worker had to stop, and says so
     await stage.application.announce_job(TENANT, claimed.job_id)
@@ -223,12 +215,12 @@ async def test_a_row_of_waiting_jobs_keeps_one_message(stage: Stage) -> None:
 async def test_who_has_to_stop_hands_on_what_waits(stage: Stage) -> None:
     stage.embedder._delay_s = 0.5
     jobs = [await stage.job(f"Text number {n}") for n in range(8)]
-    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    stage.queue.purge()
     await stage.application.announce_job(TENANT, jobs[0])  # the others' messages were dropped: they waited
     invocations = 0
     while (received := await stage.deliver(seconds=4))[0]:
         assert received == (1, [])
-        assert sum(stage.aws.count(stage.queue)) <= 1  # they do not multiply
+        assert sum(stage.queue.count()) <= 1  # they do not multiply
         invocations += 1
     assert invocations >= 2
     assert [(await stage.look(job)).status for job in jobs] == ["succeeded"] * 8
@@ -238,7 +230,7 @@ async def test_a_job_without_a_message_is_found_by_the_scheduled_look(stage: Sta
     older, younger = await stage.job("older"), await stage.job("younger")
     assert await JobDispatcher(stage.application.database).claim(60) is not None
     assert await stage.deliver() == (2, [])
-    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    stage.queue.purge()
     await stage.tenant.jobs.finish(older)  # by a worker that was killed just then
     assert (await stage.look(younger)).status == "queued"
     assert await handle(stage.application, event("ingest_scheduled"), Deadline.after(60)) is None
@@ -247,7 +239,7 @@ async def test_a_job_without_a_message_is_found_by_the_scheduled_look(stage: Sta
 
 async def test_an_older_job_of_the_collection_comes_first(stage: Stage) -> None:
     older = await stage.job("older")
-    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    stage.queue.purge()
     younger = await stage.job("younger")
     assert await stage.deliver() == (1, [])
     assert stage.embedder.texts == ["older", "younger"]
@@ -258,7 +250,7 @@ async def test_a_message_that_comes_again_in_vain_begins_nothing(stage: Stage) -
     done = await stage.job("done")
     assert await stage.deliver() == (1, [])
     waiting = await stage.job("a document that may kill its function")
-    stage.aws.client("sqs").purge_queue(QueueUrl=stage.queue)
+    stage.queue.purge()
     await stage.application.announce_job(TENANT, done)
     assert await stage.deliver() == (1, [])
     assert (await stage.look(waiting)).status == "queued"
@@ -271,14 +263,14 @@ async def test_poison_goes_to_the_dead_letter_queue_and_its_peers_do_not(stage: 
     poison += [json.dumps({"Records": [{"s3": {}}]}), json.dumps({"Records": 7}), "[" * 100_000]
     poison += [json.dumps({"tenant_id": TENANT, "job_id": str(uuid4()), "waits": "x"})]
     for body in poison:
-        stage.send(body)
+        stage.queue.send(body)
     received, failed = await stage.deliver()
     assert (received, len(failed)) == (10, len(poison))
     assert (await stage.look(job_id)).status == "succeeded"
     for _ in range(6):
         await stage.deliver()
-    assert stage.aws.count(stage.queue) == (0, 0, 0)
-    assert stage.aws.count(stage.dead) == (len(poison), 0, 0)
+    assert stage.queue.count() == (0, 0, 0)
+    assert stage.queue.count(dead=True) == (len(poison), 0, 0)
 
 
 # faults.md row 37
@@ -288,11 +280,11 @@ async def test_a_long_job_goes_on_in_the_next_invocation(stage: Stage) -> None:
     job_id = await stage.job(*texts)
     invocations = 0
     while (await stage.look(job_id)).finished_at is None:
-        [record] = stage.aws.receive(stage.queue)
+        [record] = stage.queue.receive()
         assert record["attributes"]["ApproximateReceiveCount"] == "1"  # progress costs no delivery
         answer = await handle(stage.application, {"Records": [record]}, Deadline.after(5))
         assert answer == {"batchItemFailures": []}
-        stage.aws.client("sqs").delete_message(QueueUrl=stage.queue, ReceiptHandle=record["receiptHandle"])
+        stage.queue.delete([record])
         invocations += 1
     assert invocations >= 2
     assert stage.embedder.texts == texts  # none was embedded twice: it stopped between documents
@@ -319,16 +311,16 @@ async def test_a_document_that_never_gets_done_ends_the_third_time(stage: Stage)
 async def test_a_message_stays_out_of_sight_while_its_document_takes_long(stage: Stage) -> None:
     stage.embedder._delay_s = 4.5
     job_id = await stage.job("long")
-    records = stage.aws.receive(stage.queue)
+    records = stage.queue.receive()
     invocation = Invocation(stage.application, Deadline.after(60), held_s=2)
     working = asyncio.create_task(invocation.handle_messages([Message.of(record) for record in records]))
     while not working.done():
-        assert stage.aws.receive(stage.queue) == []
+        assert stage.queue.receive() == []
         await asyncio.sleep(0.2)
     assert await working == []
     assert (await stage.look(job_id)).status == "succeeded"
     await asyncio.sleep(2.2)
-    assert len(stage.aws.receive(stage.queue)) == 1  # not deleted here, and nobody holds it any more
+    assert len(stage.queue.receive()) == 1  # not deleted here, and nobody holds it any more
 
 
 async def test_an_unreachable_database_fails_the_messages_and_nothing_is_lost(
@@ -336,11 +328,11 @@ async def test_an_unreachable_database_fails_the_messages_and_nothing_is_lost(
 ) -> None:
     job_id = await stage.job("text")
     url = fresh_database_url + " host=127.0.0.1 port=1 connect_timeout=2"
-    broken = build(url, stage.queue, stage.embedder)
-    [record] = stage.aws.receive(stage.queue)
+    broken = build(url, stage.queue.url, stage.embedder)
+    [record] = stage.queue.receive()
     answer = await handle(broken, {"Records": [record]}, Deadline.after(30))
     assert answer == {"batchItemFailures": [{"itemIdentifier": record["messageId"]}]}
-    assert stage.aws.count(stage.queue) == (0, 1, 0)
+    assert stage.queue.count() == (0, 1, 0)
     assert (await stage.look(job_id)).status == "queued"
 
 
@@ -349,7 +341,7 @@ async def test_a_job_that_nobody_announced_is_found(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    async with build(stage.url, stage.queue, stage.embedder) as without_queue:
+    async with build(stage.url, stage.queue.url, stage.embedder) as without_queue:
         items = [NewJobItem("a.txt", None, b"text")]
         collection = await without_queue.for_tenant(TENANT).create_collection("default")
         job = await without_queue.for_tenant(TENANT).jobs.create(collection.id, items)
@@ -379,7 +371,7 @@ async def test_a_function_whose_loop_is_gone_makes_another(
 ) -> None:
     settings = {
         "DATABASE_URL": stage.url,
-        "INGESTION_QUEUE_URL": stage.queue,
+        "INGESTION_QUEUE_URL": stage.queue.url,
         "EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1",
         "EMBEDDING_MODEL": "m",
         "EMBEDDING_DIMENSION": "3",
@@ -387,9 +379,7 @@ async def test_a_function_whose_loop_is_gone_makes_another(
     for name, value in settings.items():
         monkeypatch.setenv(f"VECTORFORGE_{name}", value)
     function = IngestFunction()
-    context = SimpleNamespace(
-        get_remaining_time_in_millis=lambda: 60_000, aws_request_id="r", function_name="ingest"
-    )
+    context = LambdaContext(remaining_ms=60_000)
 
     def twice() -> list[dict[str, Any] | None]:
         answers = [function({"Event": "s3:TestEvent"}, context)]  # opens a pool, and no connection in it

@@ -32,6 +32,7 @@ from vectorforge.testing.fake_aws import REGION, FakeAws
 from vectorforge.testing.fake_embeddings import Reply
 from vectorforge.testing.live_api import build_application, settings_for
 from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.sqs_events import Queue
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"
@@ -49,8 +50,7 @@ class Cloud:
     """The queue, the bucket and the database that the functions share."""
 
     aws: FakeAws
-    queue: str
-    dead: str
+    queue: Queue
     surroundings: QuerySurroundings
     application: Application
     """For a look into the database."""
@@ -62,7 +62,7 @@ class Cloud:
 
     def environment(self) -> dict[str, str]:
         variables = self.surroundings.environment(
-            ingestion_queue_url=self.queue, chunk_size_chars="50", chunk_overlap_chars="0"
+            ingestion_queue_url=self.queue.url, chunk_size_chars="50", chunk_overlap_chars="0"
         )
         return {**variables, **self.aws.environment}
 
@@ -81,7 +81,7 @@ class Cloud:
             self.batches.append(result)
 
         return QueueEventSource(
-            function, self.queue, endpoint_url=self.aws.url, region=REGION, on_batch=note, **options
+            function, self.queue.url, endpoint_url=self.aws.url, region=REGION, on_batch=note, **options
         )
 
     async def job(self, *texts: str) -> UUID:
@@ -96,11 +96,8 @@ class Cloud:
         )
         items = [NewJobItem(f"{n}.txt", None, text.encode()) for n, text in enumerate(texts)]
         job = await self.tenant.jobs.create(collection.id, items)
-        self.send(AnnouncedJob(TENANT, job.id).body())
+        self.queue.send(AnnouncedJob(TENANT, job.id).body())
         return job.id
-
-    def send(self, body: str) -> None:
-        self.aws.client("sqs").send_message(QueueUrl=self.queue, MessageBody=body)
 
     async def ended(self, job_id: UUID) -> IngestionJob:
         async with asyncio.timeout(60):
@@ -114,7 +111,7 @@ class Cloud:
     async def emptied(self) -> None:
         """Wait until every message is settled."""
         async with asyncio.timeout(120):
-            while self.aws.count(self.queue) != (0, 0, 0):  # noqa: ASYNC110 - polls a server
+            while self.queue.count() != (0, 0, 0):  # noqa: ASYNC110 - polls a server
                 await asyncio.sleep(0.1)
 
     async def chunks(self) -> dict[str, list[str]]:
@@ -130,13 +127,11 @@ class Cloud:
 @pytest.fixture
 async def cloud(aws_server: FakeAws, fresh_database_url: str) -> AsyncIterator[Cloud]:
     aws_server.reset()
-    queue, dead = aws_server.create_queue("ingestion")
-    aws_server.client("s3").create_bucket(
-        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
-    )
+    queue = Queue(aws_server.client("sqs"), "ingestion")
+    aws_server.create_bucket(BUCKET)
     application = build_application(settings_for(fresh_database_url))
     async with application, query_surroundings(fresh_database_url, TENANT, fill=False) as surroundings:
-        yield Cloud(aws_server, queue, dead, surroundings, application)
+        yield Cloud(aws_server, queue, surroundings, application)
 
 
 async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> None:
@@ -175,7 +170,7 @@ async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> Non
 async def test_both_runtimes_run_the_function(cloud: Cloud, command: tuple[str, ...]) -> None:
     job_id = await cloud.job("one")
     async with FunctionProcess(cloud.ingest(command=command)) as function:
-        records = cloud.aws.receive(cloud.queue)
+        records = cloud.queue.receive()
         for _ in range(2):  # the second time the job has ended
             invocation = await function.invoke({"Records": records})
             assert await invocation.result() == {"batchItemFailures": []}
@@ -191,7 +186,7 @@ async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(clo
         for n in range(4):
             embeddings = cloud.surroundings.embeddings
             embeddings.replies = [*[Reply()] * (1 if n else 0), Reply(delay_s=5)]
-            [record] = cloud.aws.receive(cloud.queue)
+            [record] = cloud.queue.receive()
             assert record["attributes"]["ApproximateReceiveCount"] == str(n + 1)
             invocation = await function.invoke({"Records": [record]})
             async with asyncio.timeout(30):
@@ -203,10 +198,8 @@ async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(clo
             # A minute later: the lease is over, and the message visible.
             with psycopg.connect(admin_url, autocommit=True) as admin:
                 admin.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now()")
-            cloud.aws.client("sqs").change_message_visibility(
-                QueueUrl=cloud.queue, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0
-            )
-        [record] = cloud.aws.receive(cloud.queue)
+            cloud.queue.show([record])
+        [record] = cloud.queue.receive()
         invocation = await function.invoke({"Records": [record]})
         assert await invocation.result() == {"batchItemFailures": []}
     job = await cloud.ended(job_id)
@@ -240,8 +233,8 @@ async def test_uploads_delivered_twice_and_in_any_order_are_read_once(cloud: Clo
         key = f"{TENANT}/default/a folder/{n}.txt"
         content = f"Upload {n} für alle"
         cloud.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=content.encode())
-        cloud.send(json.dumps(object_created_event(BUCKET, key)))
-    cloud.send("poison")
+        cloud.queue.send(json.dumps(object_created_event(BUCKET, key)))
+    cloud.queue.send("poison")
     faults = DeliveryFaults(redelivered=1.0, postponed=0.3, shuffled=True)
     async with (
         LambdaFunction(cloud.ingest(), concurrency=2) as function,
@@ -255,4 +248,4 @@ async def test_uploads_delivered_twice_and_in_any_order_are_read_once(cloud: Clo
     assert len(jobs) == 12
     for job in jobs:
         assert [item.attempts for item in await cloud.tenant.jobs.items(job.id)] == [1]
-    assert cloud.aws.count(cloud.dead) == (1, 0, 0)
+    assert cloud.queue.count(dead=True) == (1, 0, 0)

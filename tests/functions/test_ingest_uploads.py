@@ -25,6 +25,7 @@ from vectorforge.serverless.ingest_events import read_uploads
 from vectorforge.serverless.uploads import UploadInbox
 from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.live_api import build_application, settings_for
+from vectorforge.testing.sqs_events import Queue
 
 EVENTS = Path(__file__).parents[2] / "events"
 BUCKET = "vectorforge-uploads"
@@ -68,7 +69,7 @@ class Bucket:
 
     aws: FakeAws
     application: Application
-    queue: str
+    queue: Queue
     admin_url: str
 
     def put(self, key: str, text: str, **options: Any) -> None:
@@ -88,13 +89,11 @@ class Bucket:
 
 @pytest.fixture
 async def bucket(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Bucket]:
-    queue, _ = aws.create_queue("ingestion")
-    aws.client("s3").create_bucket(
-        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
-    )
+    queue = Queue(aws.client("sqs"), "ingestion")
+    aws.create_bucket(BUCKET)
     config = settings_for(
         fresh_database_url,
-        aws=AwsSettings(ingestion_queue_url=queue),
+        aws=AwsSettings(ingestion_queue_url=queue.url),
         ingestion=IngestionSettings(max_document_bytes=LIMIT),
     )
     async with build_application(config) as application:
@@ -117,7 +116,7 @@ async def test_a_notification_through_the_queue(bucket: Bucket) -> None:
     wrapped = event("ingest_sqs_s3_notification")
     assert await handle(bucket.application, wrapped, Deadline.after(60)) == {"batchItemFailures": []}
     assert list(await bucket.texts("handbook")) == [f"s3://{BUCKET}/{KEY}"]
-    assert bucket.aws.count(bucket.queue) == (0, 0, 0)
+    assert bucket.queue.count() == (0, 0, 0)
 
 
 # faults.md row 38
@@ -217,13 +216,13 @@ async def test_an_upload_that_can_never_be_stored_goes_to_the_dead_letter_queue_
 ) -> None:
     """It is shown again at once, and not after half a minute, two, eight, ..."""
     bucket.put(key, "text")
-    bucket.aws.client("sqs").send_message(QueueUrl=bucket.queue, MessageBody=json.dumps(created(key)))
+    bucket.queue.send(json.dumps(created(key)))
     for _ in range(6):
-        records = bucket.aws.receive(bucket.queue)
+        records = bucket.queue.receive()
         if records:
             answer = await handle(bucket.application, {"Records": records}, Deadline.after(60))
             assert answer == {"batchItemFailures": [{"itemIdentifier": records[0]["messageId"]}]}
-    assert bucket.aws.count(bucket.queue) == (0, 0, 0)
+    assert bucket.queue.count() == (0, 0, 0)
     assert "cannot be carried out" in caplog.text
 
 

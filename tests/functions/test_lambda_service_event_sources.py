@@ -8,9 +8,7 @@ from random import Random
 from typing import Any, Unpack
 from urllib.parse import unquote_plus
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from vectorforge.local.lambda_service.bucket_event_source import BucketEventSource
 from vectorforge.local.lambda_service.function_configuration import (
@@ -27,27 +25,26 @@ from vectorforge.local.lambda_service.queue_event_source import (
     QueueEventSource,
 )
 from vectorforge.local.lambda_service.queue_events import MAX_EVENT_BYTES, cut, failed_ids
+from vectorforge.testing.fake_aws import REGION, FakeAws
 
 HERE = Path(__file__).parent
 LONG = "1000"  # a visibility timeout that no test waits for
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def aws() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
 
 
 @pytest.fixture
-def sqs(endpoint: str) -> Iterator[Any]:
-    client = boto3.session.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-    ).client("sqs", endpoint_url=endpoint)
-    yield client
-    client.close()
+def endpoint(aws: FakeAws) -> str:
+    return aws.url
+
+
+@pytest.fixture
+def sqs(aws: FakeAws) -> Any:
+    return aws.client("sqs")
 
 
 @pytest.fixture
@@ -112,7 +109,7 @@ async def test_records_and_partial_failures(
     sqs.send_message(QueueUrl=url, MessageBody="good ü", MessageAttributes=attribute)
     sqs.send_message(QueueUrl=url, MessageBody="poison", MessageAttributes=raw)
     batches = Batches()
-    async with QueueEventSource(consume, url, endpoint_url=endpoint, on_batch=batches):
+    async with QueueEventSource(consume, url, endpoint_url=endpoint, region=REGION, on_batch=batches):
         results = await batches.until(2)
     records = [record for batch in results for record in batch.records]
     good, poison = sorted(records, key=lambda record: record["body"])
@@ -130,8 +127,8 @@ async def test_records_and_partial_failures(
         "eventSourceARN",
         "awsRegion",
     }
-    assert (good["eventSource"], good["awsRegion"]) == ("aws:sqs", "us-east-1")
-    assert good["eventSourceARN"].startswith("arn:aws:sqs:us-east-1:")
+    assert (good["eventSource"], good["awsRegion"]) == ("aws:sqs", REGION)
+    assert good["eventSourceARN"].startswith(f"arn:aws:sqs:{REGION}:")
     assert good["attributes"]["ApproximateReceiveCount"] == "1"
     assert int(good["attributes"]["SentTimestamp"]) > 0
     empty: dict[str, Any] = {"stringListValues": [], "binaryListValues": []}
@@ -149,7 +146,9 @@ async def test_poison_goes_to_the_dead_letter_queue(
     url = make_queue(VisibilityTimeout="0", RedrivePolicy=policy)
     sqs.send_message(QueueUrl=url, MessageBody="poison")
     batches = Batches()
-    source = QueueEventSource(consume, url, endpoint_url=endpoint, maximum_concurrency=1, on_batch=batches)
+    source = QueueEventSource(
+        consume, url, endpoint_url=endpoint, region=REGION, maximum_concurrency=1, on_batch=batches
+    )
     async with source:
         records = [batch.records[0] for batch in await batches.until(3)]
         poll = {"QueueUrl": dead, "WaitTimeSeconds": 20, "VisibilityTimeout": 0}
@@ -167,7 +166,9 @@ async def test_a_function_error_deletes_nothing(
     batches = Batches()
     async with (
         FunctionProcess(consumer(environment={"FAIL_INIT": "1"})) as broken,
-        QueueEventSource(broken, url, endpoint_url=endpoint, on_batch=batches, reports_failures=False),
+        QueueEventSource(
+            broken, url, endpoint_url=endpoint, region=REGION, on_batch=batches, reports_failures=False
+        ),
     ):
         (result,) = await batches.until(1)
     assert result.error is not None
@@ -251,6 +252,7 @@ async def test_batches_are_gathered_within_their_window(
         RecordingFunction(),
         url,
         endpoint_url=endpoint,
+        region=REGION,
         batch_size=25,
         batching_window_s=60,
         maximum_concurrency=1,
@@ -268,7 +270,7 @@ async def test_a_throttled_function_gets_the_batch_later(
     sqs.send_message(QueueUrl=url, MessageBody="x")
     function, batches = RecordingFunction(), Batches()
     function.throttled = 3
-    async with QueueEventSource(function, url, endpoint_url=endpoint, on_batch=batches):
+    async with QueueEventSource(function, url, endpoint_url=endpoint, region=REGION, on_batch=batches):
         (result,) = await batches.until(1)
     assert (function.refusals, len(function.events), result.throttled) == (3, 1, False)
     assert left_in(sqs, url) == (0, 0)
@@ -284,7 +286,13 @@ async def test_a_backlog_waits_for_reserved_concurrency(
     async with (
         LambdaFunction(consumer(), concurrency=1) as function,
         QueueEventSource(
-            function, url, endpoint_url=endpoint, batch_size=1, maximum_concurrency=4, on_batch=batches
+            function,
+            url,
+            endpoint_url=endpoint,
+            region=REGION,
+            batch_size=1,
+            maximum_concurrency=4,
+            on_batch=batches,
         ),
     ):
         results = await batches.until(30)
@@ -300,7 +308,7 @@ async def test_a_function_that_takes_nothing_leaves_the_messages(
     sqs.send_message(QueueUrl=url, MessageBody="x")
     function, batches = RecordingFunction(), Batches()
     function.throttled = 10**9
-    async with QueueEventSource(function, url, endpoint_url=endpoint, on_batch=batches):
+    async with QueueEventSource(function, url, endpoint_url=endpoint, region=REGION, on_batch=batches):
         (result, *_) = await batches.until(1)
     assert (result.throttled, len(result.failed)) == (True, 1)
     assert left_in(sqs, url) == (1, 0)
@@ -313,7 +321,13 @@ async def test_faults_of_a_standard_queue(endpoint: str, sqs: Any, make_queue: C
     function, batches = RecordingFunction(), Batches()
     faults = DeliveryFaults(redelivered=1.0, shuffled=True, random=Random(1))
     async with QueueEventSource(
-        function, url, endpoint_url=endpoint, faults=faults, on_batch=batches, maximum_concurrency=1
+        function,
+        url,
+        endpoint_url=endpoint,
+        region=REGION,
+        faults=faults,
+        on_batch=batches,
+        maximum_concurrency=1,
     ):
         results = await batches.until(30)  # each three times: only the first two receives are touched
     seen = [record["body"] for result in results for record in result.records]
@@ -332,6 +346,7 @@ async def test_postponed_messages_arrive_later(
         RecordingFunction(),
         url,
         endpoint_url=endpoint,
+        region=REGION,
         faults=DeliveryFaults(postponed=1.0),
         on_batch=batches,
     ):
@@ -339,24 +354,19 @@ async def test_postponed_messages_arrive_later(
     assert result.records[0]["attributes"]["ApproximateReceiveCount"] == "3"
 
 
-async def test_a_queue_that_comes_back_is_polled_on(make_queue: Callable[..., str]) -> None:
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.session.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-    ).client("sqs", endpoint_url=endpoint)
-    url = client.create_queue(QueueName="returning")["QueueUrl"]
-    batches = Batches()
-    async with QueueEventSource(RecordingFunction(), url, endpoint_url=endpoint, on_batch=batches):
-        client.delete_queue(QueueUrl=url)
-        await asyncio.sleep(0.2)  # polls fail
-        client.create_queue(QueueName="returning")
-        client.send_message(QueueUrl=url, MessageBody="x")
-        await batches.until(1)
-    client.close()
-    server.stop()
+async def test_a_queue_that_comes_back_is_polled_on() -> None:
+    with FakeAws() as aws:
+        sqs = aws.client("sqs")
+        url = sqs.create_queue(QueueName="returning")["QueueUrl"]
+        batches = Batches()
+        async with QueueEventSource(
+            RecordingFunction(), url, endpoint_url=aws.url, region=REGION, on_batch=batches
+        ):
+            sqs.delete_queue(QueueUrl=url)
+            await asyncio.sleep(0.2)  # polls fail
+            sqs.create_queue(QueueName="returning")
+            sqs.send_message(QueueUrl=url, MessageBody="x")
+            await batches.until(1)
 
 
 async def test_an_object_created_event() -> None:

@@ -12,14 +12,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.aws.clients import AwsClients
-from vectorforge.testing.aws_services import aws_environment, aws_server, create_bucket
+from vectorforge.testing.fake_aws import FakeAws
 
 ROOT = Path(__file__).parents[2]
 DRIVER = """
 import json, sys
 from functions.log_writer.handler import handler
-from vectorforge.testing.aws_services import LambdaContext
+from vectorforge.testing.lambda_context import LambdaContext
 answers = [handler(json.loads(line), LambdaContext()) for line in sys.stdin]
 handler.shutdown()
 print(json.dumps({"answers": answers}))
@@ -27,7 +26,7 @@ print(json.dumps({"answers": answers}))
 FORKING_DRIVER = """
 import json, os, sys, warnings
 from functions.log_writer.handler import handler
-from vectorforge.testing.aws_services import LambdaContext
+from vectorforge.testing.lambda_context import LambdaContext
 events = [json.loads(line) for line in sys.stdin]
 answers = [handler(events[0], LambdaContext())]
 sys.stdout.flush()
@@ -116,22 +115,18 @@ def test_poison_fails_alone(database_url: str) -> None:  # C01; fault 39
     assert "refund" not in json.dumps(lines)  # reasons, no texts
 
 
-def test_a_record_from_the_bucket(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:  # C01
+def test_a_record_from_the_bucket(database_url: str) -> None:  # C01
     overflow, record = event("overflow"), event("batch")["Records"][0]["body"]
-    with aws_server() as endpoint:
-        for name, value in aws_environment(endpoint).items():
-            monkeypatch.setenv(name, value)
-        clients = AwsClients()
-        bucket = create_bucket(clients)
+    with FakeAws() as aws:
+        bucket = aws.create_bucket()
         key = json.loads(overflow["Records"][0]["body"])["key"]
         variables = {
             **environment(database_url),
-            **aws_environment(endpoint),
+            **aws.environment,
             "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": bucket,
         }
         missing, _ = invoke(variables, overflow)
-        clients.get("s3").put_object(Bucket=bucket, Key=key, Body=record.encode())
-        clients.close()
+        aws.client("s3").put_object(Bucket=bucket, Key=key, Body=record.encode())
         found, _ = invoke(variables, overflow)
     assert missing == [{"batchItemFailures": [{"itemIdentifier": overflow["Records"][0]["messageId"]}]}]
     assert found == [{"batchItemFailures": []}]

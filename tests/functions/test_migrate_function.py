@@ -28,15 +28,12 @@ ROOT = Path(__file__).parents[2]
 SIGNED = "?X-Amz-Signature=canary-signature"
 DRIVER = """
 import json, sys
-from types import SimpleNamespace
 from functions.migrate.handler import handler
+from vectorforge.testing.lambda_context import LambdaContext
 for line in sys.stdin:
     event, remaining_ms = json.loads(line)
-    context = SimpleNamespace(
-        get_remaining_time_in_millis=lambda: remaining_ms, aws_request_id="r", function_name="migrate"
-    )
     try:
-        answer = handler(event, context)
+        answer = handler(event, LambdaContext(remaining_ms=remaining_ms))
     except Exception as exc:
         answer = {"error": type(exc).__name__, "message": str(exc)}
     print("ANSWER " + json.dumps(answer), flush=True)

@@ -21,6 +21,7 @@ from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
 from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
+from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_query_function import (
     QUERY_PATH,
@@ -100,7 +101,7 @@ async def account(make_database: Callable[..., str]) -> AsyncIterator[Account]:
 async def queued() -> AsyncIterator[Queued]:
     async with sqs_server() as endpoint:
         queue = await asyncio.to_thread(LogQueue, endpoint, visibility_s=5)
-        settings = {"VECTORFORGE_QUERY_LOG_QUEUE_URL": queue.url, "AWS_ENDPOINT_URL": endpoint}
+        settings = {"VECTORFORGE_QUERY_LOG_QUEUE_URL": queue.url, **aws_environment(endpoint)}
         # The machine that tests run on may be slower than 0.25 s; what is late is another test's.
         yield Queued(queue, {**settings, "VECTORFORGE_QUERY_LOG_TIMEOUT_S": "5"})
 

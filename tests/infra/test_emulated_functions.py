@@ -26,6 +26,7 @@ from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import build_application, settings_for
 from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.sqs_events import Queue
 
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"
@@ -59,8 +60,7 @@ def emulator(uv: str) -> Path:
 def aws() -> Iterator[FakeAws]:
     with FakeAws() as server:
         for bucket in (UPLOADS, "overflow"):
-            location = {"LocationConstraint": "eu-central-1"}
-            server.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration=location)
+            server.create_bucket(bucket)
         yield server
 
 
@@ -194,8 +194,8 @@ async def test_the_ingest_function(deployment: Deployment) -> None:
         html = b"<html><body><h1>Moon</h1><p>It is green.</p></body></html>"
         item = NewJobItem("moon.html", "text/html", html)  # read in a process of its own
         await tenant.jobs.create(collection.id, [item], job_id=UUID(announced["job_id"]))
-    queue, _ = deployment.aws.create_queue("ingestion")
-    settings = {**query_settings(deployment, "stream"), "ingestion_queue_url": queue}
+    queue = Queue(deployment.aws.client("sqs"), "ingestion")
+    settings = {**query_settings(deployment, "stream"), "ingestion_queue_url": queue.url}
     async with deployment.start("ingest", **settings) as function:
         for name in events("ingest_"):
             assert await function.answer(event(name)) in (None, {"batchItemFailures": []})

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 import pytest
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import QueryLogQueue
@@ -12,35 +13,53 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import Queue, aws_environment, aws_server, create_bucket
+from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.fake_aws_faults import FaultyAws
+from vectorforge.testing.sqs_events import Queue
 
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 Logged: TypeAlias = list[logging.LogRecord]
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[str]:
-    with aws_server() as address:
-        yield address
+def fake_aws() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
 
 
 @pytest.fixture
-def clients(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsClients]:
-    for name, value in aws_environment(endpoint).items():
+def clients(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsClients]:
+    for name, value in fake_aws.environment.items():
         monkeypatch.setenv(name, value)
     clients = AwsClients()
     yield clients
     clients.close()
 
 
-@pytest.fixture
-def queue(clients: AwsClients) -> Queue:
-    return Queue(clients)
+@pytest.fixture(scope="session")
+def faulty_aws() -> Iterator[FaultyAws]:
+    with FaultyAws() as server:
+        yield server
 
 
 @pytest.fixture
-def bucket(clients: AwsClients) -> str:
-    return create_bucket(clients)
+def aws(faulty_aws: FaultyAws, monkeypatch: pytest.MonkeyPatch) -> FaultyAws:
+    """Secrets Manager and SSM: nothing was called yet, and all is well."""
+    for name, value in faulty_aws.environment.items():
+        monkeypatch.setenv(name, value)
+    faulty_aws.recover()
+    return faulty_aws
+
+
+@pytest.fixture
+def queue(fake_aws: FakeAws) -> Queue:
+    return Queue(fake_aws.client("sqs"))
+
+
+@pytest.fixture
+def bucket(clients: AwsClients, fake_aws: FakeAws) -> str:
+    """A bucket that the functions of the test can reach."""
+    return fake_aws.create_bucket()
 
 
 @pytest.fixture
@@ -54,11 +73,14 @@ def logged() -> Iterator[Logged]:
         def emit(self, record: logging.LogRecord) -> None:
             records.append(record)
 
-    library.addHandler(Recorder())
+    recorder = Recorder()
+    recorder.setFormatter(LambdaPowertoolsFormatter())  # a second function takes it for its own handler
+    library.addHandler(recorder)
     yield records
     library.handlers[:], library.propagate, level, library.filters[:] = before
     library.setLevel(level)
-    vars(library).pop("init", None)  # by which Powertools knows a logger it has set up
+    for mark in ("init", "powertools_handler"):  # by which Powertools knows a logger it has set up
+        vars(library).pop(mark, None)
 
 
 @pytest.fixture

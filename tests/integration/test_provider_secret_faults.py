@@ -8,7 +8,7 @@ import subprocess
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,11 +25,11 @@ from vectorforge.errors import (
 )
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.contracts_llm import MESSAGES
+from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.live_api import LiveApi, add_documents, new_collection, settings_for
 from vectorforge.testing.live_server import serve
-from vectorforge.testing.local_aws import AwsFailure, LocalAws
 
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 SETTING = "openai_api_key"
@@ -37,24 +37,8 @@ OUTAGE = AwsFailure(503, "InternalServiceError")
 DENIED = AwsFailure(400, "AccessDeniedException", "User is not authorized")
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[LocalAws]:
-    with LocalAws() as local:
-        yield local
-
-
 @pytest.fixture
-def aws(started: LocalAws, monkeypatch: pytest.MonkeyPatch) -> LocalAws:
-    """Nothing was called yet, and all is well."""
-    for name, value in started.environment.items():
-        monkeypatch.setenv(name, value)
-    started.calls.clear()
-    started.failure = None
-    return started
-
-
-@pytest.fixture
-def secret_id(aws: LocalAws) -> str:
+def secret_id(aws: FaultyAws) -> str:
     name = f"vectorforge/{uuid.uuid4().hex[:8]}"
     aws.put_secret(name, {SETTING: OLD, "embedding_api_key": OLD})
     return name
@@ -75,14 +59,14 @@ class TestColdStart:
         assert "scripted" not in shown  # AWS's own text
         return caught.value.message
 
-    def test_secret_that_is_not_there(self, aws: LocalAws) -> None:
+    def test_secret_that_is_not_there(self, aws: FaultyAws) -> None:
         message = self.failure(ConfigurationError, provider_secret_id="vectorforge/typo")
         assert message == (
             "Secret vectorforge/typo is not there. "
             "Check VECTORFORGE_PROVIDER_SECRET_ID, the account and the region."
         )
 
-    def test_no_permission(self, aws: LocalAws, secret_id: str) -> None:
+    def test_no_permission(self, aws: FaultyAws, secret_id: str) -> None:
         aws.failure = DENIED
         message = self.failure(ConfigurationError, provider_secret_id=secret_id)
         assert message == (
@@ -95,35 +79,35 @@ class TestColdStart:
         )
 
     @pytest.mark.parametrize("code", ["InvalidRequestException", "DecryptionFailure"])
-    def test_unusable_secret(self, aws: LocalAws, secret_id: str, code: str) -> None:
+    def test_unusable_secret(self, aws: FaultyAws, secret_id: str, code: str) -> None:
         aws.failure = AwsFailure(400, code)
         assert f"cannot be used ({code})" in self.failure(ConfigurationError, provider_secret_id=secret_id)
 
-    def test_path_that_is_none(self, aws: LocalAws) -> None:
+    def test_path_that_is_none(self, aws: FaultyAws) -> None:
         aws.failure = AwsFailure(400, "ValidationException")  # moto would take it
         message = self.failure(ConfigurationError, provider_parameter_path="prod")
         assert "Check VECTORFORGE_PROVIDER_PARAMETER_PATH" in message
 
     @pytest.mark.parametrize("content", ['{"openai_api_key": "canary', "canary", '["canary"]', "null"])
-    def test_secret_that_is_no_object(self, aws: LocalAws, secret_id: str, content: str) -> None:
+    def test_secret_that_is_no_object(self, aws: FaultyAws, secret_id: str, content: str) -> None:
         aws.put_secret(secret_id, content)
         message = self.failure(ConfigurationError, provider_secret_id=secret_id)
         assert message.startswith(f"Secret {secret_id} must be a JSON object of settings")
 
     @pytest.mark.parametrize("failure", [OUTAGE, AwsFailure(400, "ThrottlingException")])
-    def test_outage(self, aws: LocalAws, secret_id: str, failure: AwsFailure) -> None:
+    def test_outage(self, aws: FaultyAws, secret_id: str, failure: AwsFailure) -> None:
         aws.failure = failure
         with pytest.raises(SecretsUnavailableError, match=rf"read now \({failure.code}\)") as caught:
             keys(provider_secret_id=secret_id).find(SETTING)
         assert caught.value.retryable
         assert aws.calls == ["GetSecretValue"] * 2
 
-    def test_nobody_there(self, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nobody_there(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         message = self.failure(SecretsUnavailableError, provider_secret_id="s")
         assert "In a VPC, Secrets Manager needs an endpoint or a way out" in message
 
-    def test_no_credentials(self, aws: LocalAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_no_credentials(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.delenv(name)
         for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -131,13 +115,13 @@ class TestColdStart:
         message = self.failure(ConfigurationError, provider_secret_id="s")
         assert "cannot be read (NoCredentialsError)" in message
 
-    def test_no_region(self, aws: LocalAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_no_region(self, aws: FaultyAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
             monkeypatch.delenv(name)
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "nothing"))
         assert "(NoRegionError)" in self.failure(ConfigurationError, provider_secret_id="s")
 
-    def test_application_is_not_built(self, aws: LocalAws) -> None:
+    def test_application_is_not_built(self, aws: FaultyAws) -> None:
         config = settings_for("postgresql://x@127.0.0.1:1/x", aws=AwsSettings(provider_secret_id="typo"))
         with pytest.raises(ConfigurationError, match="Secret typo is not there"):
             Application.build(config)
@@ -155,7 +139,7 @@ async def build(secret_id: str, base_url: str, *, max_age_s: int = 300) -> Appli
 # C25
 @pytest.mark.parametrize("failure", [OUTAGE, DENIED])
 async def test_a_warm_process_goes_on_without_secrets_manager(
-    aws: LocalAws, secret_id: str, failure: AwsFailure, caplog: pytest.LogCaptureFixture
+    aws: FaultyAws, secret_id: str, failure: AwsFailure, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeOpenAI(api_key=OLD) as server:
         application = await build(secret_id, server.base_url, max_age_s=1)
@@ -181,7 +165,7 @@ async def test_a_warm_process_goes_on_without_secrets_manager(
 
 # Threats 18 and 19, C22
 async def test_no_key_is_shown_anywhere(
-    aws: LocalAws, secret_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)  # boto3's bodies, the SDKs' requests
     aws.put_parameter(f"/{secret_id}/cohere_api_key", OLD)
@@ -221,7 +205,7 @@ async def test_no_key_is_shown_anywhere(
 
 # C25, fault 42: embeddings and answers, through the door
 async def test_questions_are_answered_while_the_secret_is_exchanged(
-    aws: LocalAws, secret_id: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+    aws: FaultyAws, secret_id: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> None:
     tenant = make_tenant()
     async with FakeOpenAI(api_key=OLD) as llm, FakeEmbeddingsServer(api_key=OLD, dimension=64) as embeddings:
@@ -253,7 +237,7 @@ async def test_questions_are_answered_while_the_secret_is_exchanged(
 
 
 # C25
-def test_doctor_says_where_each_key_is(aws: LocalAws, secret_id: str, tmp_path: Path) -> None:
+def test_doctor_says_where_each_key_is(aws: FaultyAws, secret_id: str, tmp_path: Path) -> None:
     aws.put_secret(secret_id, {SETTING: OLD, "anthropic_api_key": OLD})
     aws.put_parameter(f"/{secret_id}/cohere_api_key", OLD)
     environment = {

@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -21,11 +21,11 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import StreamEnd
 from vectorforge.testing.contracts_llm import MESSAGES, collect
 from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_aws_faults import FaultyAws
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import FakeVendor, RecordedRequest, Reply
 from vectorforge.testing.live_api import settings_for
-from vectorforge.testing.local_aws import LocalAws
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning"
@@ -34,24 +34,8 @@ VENDORS = ("openai", "anthropic", "google", "embedding")
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[LocalAws]:
-    with LocalAws() as local:
-        yield local
-
-
 @pytest.fixture
-def aws(started: LocalAws, monkeypatch: pytest.MonkeyPatch) -> LocalAws:
-    """Nothing was called yet, and all is well."""
-    for name, value in started.environment.items():
-        monkeypatch.setenv(name, value)
-    started.calls.clear()
-    started.failure = None
-    return started
-
-
-@pytest.fixture
-def secret_id(aws: LocalAws) -> str:
+def secret_id(aws: FaultyAws) -> str:
     """Of a secret with the key of every vendor."""
     name = f"vectorforge/{uuid.uuid4().hex[:8]}"
     aws.put_secret(name, {f"{vendor}_api_key": OLD for vendor in VENDORS})
@@ -78,7 +62,7 @@ async def build(
     return await asyncio.to_thread(Application.build, config)
 
 
-def rotate(aws: LocalAws, secret_id: str, *vendors: FakeVendor) -> None:
+def rotate(aws: FaultyAws, secret_id: str, *vendors: FakeVendor) -> None:
     """The vendor and the secret take the new key."""
     aws.put_secret(secret_id, {f"{vendor}_api_key": NEW for vendor in VENDORS})
     for vendor in vendors:
@@ -130,7 +114,7 @@ class RefusingAsGoogle(FakeOpenAI):
 class TestDiscovery:
     # C25 F-006 A-093 A-094 A-095
     async def test_environment_then_secret_then_parameters(
-        self, aws: LocalAws, secret_id: str, caplog: pytest.LogCaptureFixture
+        self, aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", "vectorforge.llm.registry")
         aws.put_secret(
@@ -170,19 +154,19 @@ class TestDiscovery:
         assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
 
     # A-096
-    async def test_without_any_key_answers_are_quoted(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_without_any_key_answers_are_quoted(self, aws: FaultyAws, secret_id: str) -> None:
         aws.put_secret(secret_id, {})
         application = await build(secret_id=secret_id, path="/nothing/there")
         assert application.llm_registry.list_providers() == ["extractive"]
         assert aws.calls == ["GetSecretValue", "GetParametersByPath"]
 
-    async def test_what_the_environment_holds_is_not_looked_for(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_what_the_environment_holds_is_not_looked_for(self, aws: FaultyAws, secret_id: str) -> None:
         names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
         keys: dict[str, Any] = {name: SecretStr("k") for name in names}
         await build(secret_id=secret_id, embedding={"openai_api_key": SecretStr("k")}, **keys)
         assert aws.calls == []
 
-    async def test_many_parameters_are_read_page_by_page(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_many_parameters_are_read_page_by_page(self, aws: FaultyAws, secret_id: str) -> None:
         for number in range(10):
             aws.put_parameter(f"/{secret_id}/a{number}", "x")
         aws.put_parameter(f"/{secret_id}/openai_api_key", "k")
@@ -195,7 +179,7 @@ class TestRotation:
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google"])
     async def test_next_question_is_answered_after_one_more_call(
-        self, aws: LocalAws, secret_id: str, vendor: str, stream: bool
+        self, aws: FaultyAws, secret_id: str, vendor: str, stream: bool
     ) -> None:
         kinds: dict[str, Callable[..., FakeVendor]] = {
             "openai": FakeOpenAI,
@@ -221,7 +205,7 @@ class TestRotation:
             assert aws.calls == ["GetSecretValue"] * 2
             assert sent_keys(server) == [OLD, OLD, NEW, NEW]
 
-    async def test_health_and_models_take_the_new_key_too(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_health_and_models_take_the_new_key_too(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             FakeOpenAI(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url) as provider,
@@ -231,7 +215,7 @@ class TestRotation:
             assert await provider.validate_credentials()
             assert aws.calls == ["GetSecretValue"] * 2
 
-    async def test_parameters_are_read_again_too(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_parameters_are_read_again_too(self, aws: FaultyAws, secret_id: str) -> None:
         aws.put_parameter(f"/{secret_id}/openai_api_key", OLD)
         async with FakeOpenAI(api_key=OLD) as server:
             application = await build(path=f"/{secret_id}", openai_base_url=server.base_url)
@@ -244,7 +228,7 @@ class TestRotation:
         assert aws.calls == ["GetParametersByPath"] * 2
 
     # C25
-    async def test_fifty_questions_at_that_moment(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_fifty_questions_at_that_moment(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             FakeOpenAI(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url) as provider,
@@ -262,7 +246,7 @@ class TestRotation:
 
     # A-069 C25
     async def test_a_key_that_stays_wrong_costs_one_call_and_not_one_a_question(
-        self, aws: LocalAws, secret_id: str
+        self, aws: FaultyAws, secret_id: str
     ) -> None:
         async with (
             FakeOpenAI(api_key="another") as server,
@@ -275,7 +259,7 @@ class TestRotation:
             assert aws.calls == ["GetSecretValue"] * 2
 
     async def test_a_wrong_key_from_the_environment_costs_nothing(
-        self, aws: LocalAws, secret_id: str
+        self, aws: FaultyAws, secret_id: str
     ) -> None:
         async with FakeOpenAI(api_key="another") as server:
             application = await build(
@@ -287,7 +271,7 @@ class TestRotation:
         assert len(server.requests) == 1
         assert aws.calls == ["GetSecretValue"]
 
-    async def test_age_brings_the_new_key_before_any_refusal(self, aws: LocalAws, secret_id: str) -> None:
+    async def test_age_brings_the_new_key_before_any_refusal(self, aws: FaultyAws, secret_id: str) -> None:
         async with (
             AcceptingBoth(api_key=OLD) as server,
             provider_of(secret_id, "openai", server.base_url, max_age_s=1) as provider,
@@ -301,7 +285,7 @@ class TestRotation:
             assert server.refusals == 0
 
     @pytest.mark.parametrize("name", ["openai", "http"])
-    async def test_embeddings(self, aws: LocalAws, secret_id: str, name: str) -> None:
+    async def test_embeddings(self, aws: FaultyAws, secret_id: str, name: str) -> None:
         async with FakeEmbeddingsServer(api_key=OLD) as server:
             settings = {
                 "openai": {"openai_base_url": server.base_url, "openai_embedding_dimension": 8},

@@ -16,14 +16,22 @@ from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, pointer_fields, r
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import LambdaContext, Queue
+from vectorforge.testing.lambda_context import LambdaContext
 from vectorforge.testing.query_logs import make_log, message
+from vectorforge.testing.sqs_events import Queue, failed_ids
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 
 COME_AGAIN = "A query log message has to come again"
+WRITERS = "FROM pg_stat_activity WHERE usename = 'vectorforge_log_writer' AND datname = current_database()"
+KILL_WRITERS = f"SELECT pg_terminate_backend(pid) {WRITERS}".encode()
+WAITING_WRITERS = f"SELECT count(*) {WRITERS} AND wait_event_type = 'Lock'".encode()
+INSERT = b"""
+INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome, latency_ms)
+VALUES ('tenant', %(id)s, gen_random_uuid(), '', 'started', 0)
+"""
 
 
 class AilingBucket:
@@ -72,10 +80,6 @@ def pointer(tenant: str, log: QueryLog) -> str:
     return to_json(pointer_fields(record_fields(tenant, log)))
 
 
-def failed(answer: Any) -> set[str]:
-    return {item["itemIdentifier"] for item in answer["batchItemFailures"]}
-
-
 @pytest.mark.parametrize(("silent", "calls"), [(False, 2), (True, 1)])
 async def test_a_bucket_that_does_not_answer_stops_no_other_record(
     bucket: str, ailing_bucket: AilingBucket, silent: bool, calls: int, queue: Queue, rows: Rows,
@@ -90,7 +94,7 @@ async def test_a_bucket_that_does_not_answer_stops_no_other_record(
     ailing_bucket.silent = silent
     writer = make_writer(postgres_server.log_writer_url)
     answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=4000))
-    assert failed(answer) == {one["messageId"] for one in event["Records"] if "pointer" in one["body"]}
+    assert failed_ids(answer) == {one["messageId"] for one in event["Records"] if "pointer" in one["body"]}
     assert {row.id for row in await rows(tenant)} == {log.id for log in logs}
     assert ailing_bucket.calls <= calls  # one record's attempts, not fifty's
 
@@ -109,7 +113,7 @@ async def test_the_largest_batch_is_stored_in_parts(
     event = queue.event(batch_size=100)
     assert event is not None
     answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=120_000))
-    assert failed(answer) == set()
+    assert failed_ids(answer) == set()
     assert {row.id: len(row.generated_response) for row in await rows(tenant)} == {
         log.id: len(log.generated_response) for log in logs
     }
@@ -141,27 +145,27 @@ async def test_a_database_that_takes_no_record_at_all_makes_none_of_them_poison(
         event = queue.event(batch_size=100)
         assert event is not None
         answer = await asyncio.to_thread(writer, event, LambdaContext())
-        assert len(failed(answer)) == 100
+        assert len(failed_ids(answer)) == 100
         assert [record.msg for record in logged].count(COME_AGAIN) == 100
         assert "dough" not in str([vars(record) for record in logged])  # no texts
         assert "A query log message was refused" not in {record.msg for record in logged}
         connection.execute(REMEDIES[state].replace(b"{}", name))
         # The same warm function finds a database that takes records: its connection is a new one.
-        assert failed(await asyncio.to_thread(writer, event, LambdaContext())) == set()
+        assert failed_ids(await asyncio.to_thread(writer, event, LambdaContext())) == set()
         assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (100,)
 
 
 async def test_messages_that_have_to_come_again_are_put_off(
     clients: AwsClients, make_writer: MakeWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C01
-    queue = Queue(clients, visibility_s=1)
+    queue = Queue(clients.get("sqs"), visibility_s=1)
     monkeypatch.setenv("VECTORFORGE_QUERY_LOG_QUEUE_URL", queue.url)
     lost = make_writer("postgresql://vectorforge_log_writer@127.0.0.1:1/x?connect_timeout=1")
     queue.send("poison", *(message("tenant", make_log()) for _ in range(12)))
     event = queue.event(batch_size=20)
     assert event is not None
     answer = await asyncio.to_thread(lost, event, LambdaContext())
-    assert len(failed(answer)) == 13
+    assert len(failed_ids(answer)) == 13
     seen: list[str] = []
     async with asyncio.timeout(20):
         while "poison" not in seen:  # after the queue's own second
@@ -181,9 +185,71 @@ async def test_a_missing_setting_is_an_error_that_names_it(
     queue.send(pointer(tenant, make_log()), pointer(tenant, make_log()), message(tenant, log))
     event = queue.event()
     assert event is not None
-    assert len(failed(await asyncio.to_thread(writer, event, LambdaContext()))) == 2
+    assert len(failed_ids(await asyncio.to_thread(writer, event, LambdaContext()))) == 2
     assert await rows(tenant) == [log]
     errors = [record.getMessage() for record in logged if record.levelno >= logging.ERROR]
     assert errors == [
         "The log writer is not set up: VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET is not set."
     ]  # once
+
+
+class TestTheDatabaseIsNotThere:
+    async def test_a_connection_that_died_while_the_function_was_frozen(
+        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
+    ) -> None:  # C01; fault 19
+        migrator_url = make_database()
+        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
+        with psycopg.connect(migrator_url, autocommit=True) as connection:
+            for _ in range(3):
+                queue.send(message("tenant", make_log()))
+                event = queue.event()
+                assert event is not None
+                assert writer(event, LambdaContext()) == {"batchItemFailures": []}
+                queue.settle(event, {"batchItemFailures": []})
+                connection.execute(KILL_WRITERS)
+            assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (3,)
+
+    async def test_killed_in_the_middle_of_a_batch(
+        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
+    ) -> None:  # C01; fault 38
+        migrator_url = make_database()
+        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
+        logs = [make_log() for _ in range(10)]
+        last = max(logs, key=lambda log: log.id)
+        queue.send(*(message("tenant", log) for log in logs))
+        event = queue.event()
+        assert event is not None
+        with psycopg.connect(migrator_url, autocommit=True) as observer:
+            with psycopg.connect(migrator_url) as blocker:  # holds the key of the last row of the batch
+                blocker.execute(INSERT, {"id": last.id})
+                call = asyncio.create_task(asyncio.to_thread(writer, event, LambdaContext()))
+                async with asyncio.timeout(20):
+                    while observer.execute(WAITING_WRITERS).fetchone() != (1,):  # noqa: ASYNC110 - has no event
+                        await asyncio.sleep(0.01)
+                observer.execute(KILL_WRITERS)
+                answer = await call
+                assert len(answer["batchItemFailures"]) == 10
+                blocker.rollback()
+            assert observer.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (0,)
+            queue.settle(event, answer)
+            assert queue.deliver(writer) == 1
+            found = observer.execute("SELECT id FROM vectorforge.query_logs").fetchall()
+        assert sorted(found) == sorted((log.id,) for log in logs)
+        assert queue.bodies(dead=True) == []
+
+    async def test_nobody_listens(
+        self, queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, rows: Rows,
+        make_tenant: NewTenant, logged: list[logging.LogRecord],
+    ) -> None:  # C01  # fmt: skip
+        tenant, logs = make_tenant(), [make_log() for _ in range(3)]
+        queue.send(*(message(tenant, log) for log in logs), "poison")
+        lost = make_writer("postgresql://vectorforge_log_writer@127.0.0.1:1/x?connect_timeout=1")
+        event = queue.event()
+        assert event is not None
+        answer = lost(event, LambdaContext())
+        assert len(answer["batchItemFailures"]) == 4
+        queue.settle(event, answer)
+        said = [vars(record)["error_code"] for record in logged if record.msg == COME_AGAIN]
+        assert said == ["database_unavailable"] * 3
+        queue.deliver(make_writer(postgres_server.log_writer_url))
+        assert {row.id for row in await rows(tenant)} == {log.id for log in logs}

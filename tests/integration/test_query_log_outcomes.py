@@ -22,9 +22,9 @@ from vectorforge.errors import DeadlineExceededError, LLMStreamError, LLMTimeout
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.types import DoneEvent, MetaEvent, QueryConfig, TokenEvent
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import Queue
 from vectorforge.testing.live_api import build_application, settings_for
 from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.testing.sqs_events import Queue
 from vectorforge.types import Collection
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]

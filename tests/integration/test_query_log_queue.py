@@ -20,22 +20,15 @@ from vectorforge.aws.query_log_record import pointer_fields, record_fields, to_j
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.aws_services import LambdaContext, Queue
 from vectorforge.testing.query_logs import make_log, message, started
+from vectorforge.testing.sqs_events import Queue
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 
-WRITERS = "FROM pg_stat_activity WHERE usename = 'vectorforge_log_writer' AND datname = current_database()"
-KILL_WRITERS = f"SELECT pg_terminate_backend(pid) {WRITERS}".encode()
-WAITING_WRITERS = f"SELECT count(*) {WRITERS} AND wait_event_type = 'Lock'".encode()
 COME_AGAIN = "A query log message has to come again"
 NO_OBJECT = "The overflow object cannot be read (NoSuchKey)."
-INSERT = b"""
-INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome, latency_ms)
-VALUES ('tenant', %(id)s, gen_random_uuid(), '', 'started', 0)
-"""
 
 
 class TestTheWay:
@@ -186,9 +179,7 @@ class TestWhatArrives:
         assert queue.deliver(writer, rounds=2) == 2
         assert await rows(tenant) == [other]
         lines = [record for record in logged if record.msg == COME_AGAIN]
-        assert [vars(record)["reason"] for record in lines] == [
-            "The overflow object cannot be read (NoSuchKey)."
-        ] * 2
+        assert [vars(record)["reason"] for record in lines] == [NO_OBJECT] * 2
         clients.get("s3").put_object(Bucket=bucket, Key=pointer["key"], Body=to_json(fields).encode())
         queue.deliver(writer)
         assert len(await rows(tenant)) == 2
@@ -272,65 +263,3 @@ async def test_a_column_of_a_later_migration_gets_its_default(
         queue.send(message("tenant", make_log()))
         queue.deliver(make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer")))
         assert connection.execute("SELECT mood FROM vectorforge.query_logs").fetchall() == [("good",)]
-
-
-class TestTheDatabaseIsNotThere:
-    async def test_a_connection_that_died_while_the_function_was_frozen(
-        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
-    ) -> None:  # C01; fault 19
-        migrator_url = make_database()
-        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
-        with psycopg.connect(migrator_url, autocommit=True) as connection:
-            for _ in range(3):
-                queue.send(message("tenant", make_log()))
-                event = queue.event()
-                assert event is not None
-                assert writer(event, LambdaContext()) == {"batchItemFailures": []}
-                queue.settle(event, {"batchItemFailures": []})
-                connection.execute(KILL_WRITERS)
-            assert connection.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (3,)
-
-    async def test_killed_in_the_middle_of_a_batch(
-        self, queue: Queue, make_database: Callable[..., str], make_writer: MakeWriter
-    ) -> None:  # C01; fault 38
-        migrator_url = make_database()
-        writer = make_writer(make_conninfo(migrator_url, user="vectorforge_log_writer"))
-        logs = [make_log() for _ in range(10)]
-        last = max(logs, key=lambda log: log.id)
-        queue.send(*(message("tenant", log) for log in logs))
-        event = queue.event()
-        assert event is not None
-        with psycopg.connect(migrator_url, autocommit=True) as observer:
-            with psycopg.connect(migrator_url) as blocker:  # holds the key of the last row of the batch
-                blocker.execute(INSERT, {"id": last.id})
-                call = asyncio.create_task(asyncio.to_thread(writer, event, LambdaContext()))
-                async with asyncio.timeout(20):
-                    while observer.execute(WAITING_WRITERS).fetchone() != (1,):  # noqa: ASYNC110 - has no event
-                        await asyncio.sleep(0.01)
-                observer.execute(KILL_WRITERS)
-                answer = await call
-                assert len(answer["batchItemFailures"]) == 10
-                blocker.rollback()
-            assert observer.execute("SELECT count(*) FROM vectorforge.query_logs").fetchone() == (0,)
-            queue.settle(event, answer)
-            assert queue.deliver(writer) == 1
-            found = observer.execute("SELECT id FROM vectorforge.query_logs").fetchall()
-        assert sorted(found) == sorted((log.id,) for log in logs)
-        assert queue.bodies(dead=True) == []
-
-    async def test_nobody_listens(
-        self, queue: Queue, make_writer: MakeWriter, postgres_server: EmbeddedPostgres, rows: Rows,
-        make_tenant: NewTenant, logged: list[logging.LogRecord],
-    ) -> None:  # C01  # fmt: skip
-        tenant, logs = make_tenant(), [make_log() for _ in range(3)]
-        queue.send(*(message(tenant, log) for log in logs), "poison")
-        lost = make_writer("postgresql://vectorforge_log_writer@127.0.0.1:1/x?connect_timeout=1")
-        event = queue.event()
-        assert event is not None
-        answer = lost(event, LambdaContext())
-        assert len(answer["batchItemFailures"]) == 4
-        queue.settle(event, answer)
-        said = [vars(record)["error_code"] for record in logged if record.msg == COME_AGAIN]
-        assert said == ["database_unavailable"] * 3
-        queue.deliver(make_writer(postgres_server.log_writer_url))
-        assert {row.id for row in await rows(tenant)} == {log.id for log in logs}

@@ -15,7 +15,7 @@ from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import MAX_LINE_BYTES, QueryLogQueue
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.testing.aws_services import aws_environment
+from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.query_logs import make_log, message
 
 

@@ -1,13 +1,35 @@
 """AWS services as moto answers them, over HTTP: what boto3 sends goes through a real socket."""
 
-import json
-from collections.abc import Mapping
+import uuid
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
 REGION = "eu-central-1"
+"""Not boto3's or the emulator's default: a region that the code took from nowhere shows."""
+_CREDENTIALS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}  # moto takes any
+
+
+def aws_environment(endpoint: str) -> dict[str, str]:
+    """Variables that lead boto3 to an address, in this process or another.
+
+    Args:
+        endpoint: Base URL of all services.
+    """
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        **{name.upper(): value for name, value in _CREDENTIALS.items()},
+        "AWS_EC2_METADATA_DISABLED": "true",  # else boto3 looks there when a test takes the keys away
+    }
+
+
+def aws_client(service: str, endpoint: str) -> Any:
+    """A boto3 client of an address, whatever the environment says."""
+    import boto3
+
+    return boto3.session.Session(region_name=REGION, **_CREDENTIALS).client(service, endpoint_url=endpoint)
 
 
 class FakeAws:
@@ -23,28 +45,21 @@ class FakeAws:
         self._server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for client in self._clients.values():
             client.close()
         self._server.stop()
 
     @cached_property
     def url(self) -> str:
+        """Base URL of all services."""
         host, port = self._server.get_host_and_port()
         return f"http://{host}:{port}"
 
     @property
-    def environment(self) -> Mapping[str, str]:
-        """Variables with which boto3 finds the server, in this process or another."""
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_REGION": REGION,
-        }
+    def environment(self) -> dict[str, str]:
+        """Variables that lead boto3 here, in this process or another."""
+        return aws_environment(self.url)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -52,58 +67,14 @@ class FakeAws:
             pass
 
     def client(self, service: str) -> Any:
-        """A boto3 client of the server."""
-        import boto3
-
+        """The boto3 client of a service, e.g. "sqs"."""
         if service not in self._clients:
-            session = boto3.session.Session(
-                aws_access_key_id="testing",
-                aws_secret_access_key="testing",  # noqa: S106 - moto takes any
-                region_name=REGION,
-            )
-            self._clients[service] = session.client(service, endpoint_url=self.url)
+            self._clients[service] = aws_client(service, self.url)
         return self._clients[service]
 
-    def create_queue(
-        self, name: str, *, visibility_s: int = 60, max_receive_count: int = 5
-    ) -> tuple[str, str]:
-        """A queue with a dead-letter queue; the URLs of both."""
-        sqs = self.client("sqs")
-        dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
-        arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        redrive = {"deadLetterTargetArn": arn, "maxReceiveCount": max_receive_count}
-        attributes = {"VisibilityTimeout": str(visibility_s), "RedrivePolicy": json.dumps(redrive)}
-        return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead
-
-    def count(self, queue_url: str) -> tuple[int, int, int]:
-        """Messages of a queue: visible, being worked on, delayed."""
-        names = [
-            "ApproximateNumberOfMessages",
-            "ApproximateNumberOfMessagesNotVisible",
-            "ApproximateNumberOfMessagesDelayed",
-        ]
-        found = self.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)[
-            "Attributes"
-        ]
-        visible, hidden, delayed = (int(found[name]) for name in names)
-        return visible, hidden, delayed
-
-    def receive(self, queue_url: str, *, most: int = 10) -> list[dict[str, Any]]:
-        """Messages, as records of the event that Lambda makes of them."""
-        received = self.client("sqs").receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=most, MessageSystemAttributeNames=["All"]
-        )
-        return [
-            {
-                "messageId": message["MessageId"],
-                "receiptHandle": message["ReceiptHandle"],
-                "body": message["Body"],
-                "attributes": message["Attributes"],
-                "messageAttributes": {},
-                "md5OfBody": message["MD5OfBody"],
-                "eventSource": "aws:sqs",
-                "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:{queue_url.rsplit('/', 1)[1]}",
-                "awsRegion": REGION,
-            }
-            for message in received.get("Messages", [])
-        ]
+    def create_bucket(self, name: str | None = None) -> str:
+        """A new bucket; its name, which is a new one too if none is given."""
+        name = name or f"test-{uuid.uuid4().hex[:12]}"
+        location = {"LocationConstraint": REGION}
+        self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=location)
+        return name

@@ -23,6 +23,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.local.lambda_service import queue_events
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
@@ -30,8 +31,9 @@ from vectorforge.local.lambda_service.function_configuration import (
 )
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.fake_aws import REGION, FakeAws
 from vectorforge.testing.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
+from vectorforge.testing.sqs_events import Queue
 
 _TENANT = "local"
 Ask: TypeAlias = Callable[[FunctionProcess, int], Coroutine[Any, Any, None]]
@@ -154,14 +156,14 @@ async def _contestants(
         aws = stack.enter_context(FakeAws())
         surroundings = await stack.enter_async_context(query_surroundings(app_url, _TENANT))
         database = await stack.enter_async_context(Database(app_url, pool_size=1))
-        log_queue, _ = aws.create_queue("query-log")
-        ingestion_queue, _ = aws.create_queue("ingestion")
+        log_queue = Queue(aws.client("sqs"), "query-log").url
+        ingestion_queue = Queue(aws.client("sqs"), "ingestion")
         base = {**aws.environment, **environment}
         query = surroundings.environment(query_log_queue_url=log_queue) | base
         buffered = surroundings.environment(query_log_queue_url=log_queue, response_mode="buffered") | base
         writer_url = app_url.replace("vectorforge_app", "vectorforge_log_writer")
         writer = base | {"VECTORFORGE_LOG_WRITER_DATABASE_URL": writer_url}
-        ingest = surroundings.environment(ingestion_queue_url=ingestion_queue) | base
+        ingest = surroundings.environment(ingestion_queue_url=ingestion_queue.url) | base
         migrate = base | {"VECTORFORGE_MIGRATOR_DATABASE_URL": owner_url}
         question = _question(surroundings)
         yield [
@@ -177,7 +179,7 @@ async def _contestants(
                 question,
             ),
             _Contestant("log_writer", _function("log_writer", writer), _write_log),
-            _Contestant("ingest", _function("ingest", ingest), _ingest(aws, ingestion_queue, database)),
+            _Contestant("ingest", _function("ingest", ingest), _ingest(ingestion_queue, database)),
             _Contestant("migrate", _function("migrate", migrate), _check_schema),
         ]
 
@@ -225,19 +227,18 @@ async def _write_log(process: FunctionProcess, _number: int) -> None:
         latency_ms=1.0,
         outcome="answered",
     )
-    record = {
-        "messageId": str(uuid.uuid4()),
-        "receiptHandle": "handle",
-        "body": to_json(record_fields(_TENANT, log)),
-        "attributes": {"ApproximateReceiveCount": "1"},
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:query-log",
+    message = {
+        "MessageId": str(uuid.uuid4()),
+        "ReceiptHandle": "handle",
+        "Body": to_json(record_fields(_TENANT, log)),
+        "MD5OfBody": "",
+        "Attributes": {"ApproximateReceiveCount": "1"},
     }
-    await _expect_no_failures(process, record)
+    arn = f"arn:aws:sqs:{REGION}:123456789012:query-log"
+    await _expect_no_failures(process, queue_events.record(message, arn))
 
 
-def _ingest(aws: FakeAws, queue_url: str, database: Database) -> Ask:
+def _ingest(queue: Queue, database: Database) -> Ask:
     async def ask(process: FunctionProcess, number: int) -> None:
         tenant = database.for_tenant(_TENANT)
         collection = await CollectionRepository(tenant).find_by_name("default")
@@ -247,8 +248,8 @@ def _ingest(aws: FakeAws, queue_url: str, database: Database) -> Ask:
             collection.id, [NewJobItem(f"{number}.txt", None, text.encode())]
         )
         body = json.dumps({"tenant_id": _TENANT, "job_id": str(job.id)})
-        await asyncio.to_thread(aws.client("sqs").send_message, QueueUrl=queue_url, MessageBody=body)
-        records = await asyncio.to_thread(aws.receive, queue_url, most=1)
+        await asyncio.to_thread(queue.send, body)
+        records = await asyncio.to_thread(queue.receive, most=1)
         await _expect_no_failures(process, *records)
         done = await JobRepository(tenant).find_by_id(job.id)
         if done is None or done.status != "succeeded":

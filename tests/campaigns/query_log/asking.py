@@ -14,6 +14,7 @@ from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_process import FunctionProcess, ProcessHook
 from vectorforge.local.lambda_service.invocation import HookPoint, Invocation
 from vectorforge.testing.event_stream import read_events
+from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
 from vectorforge.testing.sqs_proxy import SendingPoint, SqsProxy
@@ -84,7 +85,7 @@ class Lane:
             keeps_orphans=lambda: self._rng.random() < 0.5,
         ) as proxy:
             environment = self._surroundings.environment(query_log_queue_url=queue_url)
-            environment["AWS_ENDPOINT_URL"] = proxy.url
+            environment |= aws_environment(proxy.url)
             configuration = self._surroundings.function(environment, freeze_between_invocations=True)
             hooks: dict[HookPoint, ProcessHook] = {
                 "after_next_reply": self._at(Point.EVENT),

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import sys
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,15 +15,12 @@ from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation
 from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 from vectorforge.local.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
+from vectorforge.testing.fake_aws import REGION, aws_client, aws_environment
+from vectorforge.testing.sqs_events import Queue
 
 MAX_RECEIVE_COUNT = 5
 _LAST_DISTURBED_RECEIVE = 2
 """A message is left alone from its third receive on, so that none reaches the dead-letter queue by chance."""
-_COUNTS = (
-    "ApproximateNumberOfMessages",
-    "ApproximateNumberOfMessagesNotVisible",
-    "ApproximateNumberOfMessagesDelayed",
-)
 
 
 @asynccontextmanager
@@ -68,30 +64,23 @@ class LogQueue:
     """
 
     def __init__(self, endpoint: str, *, visibility_s: int) -> None:
-        import boto3
-
         self.endpoint = endpoint
         self.poison: list[str] = []
         """Bodies of the messages that nobody can store."""
-        self._sqs: Any = boto3.session.Session("test", "test", region_name="us-east-1").client(
-            "sqs", endpoint_url=endpoint
+        self._queue = Queue(
+            aws_client("sqs", endpoint),
+            "query-logs",
+            max_receive_count=MAX_RECEIVE_COUNT,
+            visibility_s=visibility_s,
         )
-        name = f"query-logs-{uuid.uuid4().hex[:8]}"
-        self._dead_url: str = self._sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
-        arn = self._sqs.get_queue_attributes(QueueUrl=self._dead_url, AttributeNames=["QueueArn"])
-        redrive = {
-            "deadLetterTargetArn": arn["Attributes"]["QueueArn"],
-            "maxReceiveCount": str(MAX_RECEIVE_COUNT),
-        }
-        attributes = {"RedrivePolicy": json.dumps(redrive), "VisibilityTimeout": str(visibility_s)}
-        self.url: str = self._sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        self.url = self._queue.url
 
     async def add_poison(self, kind: int) -> None:
         """Send a message that can never be stored; eight kinds."""
         number = len(self.poison)
         body = _POISON[kind % len(_POISON)].replace("NUMBER", f"{number:012}")
         self.poison.append(body)
-        await asyncio.to_thread(self._sqs.send_message, QueueUrl=self.url, MessageBody=body)
+        await asyncio.to_thread(self._queue.send, body)
 
     async def empty(self, timeout_s: float = 120.0) -> None:
         """Wait until nothing is left: visible, in work or delayed.
@@ -103,24 +92,12 @@ class LogQueue:
         async with asyncio.timeout(timeout_s):
             while quiet < 2:
                 await asyncio.sleep(0.3)
-                answer = await asyncio.to_thread(
-                    self._sqs.get_queue_attributes, QueueUrl=self.url, AttributeNames=list(_COUNTS)
-                )
-                quiet = 0 if any(int(answer["Attributes"][name]) for name in _COUNTS) else quiet + 1
+                counts = await asyncio.to_thread(self._queue.count)
+                quiet = 0 if any(counts) else quiet + 1
 
     async def dead(self) -> list[str]:
         """Take everything out of the dead-letter queue."""
-        found: list[str] = []
-        while True:
-            answer = await asyncio.to_thread(
-                self._sqs.receive_message,
-                QueueUrl=self._dead_url,
-                MaxNumberOfMessages=10,
-                VisibilityTimeout=600,
-            )
-            if not answer.get("Messages"):
-                return found
-            found += [message["Body"] for message in answer["Messages"]]
+        return await asyncio.to_thread(self._queue.bodies, dead=True)
 
 
 @dataclass(slots=True)
@@ -180,7 +157,7 @@ async def log_writer(
         name="log_writer",
         environment={
             "VECTORFORGE_LOG_WRITER_DATABASE_URL": log_writer_url,
-            "AWS_ENDPOINT_URL": queue.endpoint,
+            **aws_environment(queue.endpoint),
         },
         freeze_between_invocations=True,
     )
@@ -192,6 +169,7 @@ async def log_writer(
             function,
             queue.url,
             endpoint_url=queue.endpoint,
+            region=REGION,
             faults=faults,
             on_batch=deliveries.count,
             batching_window_s=0.2,

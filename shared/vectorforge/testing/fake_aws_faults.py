@@ -1,4 +1,4 @@
-"""AWS on this machine: moto's server, and a proxy before it that counts the calls and can fail them."""
+"""Fake AWS behind a proxy that counts the calls and can fail them."""
 
 import http.client
 import json
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import urlsplit
 
-from moto.server import ThreadedMotoServer
+from vectorforge.testing.fake_aws import REGION, FakeAws, aws_environment
 
-REGION = "eu-west-1"
 _TARGETS = {"secretsmanager": "secretsmanager", "ssm": "AmazonSSM"}
 
 
@@ -24,45 +24,41 @@ class AwsFailure:
     message: str = "scripted failure"
 
 
-class LocalAws:
-    """Secrets Manager and SSM behind one address. Use as a context manager.
+class FaultyAws(FakeAws):
+    """Secrets Manager and SSM as ``environment`` leads boto3 to them: through the proxy.
 
-    ``environment`` leads boto3 there. What ``call`` does is not counted.
+    What ``call`` and ``client`` do goes past it: is not counted, and does not fail.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[str] = []
         """Names of the operations asked for through the proxy, e.g. "GetSecretValue", in order."""
         self.failure: AwsFailure | None = None
         """While set, every call through the proxy gets it."""
-        self._moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._moto_port = 0
         self._proxy = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._proxy.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead boto3 here."""
-        return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._proxy.server_address[1]}",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        """Variables that lead boto3 to the proxy."""
+        return aws_environment(f"http://127.0.0.1:{self._proxy.server_port}")
 
     def __enter__(self) -> Self:
-        self._moto.start()
-        self._moto_port = self._moto.get_host_and_port()[1]
+        super().__enter__()
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._proxy.shutdown()
         self._thread.join()
         self._proxy.server_close()
-        self._moto.stop()
+        super().__exit__(*exception)
+
+    def recover(self) -> None:
+        """No failure any more, and no call noted."""
+        self.calls.clear()
+        self.failure = None
 
     def call(self, service: str, operation: str, **body: Any) -> dict[str, Any]:
         """One call of a service, past the proxy and without the SDK, whose logs would show the body.
@@ -96,7 +92,7 @@ class LocalAws:
         self.call("ssm", "PutParameter", Name=name, Value=value, Type="SecureString", Overwrite=True)
 
     def _forward(self, headers: Mapping[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self._moto_port, timeout=10)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=10)
         try:
             connection.request("POST", "/", body, dict(headers))
             response = connection.getresponse()
@@ -113,14 +109,14 @@ class LocalAws:
         return self.failure.status, kind, json.dumps(content).encode()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        local_aws = self
+        aws = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                status, headers, content = local_aws._answer(dict(self.headers), body)
+                status, headers, content = aws._answer(dict(self.headers), body)
                 self.send_response(status)
                 for name, value in headers:
                     if name.lower() not in ("content-length", "connection", "server", "date"):
