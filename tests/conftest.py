@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests: one embedded server a session, reached directly and through PgBouncer."""
 
 import asyncio
+import logging
 import os
 import pwd
 import shutil
@@ -59,6 +60,16 @@ class PgBouncer:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(10)
+
+
+@pytest.fixture(autouse=True)
+def library_logger() -> Iterator[None]:
+    """Undoes what a Lambda function made of the library's logger in this process."""
+    logger = logging.getLogger("vectorforge")
+    before = (logger.level, logger.propagate, logger.handlers[:])
+    yield
+    level, logger.propagate, logger.handlers[:] = before
+    logger.setLevel(level)  # which also forgets what its children have remembered
 
 
 @pytest.fixture(scope="session")

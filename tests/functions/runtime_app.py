@@ -78,6 +78,7 @@ async def echo(request: Request) -> dict[str, Any]:
     return {
         "method": request.method,
         "path": request.url.path,
+        "root_path": request.scope["root_path"],
         "query": request.url.query,
         "body": (await request.body()).decode(),
         "cookies": request.cookies,

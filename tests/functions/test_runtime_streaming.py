@@ -93,10 +93,12 @@ async def test_requests_and_responses_arrive_whole(
     client: aiohttp.ClientSession, door: type[FunctionUrl | RestApi]
 ) -> None:  # F-001
     async with function("handler") as process, door(process) as entrance:
+        root_path = "/prod" if door is RestApi else ""  # the stage in the URL
         cookies = {"Cookie": "a=1; b=2"}
         async with client.post(f"{entrance.url}/echo?x=1&x=2", data="größe", headers=cookies) as response:
             echoed = await response.json()
-        assert (echoed["method"], echoed["path"], echoed["query"]) == ("POST", "/echo", "x=1&x=2")
+        assert (echoed["method"], echoed["query"]) == ("POST", "x=1&x=2")
+        assert (echoed["path"], echoed["root_path"]) == (f"{root_path}/echo", root_path)
         assert (echoed["body"], echoed["cookies"]) == ("größe", {"a": "1", "b": "2"})
         assert echoed["spec_version"] == "2.3"
         async with client.get(f"{entrance.url}/headers") as response:
@@ -134,7 +136,8 @@ async def test_http_api_events_are_read_in_both_formats(client: aiohttp.ClientSe
     async with function("under_base_path") as process:
         event = http_event("/shop/echo")
         event["requestContext"]["stage"] = "shop"
-        assert json.loads(prelude_and_body(await answer(process, event))[1])["path"] == "/echo"
+        seen = json.loads(prelude_and_body(await answer(process, event))[1])
+        assert (seen["path"], seen["root_path"]) == ("/shop/echo", "/shop")
         format_1 = {
             "version": "1.0",
             "resource": "/{proxy+}",
@@ -149,7 +152,8 @@ async def test_http_api_events_are_read_in_both_formats(client: aiohttp.ClientSe
             "isBase64Encoded": False,
         }
         seen = json.loads(prelude_and_body(await answer(process, format_1))[1])
-        assert (seen["path"], seen["event_version"]) == ("/echo", "1.0")
+        assert (seen["path"], seen["root_path"]) == ("/shop/echo", "/shop")
+        assert seen["event_version"] == "1.0"
     async with (
         function("buffered") as process,
         HttpApi(process) as entrance,

@@ -93,7 +93,10 @@ class EmulatedFunction:
         python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -P -B "$@"\n')
         python.chmod(0o755)
         wrapper = self._bundle / "vectorforge" / "runtime" / "exec_wrapper"
-        return [str(wrapper), str(python), "/var/runtime/bootstrap.py"]
+        service = self._record.with_name("bootstrap")  # names the handler in _HANDLER only, as on Lambda
+        service.write_text(f"#!/bin/sh\nexec {wrapper} {python} /var/runtime/bootstrap.py\n")
+        service.chmod(0o755)
+        return [str(service)]
 
     @property
     def outside(self) -> list[str]:
