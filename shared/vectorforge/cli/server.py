@@ -30,10 +30,16 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell script
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
+
+
 @contextlib.contextmanager
 def stop_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does, so that what was started is stopped again."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
