@@ -22,7 +22,7 @@ test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) lint-imports
 	$(RUN) pytest
 
-campaign: $(UV) ## Kill the query function a thousand times and audit the query log (20 minutes)
+campaign: $(UV) ## Kill the query function a thousand times and audit the query log (15 minutes)
 	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)
 
 fmt: $(UV) ## Fix what can be fixed, and format

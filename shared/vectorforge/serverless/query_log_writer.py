@@ -1,4 +1,4 @@
-"""The log-writer function: records out of the queue, into the table; a batch is one statement.
+"""The log-writer function: records out of the queue, into the table; 16 MiB of a batch are one statement.
 
 A message that can never be stored (poison) fails alone, and the queue moves it to its dead-letter queue after
 ``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again, and
