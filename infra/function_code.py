@@ -61,7 +61,7 @@ class _LocalBundling:
         self._function = function
         self._settings = settings
 
-    def try_bundle(self, output_dir: str, *args: Any, **kwargs: Any) -> bool:  # noqa: ARG002 - CDK's call
+    def try_bundle(self, output_dir: str, *args: Any, **kwargs: Any) -> bool:
         """Fill the folder. A failure is raised: Docker would not do better."""
         output = Path(output_dir)
         shutil.rmtree(output)  # CDK made it, with the umask of this machine

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.function_code import function_code
 from infra.network import Network
-from infra.settings import FunctionSettings, StageSettings
+from infra.settings import FunctionSettings, StageSettings, Start
 
 ALIAS = "live"
 
@@ -26,6 +26,16 @@ _NETWORK_INTERFACE_ACTIONS = [
     "ec2:UnassignPrivateIpAddresses",
 ]
 """https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"""
+
+
+_RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    90: logs.RetentionDays.THREE_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ class PythonFunction(Construct):
         settings: FunctionSettings,
         place: Place,
         environment: Mapping[str, str],
-        start: str = "on_demand",
+        start: Start = "on_demand",
         **more: Any,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -161,17 +171,9 @@ def retention(days: int) -> logs.RetentionDays:
     Raises:
         ValueError: CloudWatch does not keep logs for so many days.
     """
-    names = {
-        1: "ONE_DAY",
-        7: "ONE_WEEK",
-        14: "TWO_WEEKS",
-        30: "ONE_MONTH",
-        90: "THREE_MONTHS",
-        365: "ONE_YEAR",
-    }
-    if days not in names:
-        raise ValueError(f"Logs are kept {', '.join(map(str, names))} days, not {days}.")
-    return logs.RetentionDays[names[days]]
+    if days not in _RETENTION:
+        raise ValueError(f"Logs are kept {', '.join(map(str, _RETENTION))} days, not {days}.")
+    return _RETENTION[days]
 
 
 def _architecture(stage: StageSettings) -> lambda_.Architecture:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 Egress: TypeAlias = Literal["nat", "dual_stack", "none"]
 """How functions reach vendors and AWS services.
@@ -23,7 +23,7 @@ Start: TypeAlias = Literal["on_demand", "snap_start", "provisioned"]
 """How a new process of the query function begins: from nothing, from a snapshot, or before it is needed."""
 
 FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
-"""Where questions come in. "function_url" and "both" put CloudFront in front of a URL with IAM authentication."""
+"""Where questions come in. "function_url" and "both" put CloudFront before a URL with IAM authentication."""
 
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
@@ -200,9 +200,14 @@ def choose(
         raise SettingsError(f"There is no stage {stage!r}; infra/settings.py has: {', '.join(STAGES)}.")
     code = found.code
     if architecture is not None:
-        if architecture not in ("arm64", "x86_64"):
-            raise SettingsError(f"There is no architecture {architecture!r}: arm64 or x86_64.")
-        code = dataclasses.replace(code, architecture=architecture)
+        code = dataclasses.replace(code, architecture=_architecture(architecture))
     if python_version is not None:
         code = dataclasses.replace(code, python_version=python_version)
     return dataclasses.replace(found, code=code)
+
+
+def _architecture(name: str) -> Architecture:
+    for known in get_args(Architecture):
+        if name == known:
+            return cast(Architecture, known)
+    raise SettingsError(f"There is no architecture {name!r}: arm64 or x86_64.")
