@@ -209,5 +209,5 @@ def choose(
 def _architecture(name: str) -> Architecture:
     for known in get_args(Architecture):
         if name == known:
-            return cast(Architecture, known)
+            return cast("Architecture", known)
     raise SettingsError(f"There is no architecture {name!r}: arm64 or x86_64.")
