@@ -15,7 +15,7 @@ from constructs import Construct
 
 from infra.ingestion import Ingestion
 from infra.private_bucket import AccessLogs, private_bucket
-from infra.python_function import retention
+from infra.retention import retention
 from infra.settings import FunctionSettings, StageSettings
 
 _OBJECTS_A_BATCH = 10
