@@ -9,7 +9,9 @@ from constructs import Construct
 from infra.canary import Canary
 from infra.data_stack import DataStack
 from infra.database import APP_ROLE
+from infra.ingestion import Ingestion
 from infra.python_function import PythonFunction
+from infra.query_log import QueryLog
 from infra.settings import StageSettings
 
 _CONNECTIONS = 2
@@ -24,7 +26,9 @@ class QueryFunction(Construct):
         construct_id: Of the construct.
         stage: The stage's settings.
         data: Where it logs in, and where the vendors' keys are.
-        environment: Variables that other constructs have for it.
+        query_log: Where it sends a record of each question.
+        ingestion: Where it announces jobs, and signs uploads.
+        environment: Who its callers are.
 
     Attributes:
         function: The function.
@@ -37,6 +41,8 @@ class QueryFunction(Construct):
         *,
         stage: StageSettings,
         data: DataStack,
+        query_log: QueryLog,
+        ingestion: Ingestion,
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(scope, construct_id)
@@ -57,12 +63,17 @@ class QueryFunction(Construct):
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
                 **environment,
+                **query_log.environment,
+                **ingestion.environment,
                 **data.provider_keys.environment,
             },
             reserved_concurrent_executions=stage.query.max_concurrency,
         )
         data.database.allow_login(self.function, APP_ROLE)
         data.provider_keys.allow_reading(self.function)
+        query_log.allow_sending(self.function)
+        ingestion.allow_announcing(self.function)
+        ingestion.allow_signing_uploads(self.function)
         self._canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
 
     def roll_back_on(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
