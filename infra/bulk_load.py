@@ -175,12 +175,8 @@ def definition(settings: FunctionSettings) -> dict[str, Any]:
 def _ingest(settings: FunctionSettings) -> dict[str, Any]:
     return {
         "Type": "Task",
-        "Resource": "arn:${Partition}:states:::lambda:invoke",
-        "Parameters": {
-            "FunctionName": "${IngestFunction}",
-            "Payload": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
-        },
-        "OutputPath": "$.Payload",
+        "Resource": "${IngestFunction}",
+        "Parameters": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
         "TimeoutSeconds": settings.timeout_s + _START_S,
         "Retry": [
             _retry(_LAMBDA_ERRORS, first_s=2, factor=2, longest_s=120, attempts=8),
