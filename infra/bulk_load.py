@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import ArnFormat, Aws, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Aws, CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
@@ -15,7 +15,7 @@ from constructs import Construct
 
 from infra.ingestion import Ingestion
 from infra.private_bucket import AccessLogs, private_bucket
-from infra.python_function import retention
+from infra.retention import retention
 from infra.settings import FunctionSettings, StageSettings
 
 _OBJECTS_A_BATCH = 10
@@ -98,6 +98,11 @@ class BulkLoad(Construct):
             # Names of states and errors; the data would be names of documents.
             logs=sfn.LogOptions(destination=log_group, level=sfn.LogLevel.ALL, include_execution_data=False),
         )
+        for output, value in {
+            "BulkLoad": self.state_machine.state_machine_arn,
+            "BulkLoadReports": self.reports_bucket.bucket_name,
+        }.items():
+            CfnOutput(self, f"{output}Name", value=value).override_logical_id(output)
 
     def _make_role(self, name: str, ingestion: Ingestion) -> iam.Role:
         role = iam.Role(
