@@ -174,9 +174,7 @@ class ScriptedAws(FakeAws):
             def _do(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 try:
-                    status, headers, content = aws._respond(
-                        self.command, self.path, dict(self.headers), body
-                    )
+                    status, headers, content = aws._respond(self.command, self.path, dict(self.headers), body)
                 except ConnectionAbortedError:
                     self.close_connection = True
                     return

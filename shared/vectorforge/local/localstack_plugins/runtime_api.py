@@ -191,7 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
             return Outcome(as_proxy_response(body), is_error=False)
         is_streamed = self.headers.get("Lambda-Runtime-Function-Response-Mode") == "streaming"
         if len(body) > BUFFERED_LIMIT_BYTES and not is_streamed:
-            text = f"Response payload size exceeded maximum allowed payload size ({BUFFERED_LIMIT_BYTES} bytes)."
+            text = (
+                f"Response payload size exceeded maximum allowed payload size ({BUFFERED_LIMIT_BYTES} bytes)."
+            )
             return Outcome(_problem(_TOO_LARGE, text), is_error=True)
         return Outcome(body, is_error=False)
 

@@ -136,7 +136,9 @@ class ProcessRuntimeExecutor(RuntimeExecutor):  # type: ignore[misc]  # LocalSta
                 event = Event(event.request_id, event.payload, event.headers)
         except InitError as exc:
             return Outcome(exc.payload, is_error=True)
-        raise LambdaRuntimeException(f"The function's process ended {_STARTS_PER_EVENT} times without a word.")
+        raise LambdaRuntimeException(
+            f"The function's process ended {_STARTS_PER_EVENT} times without a word."
+        )
 
     def _ready_sandbox(self) -> Sandbox:
         """The process; a new one in place of one that died."""
