@@ -5,7 +5,12 @@ from typing import Any
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.bulk_load import BulkLoad
 from infra.data_stack import DataStack
+from infra.ingestion import Ingestion
+from infra.migration import Migration
+from infra.private_bucket import AccessLogs
+from infra.query_log import QueryLog
 from infra.settings import StageSettings
 
 
@@ -16,3 +21,11 @@ class AppStack(Stack):
         self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack, **kwargs: Any
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
+        access_logs = AccessLogs(self, "AccessLogs", stage)
+        self.migration = Migration(self, "Migration", stage=stage, data=data)
+        self.query_log = QueryLog(self, "QueryLog", stage=stage, data=data, access_logs=access_logs)
+        self.ingestion = Ingestion(self, "Ingestion", stage=stage, data=data, access_logs=access_logs)
+        self.bulk_load = BulkLoad(
+            self, "BulkLoad", stage=stage, ingestion=self.ingestion, access_logs=access_logs
+        )
+        self.migration.before(self.query_log.writer, self.ingestion.function)

@@ -5,11 +5,13 @@ from typing import Protocol
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.network import Network
+from infra.retention import retention
 from infra.settings import StageSettings
 
 DATABASE = "vectorforge"
@@ -95,7 +97,7 @@ class Database(Construct):
 
     def _make_instance(self) -> rds.DatabaseInstance:
         settings = self._stage.database
-        return rds.DatabaseInstance(
+        instance = rds.DatabaseInstance(
             self,
             "Instance",
             instance_identifier=self._stage.prefix,
@@ -121,13 +123,28 @@ class Database(Construct):
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             cloudwatch_logs_exports=["postgresql"],
             enable_performance_insights=settings.performance_insights,
+            database_insights_mode=rds.DatabaseInsightsMode.STANDARD
+            if settings.performance_insights
+            else None,
             parameter_group=rds.ParameterGroup(
                 self,
                 "Parameters",
                 engine=_ENGINE,
                 description="VectorForge: TLS only",
-                parameters={"rds.force_ssl": "1"},
+                parameters={"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"},
             ),
+        )
+        instance.node.add_dependency(self._make_log_group())
+        return instance
+
+    def _make_log_group(self) -> logs.LogGroup:
+        """Made before RDS makes it, which would keep its lines for ever."""
+        return logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/rds/instance/{self._stage.prefix}/postgresql",
+            retention=retention(self._stage.database.log_retention_days),
+            removal_policy=RemovalPolicy.RETAIN if self._stage.keep_data else RemovalPolicy.DESTROY,
         )
 
     def _make_proxy(self) -> rds.DatabaseProxy:

@@ -13,6 +13,7 @@ from constructs import Construct
 
 from infra.function_code import function_code
 from infra.network import Network
+from infra.retention import retention
 from infra.settings import FunctionSettings, StageSettings, Start
 
 ALIAS = "live"
@@ -26,16 +27,6 @@ _NETWORK_INTERFACE_ACTIONS = [
     "ec2:UnassignPrivateIpAddresses",
 ]
 """https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"""
-
-
-_RETENTION = {
-    1: logs.RetentionDays.ONE_DAY,
-    7: logs.RetentionDays.ONE_WEEK,
-    14: logs.RetentionDays.TWO_WEEKS,
-    30: logs.RetentionDays.ONE_MONTH,
-    90: logs.RetentionDays.THREE_MONTHS,
-    365: logs.RetentionDays.ONE_YEAR,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +154,6 @@ class PythonFunction(Construct):
             )
         )
         return role
-
-
-def retention(days: int) -> logs.RetentionDays:
-    """CloudWatch's word for a number of days.
-
-    Raises:
-        ValueError: CloudWatch does not keep logs for so many days.
-    """
-    if days not in _RETENTION:
-        raise ValueError(f"Logs are kept {', '.join(map(str, _RETENTION))} days, not {days}.")
-    return _RETENTION[days]
 
 
 def _architecture(stage: StageSettings) -> lambda_.Architecture:

@@ -28,6 +28,10 @@ FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 
+MESSAGE_DAYS = 14
+"""How long SQS keeps a message at most."""
+
+
 class SettingsError(Exception):
     """A stage's settings contradict each other; the text says which."""
 
@@ -112,6 +116,11 @@ class StageSettings:
     """Whether buckets, secret and logs outlive the stack."""
     log_retention_days: int = 30
     """Of the functions' logs, and of the rows of the query log."""
+    uploads_kept_days: int | None = 30
+    """Days after which an uploaded object is deleted, its document not; None: never. More than
+    ``MESSAGE_DAYS``, so that no message waits for an object that is gone."""
+    upload_origins: tuple[str, ...] = ()
+    """Web pages, such as "https://docs.example.com", whose browsers may use pre-signed URLs."""
     alarm_email: str | None = None
     """Who is told by the alarms; None: nobody subscribes to the topic yet."""
     code: CodeSettings = field(default_factory=CodeSettings)
@@ -128,6 +137,10 @@ class StageSettings:
             raise SettingsError('nat_gateways is for egress "nat", which needs at least one.')
         if (self.start == "provisioned") != (self.provisioned_concurrency > 0):
             raise SettingsError('provisioned_concurrency is for start "provisioned", which needs at least 1.')
+        if self.uploads_kept_days is not None and self.uploads_kept_days <= MESSAGE_DAYS:
+            raise SettingsError(f"uploads_kept_days must be more than the {MESSAGE_DAYS} days of a message.")
+        if any(not origin.startswith("https://") for origin in self.upload_origins):
+            raise SettingsError("upload_origins must each begin with https://.")
         for name in self.environment:
             if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_DATABASE_URL")):
                 raise SettingsError(f"environment may not set {name}: keys belong into the secret.")
@@ -209,5 +222,5 @@ def choose(
 def _architecture(name: str) -> Architecture:
     for known in get_args(Architecture):
         if name == known:
-            return cast(Architecture, known)
+            return cast("Architecture", known)
     raise SettingsError(f"There is no architecture {name!r}: arm64 or x86_64.")

@@ -146,6 +146,10 @@ class ServerSettings(_Section):
     local_tenant: str = "local"
     api_keys: dict[str, str] = Field(default_factory=dict)
     """JSON object: sha256 of an API key (hex) -> tenant."""
+    api_gateway_keys: dict[str, str] = Field(default_factory=dict)
+    """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key."""
+    iam_tenants: dict[str, str] = Field(default_factory=dict)
+    """JSON object: ARN of an IAM role or user -> tenant; for front doors with AWS_IAM."""
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)

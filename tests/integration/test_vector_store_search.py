@@ -2,17 +2,18 @@
 
 import random
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, NotFoundError
-from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.types import DistanceMetric, RetrievedChunk
@@ -189,19 +190,28 @@ class TestFiltersAgainstTheReference:
         await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
 
 
+def app_url_with(settings: list[LiteralString], admin_url: str) -> str:
+    """The app's URL of a database that has these settings. In a URL they would not pass RDS Proxy."""
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        for setting in settings:
+            connection.execute(sql.SQL("ALTER DATABASE {} SET {}").format(name, sql.SQL(setting)))
+    return make_conninfo(admin_url, user="vectorforge_app")
+
+
 @pytest.fixture
-async def indexed_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+async def indexed_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
-    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off")
-    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+    url = app_url_with(["enable_sort = off"], make_database())
+    async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 
 @pytest.fixture
-async def impatient_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+async def impatient_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
-    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off -c hnsw.max_scan_tuples=1")
-    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+    url = app_url_with(["enable_sort = off", "hnsw.max_scan_tuples = 1"], make_database())
+    async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 
