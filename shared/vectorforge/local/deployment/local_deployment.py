@@ -25,7 +25,7 @@ from vectorforge.local.deployment.database import embedded, start_database, star
 from vectorforge.local.deployment.emulated_account import Deployed, EmulatedAccount
 from vectorforge.local.localstack import (
     HEALTH_PATH,
-    LOCALSTACK_MODULE,
+    MODULE_WITH_PLUGINS,
     FunctionProcesses,
     install_localstack,
     install_plugins,
@@ -162,7 +162,7 @@ class LocalDeployment:
             }
             log = self.logs / f"{_EMULATOR}.log"
             processes.start(
-                _EMULATOR, [str(python), "-m", LOCALSTACK_MODULE], log=log, environment=environment
+                _EMULATOR, [str(python), "-m", MODULE_WITH_PLUGINS], log=log, environment=environment
             )
             self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
         return EmulatedAccount(f"http://127.0.0.1:{port}")
