@@ -144,7 +144,7 @@ class StageSettings:
     """Days after which an uploaded object is deleted, its document not; None: never. More than
     ``MESSAGE_DAYS``, so that no message waits for an object that is gone."""
     upload_origins: tuple[str, ...] = ()
-    """Web pages, such as "https://docs.example.com", whose browsers may use pre-signed URLs."""
+    """Web pages, such as "https://docs.example.com", whose browsers may post uploads."""
     alarm_email: str | None = None
     """Who is told by the alarms; None: nobody subscribes to the topic yet."""
     code: CodeSettings = field(default_factory=CodeSettings)
