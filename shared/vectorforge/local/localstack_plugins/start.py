@@ -22,5 +22,5 @@ class Lock:
 
 if __name__ == "__main__":
     if sys.version_info < (3, 13):
-        threading.Lock = Lock  # type: ignore[assignment,misc]  # see above
+        threading.Lock = Lock
     runpy.run_module("localstack.runtime.main", run_name="__main__", alter_sys=True)
