@@ -164,7 +164,11 @@ async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> Non
         assert "five days" in answer.text
         lines = [json.loads(line) for line in ingesting.processes[0].output.lines if line.startswith("{")]
     (measured,) = [line for line in lines if "embedding.texts" in line]
-    assert (measured["message"], measured["service"], measured["embedding.texts"]) == ("Measured", "ingest", 1)
+    assert (measured["message"], measured["service"], measured["embedding.texts"]) == (
+        "Measured",
+        "ingest",
+        1,
+    )
 
 
 @pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND], ids=["ours", "awslambdaric"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.bundling import Bundle, make_bundle
+from tests.infra.stack_template import StackTemplate
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
 
@@ -51,3 +52,19 @@ def bare_environment() -> Callable[..., dict[str, str]]:
         return {**bare, **(variables or {})}
 
     return environment
+
+
+@pytest.fixture(scope="session")
+def app_templates() -> dict[str, StackTemplate]:
+    """The app stack of each stage."""
+    from aws_cdk import App
+    from aws_cdk.assertions import Template
+
+    from infra.app import build
+    from infra.settings import STAGES
+
+    templates = {}
+    for name, stage in STAGES.items():
+        _, functions = build(App(context={"aws:cdk:bundling-stacks": []}), stage)
+        templates[name] = StackTemplate(Template.from_stack(functions).to_json())
+    return templates
