@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import ArnFormat, Aws, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Aws, CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
@@ -98,6 +98,11 @@ class BulkLoad(Construct):
             # Names of states and errors; the data would be names of documents.
             logs=sfn.LogOptions(destination=log_group, level=sfn.LogLevel.ALL, include_execution_data=False),
         )
+        for output, value in {
+            "BulkLoad": self.state_machine.state_machine_arn,
+            "BulkLoadReports": self.reports_bucket.bucket_name,
+        }.items():
+            CfnOutput(self, f"{output}Name", value=value).override_logical_id(output)
 
     def _make_role(self, name: str, ingestion: Ingestion) -> iam.Role:
         role = iam.Role(
@@ -175,12 +180,8 @@ def definition(settings: FunctionSettings) -> dict[str, Any]:
 def _ingest(settings: FunctionSettings) -> dict[str, Any]:
     return {
         "Type": "Task",
-        "Resource": "arn:${Partition}:states:::lambda:invoke",
-        "Parameters": {
-            "FunctionName": "${IngestFunction}",
-            "Payload": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
-        },
-        "OutputPath": "$.Payload",
+        "Resource": "${IngestFunction}",
+        "Parameters": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
         "TimeoutSeconds": settings.timeout_s + _START_S,
         "Retry": [
             _retry(_LAMBDA_ERRORS, first_s=2, factor=2, longest_s=120, attempts=8),

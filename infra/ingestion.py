@@ -1,6 +1,6 @@
 """Ingestion: the bucket of uploads, the queue that wakes the function, and a look every five minutes."""
 
-from aws_cdk import Duration
+from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -55,6 +55,9 @@ class Ingestion(Construct):
             cors=_cors(stage),
         )
         _notify(self.uploads_bucket, self.queue)
+        CfnOutput(self, "UploadsName", value=self.uploads_bucket.bucket_name).override_logical_id(
+            "UploadsBucket"
+        )
         self.environment = {
             "VECTORFORGE_INGESTION_QUEUE_URL": self.queue.queue_url,
             "VECTORFORGE_UPLOADS_BUCKET": self.uploads_bucket.bucket_name,
@@ -115,9 +118,8 @@ def _cors(stage: StageSettings) -> list[s3.CorsRule] | None:
         return None
     return [
         s3.CorsRule(
-            allowed_methods=[s3.HttpMethods.PUT, s3.HttpMethods.POST],
+            allowed_methods=[s3.HttpMethods.POST],  # of a signed form
             allowed_origins=list(stage.upload_origins),
-            allowed_headers=["*"],
             exposed_headers=["ETag"],
             max_age=3600,
         )

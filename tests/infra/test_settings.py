@@ -27,6 +27,9 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
         ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
         ({"environment": {"PATH": "/bin"}}, "PATH"),
+        ({"uploads_kept_days": 14}, "uploads_kept_days"),
+        ({"upload_origins": ("https://docs.example.com", "http://docs.example.com")}, "upload_origins"),
+        ({"upload_origins": ("*",)}, "upload_origins"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any], said: str) -> None:
