@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
-from vectorforge.db.connection import checked_tenant
+from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.serverless.message_visibility import ReceivedMessage
 
