@@ -152,6 +152,10 @@ class ServerSettings(_Section):
     local_tenant: str = "local"
     api_keys: dict[str, str] = Field(default_factory=dict)
     """JSON object: sha256 of an API key (hex) -> tenant."""
+    api_gateway_keys: dict[str, str] = Field(default_factory=dict)
+    """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key."""
+    iam_tenants: dict[str, str] = Field(default_factory=dict)
+    """JSON object: ARN of an IAM role or user -> tenant; for front doors with AWS_IAM."""
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
@@ -182,6 +186,8 @@ class AwsSettings(_Section):
     """Name or ARN of a Secrets Manager secret: a JSON object of settings, e.g. {"openai_api_key": "..."}."""
     provider_parameter_path: str | None = None
     """SSM path with one SecureString for each setting, e.g. /vectorforge/prod for .../openai_api_key."""
+    cloudwatch_metrics: Literal["essential", "all"] = "essential"
+    """Which measurements are metrics of CloudWatch, billed each; the others are fields of the log's lines."""
     tracing: bool = False
     """Whether queries send spans to X-Ray; the function needs active tracing."""
     secret_max_age_s: int = Field(default=300, ge=1, le=86_400)

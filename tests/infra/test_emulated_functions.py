@@ -31,7 +31,11 @@ from vectorforge.testing.sqs_events import Queue
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"
 KEY = "example-key-of-the-tenant-acme"  # the one in the events
-API_KEYS = json.dumps({hashlib.sha256(KEY.encode()).hexdigest(): TENANT})
+TENANTS = {  # whoever asks in the events
+    "api_keys": json.dumps({hashlib.sha256(KEY.encode()).hexdigest(): TENANT}),
+    "api_gateway_keys": json.dumps({"k3yidacm3e": TENANT}),
+    "iam_tenants": json.dumps({"arn:aws:iam::123456789012:role/acme-reader": TENANT}),
+}
 UPLOADS = "vectorforge-uploads"
 UPLOADED = "acme/handbook/policies/Refunds & returns (2026).md"
 
@@ -103,7 +107,7 @@ async def deployment(
 
 
 def query_settings(deployment: Deployment, response_mode: str) -> dict[str, str]:
-    environment = deployment.surroundings.environment(api_keys=API_KEYS, response_mode=response_mode)
+    environment = deployment.surroundings.environment(**TENANTS, response_mode=response_mode)
     return {name.removeprefix("VECTORFORGE_").lower(): value for name, value in environment.items()}
 
 

@@ -197,7 +197,9 @@ class Authentication:
         """Serve one request."""
         if scope["type"] == "http":
             try:
-                scope["state"]["tenant_id"] = self._authenticator.authenticate(Headers(scope=scope))
+                scope["state"]["tenant_id"] = self._authenticator.authenticate(
+                    Headers(scope=scope), scope.get("aws.event")
+                )
             except AuthenticationError as exc:
                 if _route_path(scope) not in self._public_paths:
                     await error_response(scope["state"], exc)(scope, receive, send)

@@ -1,0 +1,104 @@
+"""The query function believes its front door who is asking, and no client that says so itself."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from vectorforge.local.lambda_service.front_door import FrontDoor
+from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_api import live_api, settings_for
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.query_events import Mode, load_event, query_function, response_of
+
+KEY_ID = "k3yidacm3e"
+ROLE = "arn:aws:iam::123456789012:role/acme-reader"
+SESSION = "arn:aws:sts::123456789012:assumed-role/acme-reader/laptop-of-ada"
+EVENTS = ["query_apigateway_rest_api_key", "query_apigateway_rest_iam", "query_function_url_iam"]
+
+IAM = {"iam": {"userArn": SESSION, "callerId": "AROAIOSFODNN7EXAMPLE:laptop-of-ada"}}
+CONTEXT = json.dumps({"identity": {"apiKeyId": KEY_ID, "userArn": SESSION}, "authorizer": IAM})
+FORGED = {
+    "x-amzn-request-context": CONTEXT,  # where the Lambda Web Adapter puts it
+    "requestcontext": CONTEXT,
+    "aws.event": json.dumps({"version": "2.0", "requestContext": json.loads(CONTEXT)}),
+    "x-amzn-apigateway-api-key-id": KEY_ID,
+    "x-api-key-id": KEY_ID,
+    "apikeyid": KEY_ID,
+    "x-amz-user-arn": SESSION,
+    "userarn": SESSION,
+    "x-api-key": KEY_ID,
+    "cookie": f"requestContext={KEY_ID}",
+}
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+def assigned(surroundings: QuerySurroundings) -> dict[str, str]:
+    """Settings under which the front doors' callers are the tenant, who has no key of ours."""
+    return {
+        "VECTORFORGE_API_KEYS": "{}",
+        "VECTORFORGE_API_GATEWAY_KEYS": json.dumps({KEY_ID: surroundings.tenant}),
+        "VECTORFORGE_IAM_TENANTS": json.dumps({ROLE: surroundings.tenant}),
+    }
+
+
+@pytest.mark.parametrize("mode", ["buffered", "stream"])
+async def test_callers_that_the_front_door_has_checked_are_their_tenant(
+    surroundings: QuerySurroundings, mode: Mode
+) -> None:
+    function = query_function(surroundings, mode, variables=assigned(surroundings))
+    async with FunctionProcess(function) as process:
+        for name in EVENTS:
+            event = load_event(name, body={"query": "How long does a refund take?"})
+            status, _, body = await response_of(await process.invoke(event))
+            assert status == 200, (name, body)
+            [passage] = json.loads(body)["context"]  # which only this tenant has
+            assert passage["source"] == "refunds.txt"
+            for credential in ("Bearer wrong", "Bearer "):
+                event = load_event(name, authorization=credential)
+                status, _, body = await response_of(await process.invoke(event))
+                assert (status, json.loads(body)["code"]) == (401, "unauthenticated"), name
+
+
+async def refused(client: httpx2.AsyncClient, url: str) -> None:
+    """Ask with every forgery at once, and with each alone."""
+    forgeries: list[dict[str, str]] = [FORGED, *({name: value} for name, value in FORGED.items())]
+    for headers in forgeries:
+        body: dict[str, Any] = {"query": "?", "requestContext": json.loads(CONTEXT), "version": "2.0"}
+        query = {"requestContext": CONTEXT, "apiKeyId": KEY_ID, "version": "2.0"}
+        response = await client.post(f"{url}/v1/rag/query", params=query, json=body, headers=headers)
+        assert (response.status_code, response.json()["code"]) == (401, "unauthenticated"), headers
+
+
+async def test_no_client_can_say_who_it_is_at_a_front_door(surroundings: QuerySurroundings) -> None:
+    function = query_function(surroundings, "buffered", variables=assigned(surroundings))
+    async with FunctionProcess(function) as process, httpx2.AsyncClient(timeout=30) as client:
+        doors: list[FrontDoor] = [
+            FunctionUrl(process, response_mode="buffered"),
+            RestApi(process, response_mode="buffered"),
+            HttpApi(process),
+        ]
+        for door in doors:
+            async with door:
+                await refused(client, door.url)
+
+
+async def test_no_client_can_say_who_it_is_where_there_is_no_front_door(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> None:
+    tenant = make_tenant()
+    assigned = {"api_gateway_keys": {KEY_ID: tenant}, "iam_tenants": {ROLE: tenant}}
+    config = settings_for(postgres_server.app_url, server=assigned)
+    async with live_api(config) as api, httpx2.AsyncClient(timeout=30) as client:
+        await refused(client, api.url)
