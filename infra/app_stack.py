@@ -10,8 +10,12 @@ from infra.data_stack import DataStack
 from infra.ingestion import Ingestion
 from infra.migration import Migration
 from infra.private_bucket import AccessLogs
+from infra.query_api import RestApi
+from infra.query_function import QueryFunction
 from infra.query_log import QueryLog
+from infra.query_url import QueryUrl
 from infra.settings import StageSettings
+from infra.tenant_keys import TenantKeys
 
 
 class AppStack(Stack):
@@ -28,4 +32,22 @@ class AppStack(Stack):
         self.bulk_load = BulkLoad(
             self, "BulkLoad", stage=stage, ingestion=self.ingestion, access_logs=access_logs
         )
-        self.migration.before(self.query_log.writer, self.ingestion.function)
+        keys = TenantKeys(self, "TenantKeys", stage) if stage.front_door != "function_url" else None
+        self.query = QueryFunction(
+            self,
+            "Query",
+            stage=stage,
+            data=data,
+            query_log=self.query_log,
+            ingestion=self.ingestion,
+            environment=keys.environment if keys else {},
+        )
+        self.rest_api = (
+            RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys) if keys else None
+        )
+        self.query_url = (
+            QueryUrl(self, "QueryUrl", stage=stage, function=self.query.function)
+            if stage.front_door != "rest_api"
+            else None
+        )
+        self.migration.before(self.query_log.writer, self.ingestion.function, self.query.function)

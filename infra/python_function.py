@@ -90,7 +90,7 @@ class PythonFunction(Construct):
             description=description,
             code=function_code(function, stage.code),
             handler=f"functions.{function}.handler.handler",
-            runtime=lambda_.Runtime(f"python{stage.code.python_version}", lambda_.RuntimeFamily.PYTHON),
+            runtime=_runtime(stage),
             architecture=_architecture(stage),
             memory_size=settings.memory_mb,
             timeout=Duration.seconds(settings.timeout_s),
@@ -154,6 +154,13 @@ class PythonFunction(Construct):
             )
         )
         return role
+
+
+def _runtime(stage: StageSettings) -> lambda_.Runtime:
+    """https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html: Python 3.12 or later."""
+    version = stage.code.python_version
+    snapshots = tuple(int(number) for number in version.split(".")) >= (3, 12)
+    return lambda_.Runtime(f"python{version}", lambda_.RuntimeFamily.PYTHON, supports_snap_start=snapshots)
 
 
 def _architecture(stage: StageSettings) -> lambda_.Architecture:

@@ -6,6 +6,7 @@ Prices behind the defaults: docs/costs.md.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -30,6 +31,9 @@ Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 MESSAGE_DAYS = 14
 """How long SQS keeps a message at most."""
+
+_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
 
 class SettingsError(Exception):
@@ -91,6 +95,15 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomDomain:
+    """A name of your own. Its DNS entry is yours to make."""
+
+    name: str
+    certificate_arn: str
+    """Of AWS Certificate Manager in us-east-1."""
+
+
+@dataclass(frozen=True, slots=True)
 class StageSettings:
     """Everything that one deployment is told."""
 
@@ -109,9 +122,20 @@ class StageSettings:
     """Whether a new version first gets a tenth of the questions, and goes back when an alarm rings."""
     tenants: tuple[str, ...] = ("demo",)
     """Each gets an API key and a usage plan of its own; API Gateway makes the keys."""
+    iam_tenants: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """ARN of an IAM role or user -> tenant: who may call the function URL, and as whom."""
     requests_per_second: int = 20
     """Of one tenant, sustained; API Gateway answers 429 above it."""
     burst: int = 40
+    cloudfront_domain: CustomDomain | None = None
+    """Without one CloudFront takes TLS 1.0 and 1.1, too: that cannot be changed for its own domain."""
+    web_acl: bool = False
+    """Whether AWS WAF stands before the REST API; it is billed by month and by request."""
+    api_gateway_log_role: bool = True
+    """Whether this deployment gives API Gateway its role for logs, one for all APIs of account and region.
+
+    Without any such role, API Gateway refuses a stage with logs. False: the account has one, and keeps it.
+    """
     keep_data: bool = True
     """Whether buckets, secret and logs outlive the stack."""
     log_retention_days: int = 30
@@ -141,6 +165,7 @@ class StageSettings:
             raise SettingsError(f"uploads_kept_days must be more than the {MESSAGE_DAYS} days of a message.")
         if any(not origin.startswith("https://") for origin in self.upload_origins):
             raise SettingsError("upload_origins must each begin with https://.")
+        _check_callers(self)
         for name in self.environment:
             if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_DATABASE_URL")):
                 raise SettingsError(f"environment may not set {name}: keys belong into the secret.")
@@ -149,6 +174,24 @@ class StageSettings:
     def prefix(self) -> str:
         """What the names of this stage's resources begin with."""
         return f"vectorforge-{self.stage}"
+
+
+def _check_callers(stage: StageSettings) -> None:
+    named = (*stage.tenants, *stage.iam_tenants.values())
+    for tenant in named:
+        if not _TENANT.fullmatch(tenant):
+            raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
+    if len(set(stage.tenants)) < len(stage.tenants):
+        raise SettingsError("tenants names a tenant twice; each has one key.")
+    if stage.iam_tenants and stage.front_door == "rest_api":
+        raise SettingsError('iam_tenants call the function URL: front_door must be "function_url" or "both".')
+    if stage.cloudfront_domain is not None and stage.front_door == "rest_api":
+        raise SettingsError('cloudfront_domain is for CloudFront, which front_door "rest_api" leaves out.')
+    for arn in stage.iam_tenants:
+        if not _IAM_ARN.fullmatch(arn):
+            raise SettingsError(f"iam_tenants names {arn!r}, which is no ARN of an IAM role or user.")
+    if stage.web_acl and stage.front_door == "function_url":
+        raise SettingsError("web_acl stands before the REST API, which this front_door leaves out.")
 
 
 DEV = StageSettings(
@@ -192,6 +235,7 @@ PROD = StageSettings(
     migrate=FunctionSettings(memory_mb=512, timeout_s=900),
     start="snap_start",
     canary=True,
+    web_acl=True,
     log_retention_days=90,
     requests_per_second=100,
     burst=200,

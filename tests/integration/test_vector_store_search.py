@@ -13,9 +13,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector
@@ -46,6 +47,14 @@ async def fill(
 def nearest(vectors: list[list[float]], query: list[float], metric: DistanceMetric = COSINE) -> list[str]:
     order = sorted(range(len(vectors)), key=lambda n: expected_distance(metric, vectors[n], query))
     return [str(position) for position in order]
+
+
+def accepted(filters: dict[str, Any]) -> bool:
+    try:
+        parse(filters)
+    except FilterError:
+        return False
+    return True
 
 
 def texts(found: list[RetrievedChunk]) -> list[str]:
@@ -188,6 +197,19 @@ class TestFiltersAgainstTheReference:
         await self.compare(stored, {"$or": [{name: {"$in": many}} for name in NAMES]}, seed)
         await self.compare(stored, {"$or": [{"a": {"$eq": number}} for number in range(99)]}, seed)
         await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
+
+    # C34: a statement over 16 KB pins a connection of RDS Proxy, so none may come of a filter
+    async def test_the_longest_filter(
+        self,
+        stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]],
+        seed: int,
+        pin_detector: PinDetector,
+    ) -> None:
+        for condition in ({"a": {"$contains": "x"}}, {".".join(["a"] * 10): {"$nin": [1, "x"]}}):
+            number = next(n for n in range(100, 0, -1) if accepted({"$or": [condition] * n}))
+            assert 10 < number < 99
+            await self.compare(stored, {"$or": [condition] * number}, seed)
+            assert 14_000 < pin_detector.longest_statement <= 16 * 1024
 
 
 def app_url_with(settings: list[LiteralString], admin_url: str) -> str:

@@ -32,6 +32,7 @@ class AwsClients:
         self._read_timeout_s = read_timeout_s
         self._max_attempts = max_attempts
         self._clients: dict[str, Any] = {}
+        self._session: Any = None
         self._lock = threading.Lock()  # clients may be shared by threads, but not built by several at once
 
     def get(self, service: str) -> Any:
@@ -80,8 +81,9 @@ class AwsClients:
             tcp_keepalive=True,
         )
         try:
-            # A session of our own: boto3's default one is shared with code that we do not know.
-            return boto3.session.Session(region_name=self._region).client(service, config=config)
+            if self._session is None:  # of our own: boto3's default one is shared with code we do not know
+                self._session = boto3.session.Session(region_name=self._region)
+            return self._session.client(service, config=config)
         except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
             raise ConfigurationError(
                 f"No AWS client for {service} can be made ({type(exc).__name__}); is AWS_DEFAULT_REGION set?"

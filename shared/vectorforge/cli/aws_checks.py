@@ -56,11 +56,10 @@ def run_aws_checks(stage: str, region: str | None, assembly_folder: Path | None)
     yield from check_tools(project)
     assembly, checks = _assembly(assembly_folder or (project or Path.cwd()) / "cdk.out", stage)
     yield from checks
-    chosen = _region(region)
-    if isinstance(chosen, Check):
-        yield chosen
+    chosen, check = _region(region, assembly)
+    yield check
+    if chosen is None:
         return
-    yield _region_check(chosen, assembly)
     clients = AwsClients(connect_timeout_s=3, read_timeout_s=10, region=chosen)
     try:
         yield from _account_checks(Target(stage, chosen, assembly, clients))
@@ -80,39 +79,32 @@ def _assembly(folder: Path, stage: str) -> tuple[Assembly | None, list[Check]]:
     return assembly, [Check("stacks", "ok", f"{names} are synthesized"), check_bytecode(assembly)]
 
 
-def _region(option: str | None) -> str | Check:
-    """As the CDK command line chooses: boto3 alone does not read AWS_REGION."""
+def _region(option: str | None, assembly: Assembly | None) -> tuple[str | None, Check]:
+    """As the CDK command line chooses it, and what is wrong with it; boto3 alone does not read AWS_REGION."""
     from botocore.exceptions import BotoCoreError
     from botocore.session import Session
 
-    found = option or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    try:
-        found = found or Session().get_config_variable("region")
-    except BotoCoreError as exc:
-        failure = understand(exc, action="sts:GetCallerIdentity")
-        return Check("credentials", "fail", failure.detail, failure.remedy)
-    if not found:
-        remedy = "Give --region, set AWS_REGION, or `aws configure set region`."
-        return Check("region", "fail", "none is chosen", remedy)
-    return str(found)
-
-
-def _region_check(region: str, assembly: Assembly | None) -> Check:
-    from botocore.session import Session
-
     session = Session()
-    partitions = session.get_available_partitions()
-    known = [name for part in partitions for name in session.get_available_regions("lambda", part)]
+    region = option or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    try:
+        region = region or session.get_config_variable("region")
+        partitions = session.get_available_partitions()
+        known = [name for part in partitions for name in session.get_available_regions("lambda", part)]
+    except BotoCoreError as exc:  # of the profile
+        failure = understand(exc, action="sts:GetCallerIdentity")
+        return None, Check("credentials", "fail", failure.detail, failure.remedy)
+    if not region:
+        remedy = "Give --region, set AWS_REGION, or `aws configure set region`."
+        return None, Check("region", "fail", "none is chosen", remedy)
     if region not in known:
         near = difflib.get_close_matches(region, known, n=1)
         remedy = f"Did you mean {near[0]}?" if near else "See `aws account list-regions`."
-        return Check("region", "fail", f"{region} is no region that has Lambda", remedy)
+        return None, Check("region", "fail", f"{region} is no region that has Lambda", remedy)
     if assembly is not None and assembly.regions - {region}:
         bound = ", ".join(sorted(assembly.regions))
-        return Check(
-            "region", "fail", f"{region}, but the stacks are bound to {bound}", f"Give --region {bound}."
-        )
-    return Check("region", "ok", region)
+        detail = f"{region}, but the stacks are bound to {bound}"
+        return region, Check("region", "fail", detail, f"Give --region {bound}.")
+    return region, Check("region", "ok", region)
 
 
 def _service_hosts(region: str) -> dict[str, str]:

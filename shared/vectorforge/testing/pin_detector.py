@@ -51,6 +51,8 @@ class PinDetector:
         """Judged connections by role."""
         self.messages: Counter[str] = Counter()
         """Judged messages by kind."""
+        self.longest_statement = 0
+        """Bytes of the longest text judged."""
         self.cancel_requests = 0
         """Of any role, for they do not say whose. RDS Proxy ignores them.
         https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations-pg"""
@@ -108,6 +110,7 @@ class PinDetector:
 
     def _judge(self, note: Callable[[PinRule, str], None], message: Message) -> None:
         self.messages[message.kind] += 1
+        self.longest_statement = max(self.longest_statement, len(message.text))
         if message.kind == "FunctionCall":
             note(PinRule.OPAQUE, "FunctionCall")
         if message.name:

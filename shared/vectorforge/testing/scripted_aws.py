@@ -133,11 +133,11 @@ class ScriptedAws(FakeAws):
         self._answers[EVERY] = Answer(0, "", delay_s=seconds)
 
     def _scripted(self, service: str, operation: str, body: bytes) -> Answer | None:
+        if EVERY in self._answers:
+            return self._answers[EVERY]
         if service == "servicequotas":
-            code = json.loads(body).get("QuotaCode", "")
-            if found := self._answers.get((service, f"{operation} {code}")):
-                operation = f"{operation} {code}"
-        return self._answers.get((service, operation)) if EVERY not in self._answers else self._answers[EVERY]
+            operation = f"{operation} {json.loads(body)['QuotaCode']}"
+        return self._answers.get((service, operation))
 
     def _respond(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
