@@ -215,10 +215,12 @@ def _uv() -> str:
 
 
 def _run(command: Sequence[str], standard_input: str | None = None, **environment: str) -> str:
+    # CDK sets FORCE_COLOR=0 for what it runs; uv takes any value for a wish, and colours what is parsed here.
+    plain = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
     finished = subprocess.run(  # noqa: S603 - our own words
         command,
         input=standard_input,
-        env={**os.environ, **environment},
+        env={**plain, **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -14,27 +14,68 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.pin_detector import PinDetector
+
+pytest_plugins = ["vectorforge.testing.pin_plugin"]
 
 TEMPLATE = "vectorforge_template"
 PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 
 
-class PgBouncer:
-    """PgBouncer in transaction mode before the embedded server: a stricter stand-in for RDS Proxy."""
+class ObservedPostgres(EmbeddedPostgres):
+    """An embedded server whose connection strings all lead through a pin detector.
 
-    def __init__(self, directory: Path, server: EmbeddedPostgres, *, pool_size: int = 5) -> None:
-        self.directory = directory
+    The migrator's, too, which the detector does not judge: tests make the app's of it, with another user.
+    """
+
+    def __init__(self, data_dir: Path, detector: PinDetector, *, settings: dict[str, str]) -> None:
+        super().__init__(data_dir, settings=settings)
+        self._detector = detector
+
+    def start(self) -> None:
+        super().start()
+        self._detector.listen(self.socket)
+
+    @property
+    def socket(self) -> Path:
+        """The server's own socket, past the detector."""
+        return Path(str(conninfo_to_dict(super().app_url)["host"]), ".s.PGSQL.5432")
+
+    @property
+    def app_url(self) -> str:
+        return self._observed(super().app_url)
+
+    @property
+    def migrator_url(self) -> str:
+        return self._observed(super().migrator_url)
+
+    @property
+    def log_writer_url(self) -> str:
+        return self._observed(super().log_writer_url)
+
+    def _observed(self, conninfo: str) -> str:
+        return make_conninfo(conninfo, host=str(self._detector.directory))
+
+
+class PgBouncer:
+    """PgBouncer in transaction mode before the embedded server: a stricter stand-in for RDS Proxy.
+
+    What it sends to the server is its own affair; the pin detector is between it and its clients.
+    """
+
+    def __init__(
+        self, directory: Path, server: ObservedPostgres, detector: PinDetector, *, pool_size: int = 5
+    ) -> None:
         account = pwd.getpwuid(server.data_dir.stat().st_uid)
         users = ("vectorforge_app", "vectorforge_log_writer", "vectorforge_eraser", "postgres")
         (directory / "users.txt").write_text("".join(f'"{user}" ""\n' for user in users))
-        host = psycopg.conninfo.conninfo_to_dict(server.app_url)["host"]
         (directory / "pgbouncer.ini").write_text(
-            f"[databases]\n* = host={host} port=5432\n"
+            f"[databases]\n* = host={server.socket.parent} port=5432\n"
             f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
             f"listen_addr =\nlisten_port = 6432\nunix_socket_dir = {directory}\nlogfile = {directory}/log\n"
             f"max_client_conn = 500\ndefault_pool_size = {pool_size}\nadmin_users = postgres\n"
@@ -52,10 +93,12 @@ class PgBouncer:
             assert self.process.poll() is None, (directory / "log").read_text()
             assert time.monotonic() < give_up_at, "PgBouncer did not start"
             time.sleep(0.02)
+        detector.listen(directory / ".s.PGSQL.6432")
+        self._host = str(detector.directory)
 
     def route(self, conninfo: str) -> str:
         """The same role and database, through PgBouncer."""
-        return make_conninfo(conninfo, host=str(self.directory), port=6432)
+        return make_conninfo(conninfo, host=self._host, port=6432)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -88,10 +131,12 @@ def private_dir() -> Iterator[Callable[[str], Path]]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPostgres]:
+def postgres_server(
+    private_dir: Callable[[str], Path], pin_detector: PinDetector
+) -> Iterator[ObservedPostgres]:
     """The embedded server of this session, with a migrated database ``vectorforge``."""
     settings = {"max_connections": "300", "fsync": "off"}
-    server = EmbeddedPostgres(private_dir("pg") / "data", settings=settings)
+    server = ObservedPostgres(private_dir("pg") / "data", pin_detector, settings=settings)
     server.start()
     asyncio.run(migrate(server.migrator_url))
     with psycopg.connect(
@@ -103,11 +148,13 @@ def postgres_server(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPost
 
 
 @pytest.fixture(scope="session")
-def pgbouncer(postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]) -> Iterator[PgBouncer]:
+def pgbouncer(
+    postgres_server: ObservedPostgres, pin_detector: PinDetector, private_dir: Callable[[str], Path]
+) -> Iterator[PgBouncer]:
     """PgBouncer before ``postgres_server``, five server connections a database and role."""
     if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
         pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
-    bouncer = PgBouncer(private_dir("pgb"), postgres_server)
+    bouncer = PgBouncer(private_dir("pgb"), postgres_server, pin_detector)
     yield bouncer
     bouncer.stop()
 

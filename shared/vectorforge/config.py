@@ -182,6 +182,8 @@ class AwsSettings(_Section):
     """Name or ARN of a Secrets Manager secret: a JSON object of settings, e.g. {"openai_api_key": "..."}."""
     provider_parameter_path: str | None = None
     """SSM path with one SecureString for each setting, e.g. /vectorforge/prod for .../openai_api_key."""
+    cloudwatch_metrics: Literal["essential", "all"] = "essential"
+    """Which measurements are metrics of CloudWatch, billed each; the others are fields of the log's lines."""
     tracing: bool = False
     """Whether queries send spans to X-Ray; the function needs active tracing."""
     secret_max_age_s: int = Field(default=300, ge=1, le=86_400)

@@ -47,6 +47,9 @@ class VectorForgeError(Exception):
     retryable: bool = False
     """Whether the same call may succeed a moment later; set by whoever maps a vendor's error."""
 
+    is_fault: ClassVar[bool] = True
+    """Whether we failed, or somebody we depend on; False: the caller has to change something."""
+
     retry_after_s: float | None = None
     """Seconds the other side asked us to wait, if it did."""
 
@@ -82,6 +85,7 @@ class InvalidInputError(VectorForgeError, ValueError):
     """A value given by the caller is not usable."""
 
     code = "invalid_input"
+    is_fault = False
 
     def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -99,12 +103,14 @@ class NotFoundError(VectorForgeError):
     """There is nothing with this id."""
 
     code = "not_found"
+    is_fault = False
 
 
 class ConflictError(VectorForgeError):
     """The request contradicts what is stored."""
 
     code = "conflict"
+    is_fault = False
 
 
 class DimensionMismatchError(ConflictError):
@@ -122,6 +128,7 @@ class AuthenticationError(VectorForgeError):
     """A valid credential is required."""
 
     code = "unauthenticated"
+    is_fault = False
 
 
 class DeadlineExceededError(VectorForgeError):
@@ -146,6 +153,7 @@ class EmbeddingInputError(EmbeddingError):
     """The text cannot be embedded."""
 
     code = "embedding_input_refused"
+    is_fault = False
 
     def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
         super().__init__(message)
@@ -217,6 +225,7 @@ class ExtractionError(VectorForgeError):
     """The document could not be read."""
 
     code = "extraction_failed"
+    is_fault = False
 
     def __init__(self, message: str | None = None, *, reason: str = "unreadable") -> None:
         super().__init__(message)

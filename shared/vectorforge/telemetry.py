@@ -61,7 +61,9 @@ METRICS: Mapping[str, MetricSpec] = {
     "pipeline.query.duration_ms": _histogram(),
     "pipeline.query.calls": _counter(),
     "pipeline.query.errors": _counter("stage", "error_type"),
-    # Not in the design's table: the query log's own metrics, the embedder's and the API's.
+    # Not in the design's table: errors that are no caller's, since an alarm must not ring for a typing error;
+    # the query log's own metrics, the embedder's and the API's.
+    "pipeline.query.faults": _counter(),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),

@@ -163,7 +163,12 @@ async def test_a_document_sent_over_http_answers_a_question(cloud: Cloud) -> Non
         answer = await client.post(f"{path}/query", json={"query": "How long does a refund take?"})
         assert "five days" in answer.text
         lines = [json.loads(line) for line in ingesting.processes[0].output.lines if line.startswith("{")]
-    assert any("ColdStart" in line for line in lines)
+    (measured,) = [line for line in lines if "embedding.texts" in line]
+    assert (measured["message"], measured["service"], measured["embedding.texts"]) == (
+        "Measured",
+        "ingest",
+        1,
+    )
 
 
 @pytest.mark.parametrize("command", [RUNTIME_COMMAND, AWSLAMBDARIC_COMMAND], ids=["ours", "awslambdaric"])

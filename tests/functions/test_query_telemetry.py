@@ -10,7 +10,7 @@ import pytest
 
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.emf import Measured, read_emf
+from vectorforge.testing.emf import Measured, read_emf, read_fields
 from vectorforge.testing.fake_embeddings import Reply
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
@@ -46,9 +46,9 @@ async def new_metrics(function: FunctionProcess) -> Measured:
     """What the function has printed since the last time, once the last metric of the invocation is there."""
     async with asyncio.timeout(10):
         await function.output.wait_for(LAST_METRIC)
-    measured = read_emf(function.output.lines)
+    lines = list(function.output.lines)
     function.output.lines.clear()
-    return measured
+    return {**read_emf(lines), **read_fields(lines)}
 
 
 def objects(lines: list[str]) -> list[dict[str, Any]]:

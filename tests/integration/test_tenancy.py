@@ -19,6 +19,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.pin_rules import PinRule
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -26,6 +27,8 @@ TABLES = (
     *("collections", "documents", "chunks", "embeddings"),
     *("ingestion_jobs", "ingestion_job_items", "query_logs"),
 )
+
+PINS = pytest.mark.pins(PinRule.SETTING)
 
 SIMPLE_ROLE = "CREATE ROLE {} LOGIN; GRANT vectorforge_app TO {}"
 
@@ -148,8 +151,8 @@ class TestTheWall:
             "SELECT * FROM vectorforge.embeddings_cosine_384",
             "UPDATE vectorforge.query_logs SET query_text = ''",
             "INSERT INTO vectorforge.schema_migrations VALUES (99, '', '')",
-            "SET ROLE vectorforge_migrator",
-            "SET ROLE vectorforge_dispatcher",
+            pytest.param("SET ROLE vectorforge_migrator", marks=PINS),
+            pytest.param("SET ROLE vectorforge_dispatcher", marks=PINS),
             "CREATE TABLE public.mine (id int)",
         ],
     )
@@ -334,8 +337,8 @@ class TestRoles:
             "INSERT INTO vectorforge.collections (tenant_id, id) VALUES ('t', gen_random_uuid())",
             "SELECT vectorforge.claim_ingestion_job('1 minute')",
             "SELECT vectorforge.delete_old_logs('1 day')",
-            "SET ROLE vectorforge_log_keeper",
-            "SET ROLE vectorforge_app",
+            pytest.param("SET ROLE vectorforge_log_keeper", marks=PINS),
+            pytest.param("SET ROLE vectorforge_app", marks=PINS),
         ],
     )
     async def test_what_the_log_writer_may_not(

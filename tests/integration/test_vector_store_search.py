@@ -2,19 +2,21 @@
 
 import random
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.errors import ConflictError, NotFoundError
-from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector
@@ -45,6 +47,14 @@ async def fill(
 def nearest(vectors: list[list[float]], query: list[float], metric: DistanceMetric = COSINE) -> list[str]:
     order = sorted(range(len(vectors)), key=lambda n: expected_distance(metric, vectors[n], query))
     return [str(position) for position in order]
+
+
+def accepted(filters: dict[str, Any]) -> bool:
+    try:
+        parse(filters)
+    except FilterError:
+        return False
+    return True
 
 
 def texts(found: list[RetrievedChunk]) -> list[str]:
@@ -188,20 +198,42 @@ class TestFiltersAgainstTheReference:
         await self.compare(stored, {"$or": [{"a": {"$eq": number}} for number in range(99)]}, seed)
         await self.compare(stored, {".".join(["a"] * 10): {"$exists": False}}, seed)
 
+    # C34: a statement over 16 KB pins a connection of RDS Proxy, so none may come of a filter
+    async def test_the_longest_filter(
+        self,
+        stored: tuple[PgVectorStore, UUID, list[dict[str, Any]]],
+        seed: int,
+        pin_detector: PinDetector,
+    ) -> None:
+        for condition in ({"a": {"$contains": "x"}}, {".".join(["a"] * 10): {"$nin": [1, "x"]}}):
+            number = next(n for n in range(100, 0, -1) if accepted({"$or": [condition] * n}))
+            assert 10 < number < 99
+            await self.compare(stored, {"$or": [condition] * number}, seed)
+            assert 14_000 < pin_detector.longest_statement <= 16 * 1024
+
+
+def app_url_with(settings: list[LiteralString], admin_url: str) -> str:
+    """The app's URL of a database that has these settings. In a URL they would not pass RDS Proxy."""
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        for setting in settings:
+            connection.execute(sql.SQL("ALTER DATABASE {} SET {}").format(name, sql.SQL(setting)))
+    return make_conninfo(admin_url, user="vectorforge_app")
+
 
 @pytest.fixture
-async def indexed_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+async def indexed_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
-    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off")
-    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+    url = app_url_with(["enable_sort = off"], make_database())
+    async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 
 @pytest.fixture
-async def impatient_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+async def impatient_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
-    conninfo = make_conninfo(postgres_server.app_url, options="-c enable_sort=off -c hnsw.max_scan_tuples=1")
-    async with Database(conninfo, pool_size=5, timeout_s=10) as opened:
+    url = app_url_with(["enable_sort = off", "hnsw.max_scan_tuples = 1"], make_database())
+    async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 

@@ -1,21 +1,37 @@
 """Metrics as CloudWatch reads them off the log: complete, valid, each value once, and bounded in number."""
 
+import json
 import math
 import threading
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
-from vectorforge.aws.metrics import MAX_TAG_SETS, MAX_VALUES_PER_TAG, EmfMetrics
+from vectorforge.aws.metrics import COLD_START, ESSENTIAL, MAX_TAG_SETS, MAX_VALUES_PER_TAG, EmfMetrics
 from vectorforge.telemetry import METRICS
-from vectorforge.testing.emf import Measured, read_emf, units_of
+from vectorforge.testing.emf import Measured, read_emf, read_fields, units_of
 
 MODEL = {"provider": "openai", "model": "gpt-4o"}
 Capture = pytest.CaptureFixture[str]
 
 
+BOTH = pytest.mark.parametrize("selection", ["essential", "all"])
+Selection = Literal["essential", "all"]
+
+
 def dimensions(**tags: str) -> frozenset[tuple[str, str]]:
     return frozenset({"service": "query", **tags}.items())
+
+
+def all_metrics() -> EmfMetrics:
+    return EmfMetrics("query", selection="all")
+
+
+def measure_everything(metrics: EmfMetrics, value: float = 3) -> None:
+    for name, spec in METRICS.items():
+        add = metrics.observe if spec.kind == "histogram" else metrics.increment
+        add(name, value, {tag: f"a-{tag}" for tag in spec.tags})
 
 
 def printed(capsys: Capture) -> Measured:
@@ -23,25 +39,72 @@ def printed(capsys: Capture) -> Measured:
 
 
 def test_every_metric_is_printed_with_its_unit_and_tags(capsys: Capture) -> None:  # C26, F-005
-    metrics = EmfMetrics("query")
-    for name, spec in METRICS.items():
-        tags = {tag: f"a-{tag}" for tag in spec.tags}
-        add = metrics.observe if spec.kind == "histogram" else metrics.increment
-        add(name, 3, tags)
+    metrics = all_metrics()
+    measure_everything(metrics)
     assert capsys.readouterr().out == ""  # nothing before the end of the invocation
     metrics.flush()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len({spec.tags for spec in METRICS.values()})  # one line for each set of tags
-    expected = {
-        (name, dimensions(**{tag: f"a-{tag}" for tag in spec.tags})): [3.0] for name, spec in METRICS.items()
+    found = read_emf(lines)
+    for name, spec in METRICS.items():
+        assert found.pop((name, dimensions(**{tag: f"a-{tag}" for tag in spec.tags}))) == [3.0]
+    # What remains is the essential ones once more, with the dimensions that alarms and dashboard name.
+    assert found == {
+        (name, dimensions(**{tag: f"a-{tag}" for tag in tags})): [3.0]
+        for name, tags in ESSENTIAL["query"].items()
+        if name != COLD_START and tags != METRICS[name].tags
     }
-    assert read_emf(lines) == expected
+    assert read_fields(lines) == {}
     for name, unit in units_of(lines).items():
         assert unit == ("Milliseconds" if name.endswith("_ms") else "Count"), name
 
 
-def test_a_histogram_keeps_its_values_and_tags_keep_apart(capsys: Capture) -> None:  # C26
+@pytest.mark.parametrize("service", ["query", "log_writer", "ingest", "migrate"])
+def test_only_what_dashboard_and_alarms_show_is_billed_as_a_metric(capsys: Capture, service: str) -> None:
+    metrics = EmfMetrics(service)
+    measure_everything(metrics)
+    metrics.flush()
+    lines = capsys.readouterr().out.splitlines()
+    essential = {name: tags for name, tags in ESSENTIAL.get(service, {}).items() if name != COLD_START}
+    assert read_emf(lines) == {
+        (name, frozenset({"service": service, **{tag: f"a-{tag}" for tag in tags}}.items())): [3.0]
+        for name, tags in essential.items()
+    }
+    # A-123 to A-142, A-150: everything else is measured all the same, with all its tags.
+    assert read_fields(lines) == {
+        (name, frozenset({"service": service, **{tag: f"a-{tag}" for tag in spec.tags}}.items())): [3.0]
+        for name, spec in METRICS.items()
+        if name not in essential
+    }
+    for line in map(json.loads, lines):
+        assert "_aws" in line or (line["level"], line["message"]) == ("INFO", "Measured")
+
+
+def test_no_caller_chooses_a_dimension_of_an_essential_metric() -> None:
+    for service, metrics in ESSENTIAL.items():
+        for name, tags in metrics.items():
+            if name != COLD_START:
+                assert set(tags) <= set(METRICS[name].tags), (service, name)
+                assert not set(tags) & {"model", "route", "error_type", "status"}, (service, name)
+
+
+def test_tags_that_are_no_dimensions_stand_beside_the_metrics(capsys: Capture) -> None:
     metrics = EmfMetrics("query")
+    metrics.observe("llm.streaming.first_token_ms", 312, MODEL)
+    metrics.increment("llm.streaming.chunks", 40, MODEL)
+    metrics.increment("llm.streaming.chunks", 2, MODEL)
+    for score in (4, 5):
+        metrics.observe("retriever.results_returned", score, {"retriever_type": "dense"})
+    metrics.flush()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    streamed = next(line for line in lines if "llm.streaming.first_token_ms" in line)
+    assert (streamed["provider"], streamed["model"]) == ("openai", "gpt-4o")
+    assert streamed["llm.streaming.chunks"] == 42  # Logs Insights sums numbers, not lists
+    assert next(line["retriever.results_returned"] for line in lines if "retriever_type" in line) == [4, 5]
+    assert len(lines) == 2
+
+
+def test_a_histogram_keeps_its_values_and_tags_keep_apart(capsys: Capture) -> None:  # C26
+    metrics = all_metrics()
     for value in (5, 1.5, 20):
         metrics.observe("llm.generate.duration_ms", value, MODEL)
     metrics.observe("llm.generate.duration_ms", 7, {**MODEL, "model": "gpt-4o-mini"})
@@ -55,8 +118,24 @@ def test_a_histogram_keeps_its_values_and_tags_keep_apart(capsys: Capture) -> No
 
 
 @pytest.mark.parametrize("count", [99, 100, 101, 200, 250])
-def test_more_values_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capture, count: int) -> None:
+def test_more_fields_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capture, count: int) -> None:
     metrics = EmfMetrics("query")
+    for value in range(count):
+        metrics.observe("llm.generate.duration_ms", value, MODEL)  # a metric
+        metrics.increment("llm.generate.calls", tags=MODEL)
+        metrics.observe("retriever.results_returned", value, {"retriever_type": "dense"})
+    metrics.flush()
+    lines = capsys.readouterr().out.splitlines()
+    assert read_emf(lines) == {("llm.generate.duration_ms", dimensions()): list(range(count))}
+    assert read_fields(lines) == {
+        ("llm.generate.calls", dimensions(**MODEL)): [count],
+        ("retriever.results_returned", dimensions(retriever_type="dense")): list(range(count)),
+    }
+
+
+@pytest.mark.parametrize("count", [99, 100, 101, 200, 250])
+def test_more_values_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capture, count: int) -> None:
+    metrics = all_metrics()
     for value in range(count):
         metrics.observe("retriever.results_returned", value, {"retriever_type": "dense"})
         metrics.increment("retriever.search.calls", tags={"retriever_type": "dense"})
@@ -80,7 +159,7 @@ def test_a_second_flush_prints_what_came_since_the_first(capsys: Capture) -> Non
 
 
 def test_callers_cannot_make_the_bill_grow(capsys: Capture) -> None:
-    metrics = EmfMetrics("query")
+    metrics = all_metrics()
     metrics.increment("llm.generate.calls", tags=MODEL)
     for number in range(1000):
         metrics.increment("llm.generate.calls", tags={**MODEL, "model": f"model-{number}"})
@@ -101,13 +180,14 @@ def test_callers_cannot_make_the_bill_grow(capsys: Capture) -> None:
 
 
 def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
-    metrics = EmfMetrics("query")
+    metrics = all_metrics()
     for model in range(30):
         for error in range(30):
             tags = {"provider": "openai", "model": f"model-{model}", "error_type": f"Error{error}"}
             metrics.increment("llm.generate.errors", tags=tags)
     metrics.flush()
     found = printed(capsys)
+    assert sum(found.pop(("llm.generate.errors", dimensions()))) == 900
     assert sum(sum(values) for values in found.values()) == 900
     assert len(found) == MAX_TAG_SETS + 1
     folded = dimensions(provider="other", model="other", error_type="other")
@@ -125,18 +205,20 @@ def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
     ],
 )
 def test_values_that_cloudwatch_refuses_are_made_fit(capsys: Capture, model: str, sent: str) -> None:
-    metrics = EmfMetrics("query")
+    metrics = all_metrics()
     metrics.increment("llm.generate.calls", tags={**MODEL, "model": model})
     metrics.flush()
     assert list(printed(capsys)) == [("llm.generate.calls", dimensions(provider="openai", model=sent))]
 
 
-def test_what_is_no_number_does_not_cost_the_others(capsys: Capture) -> None:
-    metrics = EmfMetrics("query")
+@BOTH
+def test_what_is_no_number_does_not_cost_the_others(capsys: Capture, selection: Selection) -> None:
+    metrics = EmfMetrics("query", selection=selection)
     for value in (math.nan, math.inf, -math.inf, 4.0):
         metrics.observe("context.build.duration_ms", value)
     metrics.flush()
-    assert printed(capsys) == {("context.build.duration_ms", dimensions()): [4]}
+    lines = capsys.readouterr().out.splitlines()
+    assert {**read_emf(lines), **read_fields(lines)} == {("context.build.duration_ms", dimensions()): [4]}
 
 
 def test_unknown_names_and_tags_are_typing_errors() -> None:
@@ -155,8 +237,30 @@ def test_a_cold_start_names_its_function(capsys: Capture) -> None:
     assert printed(capsys) == {("ColdStart", cold): [1]}
 
 
-def test_threads_may_measure_at_the_same_time(capsys: Capture) -> None:
-    metrics = EmfMetrics("query")
+def test_starts_that_nobody_waits_for_are_metrics_only_when_everything_is(capsys: Capture) -> None:
+    context = SimpleNamespace(function_name="vectorforge-ingest")
+    EmfMetrics("ingest").add_cold_start(context)
+    assert capsys.readouterr().out == ""
+    EmfMetrics("ingest", selection="all").add_cold_start(context)
+    assert len(printed(capsys)) == 1
+
+
+@BOTH
+def test_the_environment_says_which_namespace(
+    capsys: Capture, selection: Selection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, expected in (("VectorForge/prod", "VectorForge/prod"), ("", "VectorForge")):
+        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", variable)
+        metrics = EmfMetrics("query", selection=selection)
+        metrics.increment("pipeline.query.calls")
+        metrics.flush()
+        (document,) = map(json.loads, capsys.readouterr().out.splitlines())
+        assert document["_aws"]["CloudWatchMetrics"][0]["Namespace"] == expected
+
+
+@BOTH
+def test_threads_may_measure_at_the_same_time(capsys: Capture, selection: Selection) -> None:
+    metrics = EmfMetrics("query", selection=selection)
 
     def measure() -> None:
         for _ in range(500):
@@ -168,4 +272,6 @@ def test_threads_may_measure_at_the_same_time(capsys: Capture) -> None:
     while any(thread.is_alive() for thread in threads):
         metrics.flush()
     metrics.flush()
-    assert sum(printed(capsys)["llm.generate.calls", dimensions(**MODEL)]) == 2000
+    lines = capsys.readouterr().out.splitlines()
+    measured = {**read_emf(lines), **read_fields(lines)}
+    assert sum(measured["llm.generate.calls", dimensions(**MODEL)]) == 2000

@@ -141,6 +141,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"year": "x" * 2001}, "2001 characters"),
         ({"year": {"$in": [0] * 1001}}, "year.$in"),
         ({f"k{number}": 1 for number in range(MAX_CONDITIONS + 1)}, f"at most {MAX_CONDITIONS}"),
+        ({f"k{number}": {"$contains": "x"} for number in range(MAX_CONDITIONS)}, "characters as SQL"),
         (nested(MAX_DEPTH + 1), "$not"),
         ({"year": {"$not": {"$not": {"$not": nested(MAX_DEPTH - 2)}}}}, "year.$not"),
     ],

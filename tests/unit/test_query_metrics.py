@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from vectorforge.aws.metrics import EmfMetrics
+from vectorforge.aws.metrics import COLD_START, ESSENTIAL, EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -15,7 +15,7 @@ from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import METRICS, InMemoryMetrics, MetricsCollector
-from vectorforge.testing.emf import read_emf
+from vectorforge.testing.emf import Measured, read_emf, read_fields
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.query_parts import LogList, OneCollection
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -56,10 +56,13 @@ COUNTS = {
     ("pipeline.query.duration_ms",): 5,
     ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
     ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
+    ("pipeline.query.faults",): 1,  # and not the search in a collection that is not there
     ("query_log.write.calls",): 5,
     ("query_log.write.duration_ms",): 5,
 }
-DESIGN = [name for name in METRICS if not name.startswith(("query_log", "embedding", "http"))]
+QUERY = {name: tags for name, tags in ESSENTIAL["query"].items() if name != COLD_START}
+ADDED = ("query_log", "embedding", "http", "pipeline.query.faults")
+DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 
 
 class Queries:
@@ -125,18 +128,46 @@ async def test_every_metric_is_emitted_once_for_what_happened() -> None:
     assert len(DESIGN) == 20
 
 
+def numbers(measured: Measured) -> dict[tuple[str, ...], list[float]]:
+    return {
+        (name, *sorted(value for tag, value in dimensions if tag != "service")): values
+        for (name, dimensions), values in measured.items()
+    }
+
+
 # F-005 C26
 async def test_cloudwatch_gets_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    metrics = EmfMetrics("query")
+    metrics = EmfMetrics("query", selection="all")
     await ask_five_questions(metrics)
     metrics.flush()
-    measured = {
-        (name, *sorted(value for tag, value in dimensions if tag != "service")): values
-        for (name, dimensions), values in read_emf(capsys.readouterr().out.splitlines()).items()
+    measured = numbers(read_emf(capsys.readouterr().out.splitlines()))
+    assert {key: len(values) for key, values in measured.items() if key in COUNTS} == COUNTS
+    essential = {
+        (name, *sorted({"provider": "scripted"}[tag] for tag in tags)) for name, tags in QUERY.items()
     }
-    assert {key: len(values) for key, values in measured.items()} == COUNTS
+    assert measured.keys() - COUNTS.keys() <= essential
     assert sum(measured[("context.chunks_truncated",)]) == 1
     assert sum(measured["llm.streaming.chunks", "scripted", "scripted-1"]) == 2
     assert sum(measured["llm.tokens_input", "scripted", "scripted-1"]) == 200
     assert sum(measured["llm.tokens_output", "scripted", "scripted-1"]) == 20
     assert measured["retriever.results_returned", "dense"] == [2, 2, 0, 2]
+
+
+# F-005 C26
+async def test_the_essential_numbers_are_metrics_and_the_others_fields(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    metrics = EmfMetrics("query")
+    await ask_five_questions(metrics)
+    metrics.flush()
+    lines = capsys.readouterr().out.splitlines()
+    sent, fields = numbers(read_emf(lines)), numbers(read_fields(lines))
+    assert {key[0] for key in sent} | {key[0] for key in fields} == {key[0] for key in COUNTS}
+    assert sum(sent[("pipeline.query.calls",)]) == 5
+    assert sum(sent[("pipeline.query.faults",)]) == 1
+    assert sum(sent["llm.tokens_input", "scripted"]) == 200
+    assert len(sent[("llm.streaming.first_token_ms",)]) == 1
+    assert sum(fields["retriever.search.calls", "dense"]) == 5
+    assert sum(fields["llm.streaming.chunks", "scripted", "scripted-1"]) == 2
+    assert fields["pipeline.query.errors", "LLMStreamError", "generate"] == [1]
+    assert fields["retriever.results_returned", "dense"] == [2, 2, 0, 2]

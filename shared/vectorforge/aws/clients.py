@@ -17,15 +17,23 @@ class AwsClients:
         connect_timeout_s: Longest wait for a connection.
         read_timeout_s: Longest silence of the other side.
         max_attempts: Calls altogether; botocore waits up to a second before the second one.
+        region: E.g. "eu-central-1"; None: as boto3's chain says.
     """
 
     def __init__(
-        self, *, connect_timeout_s: float = 1.0, read_timeout_s: float = 5.0, max_attempts: int = 2
+        self,
+        *,
+        connect_timeout_s: float = 1.0,
+        read_timeout_s: float = 5.0,
+        max_attempts: int = 2,
+        region: str | None = None,
     ) -> None:
+        self._region = region
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s = read_timeout_s
         self._max_attempts = max_attempts
         self._clients: dict[str, Any] = {}
+        self._session: Any = None
         self._lock = threading.Lock()  # clients may be shared by threads, but not built by several at once
 
     def get(self, service: str) -> Any:
@@ -79,13 +87,13 @@ class AwsClients:
             s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"},
         )
         try:
-            # A session of our own: boto3's default one is shared with code that we do not know.
-            session = boto3.session.Session()
-            client = session.client(service, config=config)
+            if self._session is None:  # of our own: boto3's default one is shared with code we do not know
+                self._session = boto3.session.Session(region_name=self._region)
+            client = self._session.client(service, config=config)
             if service == "s3" and not _is_aws_host(client.meta.endpoint_url):
                 client.close()
                 by_path = config.merge(Config(s3={"addressing_style": "path"}))  # bucket.localhost is nowhere
-                client = session.client(service, config=by_path)
+                client = self._session.client(service, config=by_path)
         except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
             raise ConfigurationError(
                 f"No AWS client for {service} can be made ({type(exc).__name__}); is AWS_DEFAULT_REGION set?"

@@ -1,20 +1,28 @@
 """Measurements as CloudWatch metrics, in the embedded metric format that Lambda's log carries.
 
+A custom metric is billed for each name with each set of dimensions, so only what dashboard and alarms show
+becomes one (``ESSENTIAL``); the rest are fields of the same lines, for Logs Insights.
+
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """
 
+import json
 import math
+import os
 import re
+import sys
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from vectorforge.telemetry import METRICS, Tags
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.metrics import EphemeralMetrics
 
-NAMESPACE: Final = "VectorForge"
+DEFAULT_NAMESPACE: Final = "VectorForge"
+"""Without ``POWERTOOLS_METRICS_NAMESPACE``, which keeps the stages of one account apart."""
 MAX_TAG_SETS: Final = 200
 """Combinations of tag values that one process sends as they are; each is billed as metrics of its own."""
 MAX_VALUES_PER_TAG: Final = 40
@@ -22,31 +30,59 @@ MAX_VALUES_PER_TAG: Final = 40
 OTHER: Final = "other"
 """What stands for the values above these limits."""
 
+Selection: TypeAlias = Literal["essential", "all"]
+"""Which measurements are metrics: ``ESSENTIAL``, or also every other one, with all its tags as dimensions."""
+
+COLD_START: Final = "ColdStart"
+
+ESSENTIAL: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "query": {
+        "pipeline.query.calls": (),
+        "pipeline.query.faults": (),
+        "pipeline.query.duration_ms": (),
+        "retriever.search.duration_ms": (),
+        "embedding.duration_ms": (),
+        "llm.streaming.first_token_ms": (),
+        "llm.generate.duration_ms": (),
+        "llm.generate.errors": (),
+        "llm.tokens_input": ("provider",),
+        "llm.tokens_output": ("provider",),
+        COLD_START: ("function_name",),
+    },
+    "log_writer": {"query_log.rows_stored": ()},
+}
+"""By service and name: the dimensions beside ``service``. Alarms need them fixed, so callers choose none."""
+
 _MAX_VALUE_LENGTH: Final = 250
+_MAX_VALUES: Final = 100  # in a line, as the format has it for metrics
 _UNFIT_FOR_CLOUDWATCH = re.compile(r"[^\x20-\x7e]")
 
 _TagSet = tuple[tuple[str, str], ...]
+_DimensionSets = tuple[tuple[str, ...], ...]
 
 
 class EmfMetrics:
-    """Collects the metrics of one invocation and prints them at its end, one line for each set of tags.
+    """Collects the measurements of one invocation and prints them at its end, one line for each set of tags.
 
-    A histogram keeps all its values, so that CloudWatch can compute percentiles; tags are dimensions beside
-    ``service``. Powertools prints early what would not fit into a line (100 values, 100 metrics), and once
-    printed it is forgotten, so that nothing is lost and nothing is doubled.
+    A histogram keeps all its values, so that CloudWatch can compute percentiles. What would not fit into a
+    line (100 values, 100 metrics) is printed early and then forgotten: nothing is lost or doubled.
 
     May be used from several threads.
 
     Args:
         service: Value of the dimension ``service``, e.g. "query".
+        selection: Which measurements become metrics.
     """
 
-    def __init__(self, service: str) -> None:
-        from aws_lambda_powertools.metrics import EphemeralMetrics
+    def __init__(self, service: str, *, selection: Selection = "essential") -> None:
+        from aws_lambda_powertools.metrics import EphemeralMetrics  # loaded in the init phase
 
+        self._document_type = EphemeralMetrics
         self._service = service
-        self._new_line = EphemeralMetrics
-        self._lines: dict[_TagSet, EphemeralMetrics] = {}
+        self._selection = selection
+        self._essential = ESSENTIAL.get(service, {})
+        self._namespace = os.environ.get("POWERTOOLS_METRICS_NAMESPACE") or DEFAULT_NAMESPACE
+        self._lines: dict[_TagSet, _Line] = {}
         self._known_sets: set[_TagSet] = set()
         self._known_values: defaultdict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
@@ -62,18 +98,20 @@ class EmfMetrics:
     def add_cold_start(self, context: Any) -> None:
         """Print ``ColdStart`` on a line of its own, with the dimensions ``function_name`` and ``service``.
 
+        Not where nobody waits for a start, unless everything is sent; log lines always say ``cold_start``.
+
         Args:
             context: Of the invocation; has ``function_name``.
         """
-        self._new_line(namespace=NAMESPACE, service=self._service).add_cold_start_metric(context)
+        if self._selection == "all" or COLD_START in self._essential:
+            self._new_document((), ()).add_cold_start_metric(context)
 
     def flush(self) -> None:
         """Print what was measured since the last time; nothing measured prints nothing."""
         with self._lock:
             lines, self._lines = self._lines, {}
             for line in lines.values():
-                if line.metric_set:  # empty when Powertools has just printed the hundredth value
-                    line.flush_metrics()
+                line.flush()
 
     def _add(self, name: str, value: float, tags: Tags | None, kind: str) -> None:
         spec = METRICS[name]
@@ -81,20 +119,43 @@ class EmfMetrics:
             raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
         if not math.isfinite(value):
             return  # JSON has no word for it, and CloudWatch would drop the whole line
-        unit = "Milliseconds" if name.endswith("_ms") else "Count"
+        dimension_sets = self._dimension_sets(name, spec.tags)
         with self._lock:
-            self._line_for(self._fold(tags or {})).add_metric(name, unit, value)
+            folded = self._fold(tags or {})
+            line = self._lines.get(folded)
+            if line is None:
+                line = self._lines[folded] = _Line(self._service, folded, self._new_document)
+            if dimension_sets:
+                unit = "Milliseconds" if name.endswith("_ms") else "Count"
+                line.document(dimension_sets).add_metric(name, unit, value)
+            else:
+                line.add_field(name, value, is_sum=kind == "counter")
 
-    def _line_for(self, tags: _TagSet) -> "EphemeralMetrics":
-        line = self._lines.get(tags)
-        if line is None:
-            dimensions = {"service": self._service, **dict(tags)}
-            line = self._new_line(namespace=NAMESPACE, service=self._service, dimension_set=dimensions)
-            self._lines[tags] = line
-        return line
+    def _dimension_sets(self, name: str, tags: tuple[str, ...]) -> _DimensionSets:
+        """Names of the tags that are dimensions: none for a mere field, two sets for two metrics."""
+        sets: dict[tuple[str, ...], None] = {}
+        if self._selection == "all":
+            sets[tuple(sorted(tags))] = None
+        if name in self._essential:
+            sets[self._essential[name]] = None
+        return tuple(sets)
+
+    def _new_document(self, tags: _TagSet, dimension_sets: _DimensionSets) -> "EphemeralMetrics":
+        values = dict(tags)
+        first, *more = [
+            {"service": self._service, **{name: values[name] for name in names}}
+            for names in dimension_sets or ((),)
+        ]
+        document = self._document_type(namespace=self._namespace, service=self._service, dimension_set=first)
+        for dimensions in more:
+            document.add_dimensions(**dimensions)
+        for name, value in tags:
+            if not any(name in names for names in dimension_sets):
+                document.add_metadata(name, value)
+        return document
 
     def _fold(self, tags: Tags) -> _TagSet:
-        """The tags as dimensions, with "other" for values that would make the bill grow without bound."""
+        """The tags, sorted, with "other" for values that would make the bill grow without bound."""
         folded = tuple(sorted((name, self._fold_value(name, value)) for name, value in tags.items()))
         if folded not in self._known_sets:
             if len(self._known_sets) >= MAX_TAG_SETS:
@@ -112,3 +173,62 @@ class EmfMetrics:
                 return OTHER
             known.add(value)
         return value
+
+
+class _Line:
+    """What was measured with one set of tags: metrics by their dimensions, and fields.
+
+    The fields stand in the metrics' document, or in a line of their own where there are no metrics.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        tags: _TagSet,
+        new_document: Callable[[_TagSet, _DimensionSets], "EphemeralMetrics"],
+    ) -> None:
+        self._service = service
+        self._tags = tags
+        self._new_document = new_document
+        self._documents: dict[_DimensionSets, EphemeralMetrics] = {}
+        self._fields: dict[str, list[float]] = {}
+
+    def document(self, dimension_sets: _DimensionSets) -> "EphemeralMetrics":
+        """Where metrics with these dimensions go."""
+        found = self._documents.get(dimension_sets)
+        if found is None:
+            found = self._documents[dimension_sets] = self._new_document(self._tags, dimension_sets)
+        return found
+
+    def add_field(self, name: str, value: float, *, is_sum: bool) -> None:
+        """Add to a field: a counter's sum, or a histogram's values."""
+        values = self._fields.setdefault(name, [])
+        if is_sum and values:
+            values[0] += value
+        else:
+            values.append(value)
+        if len(values) == _MAX_VALUES:
+            self._print_fields()
+
+    def flush(self) -> None:
+        """Print everything."""
+        # Empty when Powertools has just printed the hundredth value.
+        documents = [document for document in self._documents.values() if document.metric_set]
+        if not documents and self._fields:
+            self._print_fields()
+        for name, values in self._fields.items():
+            documents[0].add_metadata(name, _plain(values))
+        for document in documents:
+            document.flush_metrics()
+
+    def _print_fields(self) -> None:
+        """As a log line, so that every line has a level and a message."""
+        fields = {name: _plain(values) for name, values in self._fields.items()}
+        line = {"level": "INFO", "message": "Measured", "service": self._service, **dict(self._tags)}
+        sys.stdout.write(json.dumps({**line, **fields}) + "\n")
+        self._fields = {}
+
+
+def _plain(values: list[float]) -> float | list[float]:
+    """One number where there is one: Logs Insights has no functions for lists."""
+    return values[0] if len(values) == 1 else values

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,14 +13,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.local.localstack import (
+    HEALTH_PATH,
+    LOCALSTACK_MODULE,
+    install_localstack,
+    localstack_variables,
+)
 
 ACCOUNT_ID = "000000000000"
 REGION = "us-east-1"
-LOCALSTACK_VERSION = "4.13.1"
-"""The last one that runs on Python 3.11 without Docker and without a licence."""
 
-_LOCALSTACK_AS_OF = "2026-02-20"
-"""Its dependencies of that day: it does not start with newer ones of cbor2 and pyOpenSSL."""
 _WHILE_WE_LIVE = """\
 import os, runpy, signal, sys, threading
 def end_with_us():
@@ -57,7 +58,7 @@ async def moto(port: int, log: Path) -> AsyncIterator[str]:
 async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
     """LocalStack as a process of this machine; gives its address. It is installed into ``folder`` at first.
 
-    Its own Lambda service needs Docker and stays unused: here the functions are run by ``lambda_service``.
+    Its own Lambda service stays unused: here the functions are run by ``lambda_service``.
 
     Args:
         port: 0 takes a free one.
@@ -67,24 +68,11 @@ async def localstack(port: int, folder: Path, log: Path) -> AsyncIterator[str]:
     Raises:
         ConfigurationError: There is no uv to install it with, the port is taken, or it does not start.
     """
-    python = await asyncio.to_thread(_install_localstack, folder)
+    python = await asyncio.to_thread(install_localstack, folder)
     port = _free(port)
-    place = f"127.0.0.1:{port}"
-    variables = {
-        "GATEWAY_LISTEN": place,
-        "LOCALSTACK_HOST": f"localhost:{port}",
-        "FILESYSTEM_ROOT": str(folder / "state"),
-        "SQS_ENDPOINT_STRATEGY": "path",
-        "ACTIVATE_PRO": "0",
-        "DISABLE_EVENTS": "1",
-        "DNS_ADDRESS": "0",
-        "SKIP_SSL_CERT_DOWNLOAD": "1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": REGION,
-    }
-    command = [str(python), "-c", _WHILE_WE_LIVE, "localstack.runtime.main"]
-    async with _serving(command, variables, port, "/_localstack/health", log) as address:
+    variables = localstack_variables(port, folder / "state", REGION)
+    command = [str(python), "-c", _WHILE_WE_LIVE, LOCALSTACK_MODULE]
+    async with _serving(command, variables, port, HEALTH_PATH, log) as address:
         yield address
 
 
@@ -144,7 +132,7 @@ async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> No
     try:
         async with asyncio.timeout(_START_TIMEOUT_S):
             while process.returncode is None:
-                if await asyncio.to_thread(_answers, url):
+                if await asyncio.to_thread(answers, url):
                     return
                 await asyncio.sleep(0.1)
     except TimeoutError:
@@ -152,7 +140,8 @@ async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> No
     raise ConfigurationError(f"The emulator of AWS services does not start; see {log}.")
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Whether a server of ours answers there with status 200."""
     try:
         with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own address
             return bool(response.status == 200)
@@ -170,25 +159,3 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     except TimeoutError:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-
-
-def _install_localstack(folder: Path) -> Path:
-    """The Python of an environment that holds LocalStack; made once."""
-    environment = folder / f"localstack-{LOCALSTACK_VERSION}"
-    python, complete = environment / "bin" / "python", environment / "complete"
-    if complete.exists():
-        return python
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if uv is None:
-        raise ConfigurationError("LocalStack is installed with uv, which is not on PATH.")
-    create = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)]
-    requirement = f"localstack-core[runtime]=={LOCALSTACK_VERSION}"
-    install = [uv, "pip", "install", "--quiet", "--python", str(python)]
-    install += ["--exclude-newer", _LOCALSTACK_AS_OF, requirement, "setuptools"]
-    for command in (create, install):
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our words
-        if finished.returncode:
-            reason = finished.stderr.strip()[-1000:]
-            raise ConfigurationError(f"LocalStack {LOCALSTACK_VERSION} cannot be installed: {reason}")
-    complete.touch()
-    return python

@@ -20,11 +20,12 @@ QUERY_TIMEOUT_S = 150
 LOG_WRITER_TIMEOUT_S = 30
 INGEST_TIMEOUT_S = 900
 MIGRATE_TIMEOUT_S = 300
+SLOW_EMULATOR = {"VECTORFORGE_QUERY_LOG_TIMEOUT_S": "2"}
+"""Emulators take longer than SQS for their first calls."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _INIT_TIMEOUT_S = 60.0  # AWS gives 10 s, on a machine that does nothing else
-_SLOW_EMULATOR = {"VECTORFORGE_QUERY_LOG_TIMEOUT_S": "2"}  # moto takes longer than SQS for its first calls
-_FOLDERS = ["HOME", "XDG_CACHE_HOME", "TMPDIR"]
+_FOLDERS = ["HOME", "XDG_CACHE_HOME", "TMPDIR"]  # where the local model is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,15 @@ def configure_functions(
     Raises:
         ConfigurationError: The functions' code is not here, or there is no log writer's URL.
     """
-    root = _checkout()
-    shared = {**_SLOW_EMULATOR, **_passed_on(), "AWS_ENDPOINT_URL": endpoint_url, "AWS_REGION": REGION}
+    root = checkout()
+    folders = {name: os.environ[name] for name in _FOLDERS if os.environ.get(name)}
+    shared = {
+        **SLOW_EMULATOR,
+        **passed_on(),
+        **folders,
+        "AWS_ENDPOINT_URL": endpoint_url,
+        "AWS_REGION": REGION,
+    }
     shared["POWERTOOLS_METRICS_NAMESPACE"] = "VectorForge"
     database = _url(config.database.database_url, "VECTORFORGE_DATABASE_URL")
     log_writer = _url(config.database.log_writer_database_url, "VECTORFORGE_LOG_WRITER_DATABASE_URL")
@@ -99,11 +107,11 @@ def configure_functions(
     )
 
 
-def _passed_on() -> Mapping[str, str]:
-    """Settings of this environment without its secrets, and the folders where the local model is kept."""
+def passed_on() -> Mapping[str, str]:
+    """Settings of this environment without its secrets and its database."""
     keys = {f"VECTORFORGE_{name.upper()}" for name in KEY_SETTINGS}
     names = {name for name in known_variables() - keys if not name.endswith("_DATABASE_URL")}
-    return {name: os.environ[name] for name in sorted(names) + _FOLDERS if os.environ.get(name)}
+    return {name: os.environ[name] for name in sorted(names) if os.environ.get(name)}
 
 
 def _login(config: VectorForgeConfig) -> dict[str, str]:
@@ -120,7 +128,7 @@ def _url(url: SecretStr | None, variable: str) -> str:
     return url.get_secret_value()
 
 
-def _checkout() -> Path:
+def checkout() -> Path:
     """Where ``functions/`` lies; an installed package has none."""
     root = Path(__file__).resolve().parents[3]
     if not (root / "functions" / "query" / "handler.py").is_file():

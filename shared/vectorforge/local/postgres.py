@@ -81,6 +81,13 @@ class EmbeddedPostgres:
                     raise DatabaseUnavailableError(f"PostgreSQL does not answer; see {self.log_path}.")
                 time.sleep(0.1)
 
+    def is_running(self) -> bool:
+        """Whether the server over this directory runs, whoever started it."""
+        if not self.data_dir.exists():
+            return False
+        with self._lock():
+            return self._running() is not None
+
     def stop(self, *, force: bool = False) -> bool:
         """Stop the server, unless somebody else is connected to it.
 

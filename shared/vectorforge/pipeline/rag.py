@@ -190,12 +190,12 @@ class QueryService:
                     measurement.error_tags["stage"] = run.stage  # the step that was running
             last: QueryEvent = DoneEvent(run.result())
         except VectorForgeError as exc:
-            last = run.fail(exc)
+            last = self._fail(run, exc)
         except Exception as exc:  # noqa: BLE001 - a bug is an error event like any other failure
             log_unexpected(logger, f"Query {run.request_id} failed in stage {run.stage}", exc)
             error = VectorForgeError("The question could not be answered because of an internal error.")
             error.__cause__ = exc
-            last = run.fail(error)
+            last = self._fail(run, error)
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
@@ -203,6 +203,11 @@ class QueryService:
             raise
         await self._query_log.end(run)
         yield last
+
+    def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
+        if error.is_fault:
+            self.metrics.increment("pipeline.query.faults")
+        return run.fail(error)
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         with self._stage(run, "preprocess"):

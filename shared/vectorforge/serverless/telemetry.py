@@ -21,13 +21,13 @@ class FunctionTelemetry:
 
     Args:
         service: Name of the function, e.g. "query".
-        config: ``config.aws.tracing`` decides about spans.
+        config: ``config.aws`` says which measurements become metrics, and whether there are spans.
     """
 
     def __init__(self, service: str, config: VectorForgeConfig) -> None:
         from aws_lambda_powertools.metrics.provider import cold_start
 
-        self.metrics = EmfMetrics(service)
+        self.metrics = EmfMetrics(service, selection=config.aws.cloudwatch_metrics)
         self.tracer: Tracer = XRayTracer(service) if config.aws.tracing else NoTracer()
         self._logger = structure_logs(service)
         self._is_cold = cold_start.is_cold_start  # False with provisioned concurrency

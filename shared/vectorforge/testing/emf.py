@@ -24,7 +24,9 @@ UNITS = frozenset(
 )
 
 Measured = dict[tuple[str, frozenset[tuple[str, str]]], list[float]]
-"""Values by name and dimensions, in the order in which they were printed."""
+"""Values by name and dimensions, or tags, in the order in which they were printed."""
+
+_OF_LOG_LINES = frozenset({"level", "message", "timestamp"})
 
 
 def read_emf(lines: Iterable[str]) -> Measured:
@@ -47,6 +49,27 @@ def read_emf(lines: Iterable[str]) -> Measured:
                     value = document[metric["Name"]]
                     values = value if isinstance(value, list) else [value]
                     measured[metric["Name"], dimensions].extend(values)
+    return dict(measured)
+
+
+def read_fields(lines: Iterable[str]) -> Measured:
+    """The measurements in these lines of a log that Logs Insights finds and that are no metrics.
+
+    Their names have dots; of their tags, ``service`` is one.
+    """
+    measured: Measured = defaultdict(list)
+    for line in lines:
+        if not line.startswith("{"):
+            continue
+        document = json.loads(line, parse_constant=_refuse)
+        directives = document.pop("_aws", {}).get("CloudWatchMetrics", [])
+        metrics = {metric["Name"] for directive in directives for metric in directive["Metrics"]}
+        texts = {name: value for name, value in document.items() if isinstance(value, str)}
+        tags = frozenset((name, value) for name, value in texts.items() if name not in _OF_LOG_LINES)
+        for name, value in document.items():
+            if "." in name and name not in metrics:
+                _check_values(value)
+                measured[name, tags].extend(value if isinstance(value, list) else [value])
     return dict(measured)
 
 

@@ -50,6 +50,7 @@ from vectorforge.vectorstore.filter_ast import (
     Scalar,
     matches,
 )
+from vectorforge.vectorstore.sql_filters import sql_length
 
 __all__ = ["Filter", "matches", "parse"]
 
@@ -67,6 +68,10 @@ MAX_STRING_LENGTH: Final = 2_000
 """Characters of a string operand."""
 MAX_NUMBER: Final = sys.float_info.max
 """Largest magnitude of a number: a double's."""
+MAX_SQL_LENGTH: Final = 14_000
+"""Characters of the whole filter as SQL, enough for 50 ``$contains``, 70 ``$in`` or 99 comparisons. A
+statement over 16 KB makes RDS Proxy keep a database connection for its sender alone, until that disconnects.
+https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""
 
 
 def parse(filters: Mapping[str, Any] | None) -> Filter:
@@ -84,7 +89,15 @@ def parse(filters: Mapping[str, Any] | None) -> Filter:
     """
     if filters is None:
         return And(())
-    return _Parser().filter(filters, depth=1, where="filters", may_be_empty=True)
+    condition = _Parser().filter(filters, depth=1, where="filters", may_be_empty=True)
+    length = sql_length(condition)
+    if length > MAX_SQL_LENGTH:
+        raise _error(
+            "filters",
+            f"has {length} characters as SQL; at most {MAX_SQL_LENGTH} are allowed: "
+            "write fewer conditions or shorter dotted keys",
+        )
+    return condition
 
 
 class _Parser:

@@ -4,6 +4,7 @@ Each condition means what ``filter_ast.matches`` says; a differential test compa
 """
 
 import json
+import re
 from typing import Any
 
 from vectorforge.vectorstore.filter_ast import (
@@ -21,6 +22,11 @@ from vectorforge.vectorstore.filter_ast import (
 )
 
 _OPERATORS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+
+
+def sql_length(condition: Filter) -> int:
+    """Characters of the condition in a statement, with the driver's ``$1`` to ``$9999`` for parameters."""
+    return len(re.sub(r"%\(\w+\)s", "$9999", FilterCompiler("f.metadata").compile(condition)))
 
 
 class FilterCompiler:

@@ -1,0 +1,52 @@
+"""The CDK app: ``cdk synth -c stage=dev``. Asks AWS nothing, so it needs no credentials.
+
+Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's).
+"""
+
+import sys
+
+from aws_cdk import App, Tags
+
+from infra.app_stack import AppStack
+from infra.data_stack import DataStack
+from infra.settings import SettingsError, StageSettings, choose
+
+
+def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
+    """Both stacks of a stage, tagged."""
+    name = f"VectorForge-{stage.stage}"
+    data = DataStack(
+        app, f"{name}-Data", stage=stage, description=f"VectorForge ({stage.stage}): network, database, keys"
+    )
+    functions = AppStack(
+        app,
+        f"{name}-App",
+        stage=stage,
+        data=data,
+        description=f"VectorForge ({stage.stage}): functions, queues, front door",
+    )
+    for key, value in {"application": "vectorforge", "stage": stage.stage}.items():
+        # CloudFormation has no tags for it, though CDK thinks so.
+        Tags.of(app).add(key, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
+    return data, functions
+
+
+def main() -> int:
+    """Synthesize; 0, or 1 with the reason on stderr."""
+    app = App()
+    try:
+        stage = choose(
+            app.node.try_get_context("stage") or "dev",
+            architecture=app.node.try_get_context("architecture"),
+            python_version=app.node.try_get_context("python"),
+        )
+    except SettingsError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    build(app, stage)
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

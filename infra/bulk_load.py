@@ -1,0 +1,206 @@
+"""Bulk loads: a Step Functions Distributed Map over what lies under a prefix of the uploads bucket.
+
+Started with ``{"prefix": "acme/handbook/"}``; docs/ingestion-on-aws.md says how, and how to read its report.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import ArnFormat, Aws, CfnOutput, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from infra.ingestion import Ingestion
+from infra.private_bucket import AccessLogs, private_bucket
+from infra.retention import retention
+from infra.settings import FunctionSettings, StageSettings
+
+_OBJECTS_A_BATCH = 10
+_TOLERATED_PERCENT = 5
+"""Of the objects. When more have failed the rest is not begun: a wrong setting need not fail for each."""
+_REPORTS = "reports"
+_REPORT_DAYS = 90
+_LABEL = "Objects"  # part of the ARNs of the map's own executions
+
+_LAMBDA_ERRORS = [
+    "Lambda.ServiceException",
+    "Lambda.AWSLambdaException",
+    "Lambda.SdkClientException",
+    "Lambda.ClientExecutionTimeoutException",
+    "Lambda.TooManyRequestsException",
+]
+"""https://docs.aws.amazon.com/step-functions/latest/dg/bp-lambda-serviceexception.html"""
+_OWN_ERRORS = [
+    "DatabaseUnavailableError",
+    "DeadlineExceededError",
+    "EmbeddingRateLimitError",
+    "EmbeddingTimeoutError",
+    "ObjectStoreError",
+    "QueueError",
+    "SecretsUnavailableError",
+]
+"""Names of exceptions in ``vectorforge.errors`` that may be gone a moment later."""
+_KILLED = ["States.Timeout", "Sandbox.Timedout", "Lambda.Unknown"]
+"""No answer: the process ran out of time or memory. What it has stored stays stored."""
+_START_S = 60
+"""For a process to start, beside the function's timeout."""
+
+
+class BulkLoad(Construct):
+    """Loads what is in the bucket already, ten objects an invocation, and writes a report.
+
+    Attributes:
+        state_machine: The state machine.
+        reports_bucket: Its reports, ``reports/<id of the run>/``.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: StageSettings,
+        ingestion: Ingestion,
+        access_logs: AccessLogs,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        name = f"{stage.prefix}-bulk-load"
+        self.reports_bucket = private_bucket(
+            self, "Reports", stage, expires_days=_REPORT_DAYS, access_logs=access_logs
+        )
+        log_group = logs.LogGroup(
+            self,
+            "Logs",
+            # Only this prefix keeps the account's resource policy for log delivery small.
+            log_group_name=f"/aws/vendedlogs/states/{name}",
+            retention=retention(stage.log_retention_days),
+            removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+        )
+        self.role = self._make_role(name, ingestion)
+        self.state_machine = sfn.StateMachine(
+            self,
+            "StateMachine",
+            state_machine_name=name,
+            state_machine_type=sfn.StateMachineType.STANDARD,
+            comment="VectorForge: ingests every object under a prefix of the uploads bucket",
+            definition_body=sfn.DefinitionBody.from_string(json.dumps(definition(stage.ingest))),
+            definition_substitutions={
+                "IngestFunction": ingestion.function.alias.function_arn,
+                "Partition": Aws.PARTITION,
+                "ReportsBucket": self.reports_bucket.bucket_name,
+                "UploadsBucket": ingestion.uploads_bucket.bucket_name,
+            },
+            role=self.role,
+            tracing_enabled=True,
+            # Names of states and errors; the data would be names of documents.
+            logs=sfn.LogOptions(destination=log_group, level=sfn.LogLevel.ALL, include_execution_data=False),
+        )
+        for output, value in {
+            "BulkLoad": self.state_machine.state_machine_arn,
+            "BulkLoadReports": self.reports_bucket.bucket_name,
+        }.items():
+            CfnOutput(self, f"{output}Name", value=value).override_logical_id(output)
+
+    def _make_role(self, name: str, ingestion: Ingestion) -> iam.Role:
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal(
+                "states.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+            ),
+            description=f"What {name} may do",
+        )
+
+        def allow(*actions: str, on: str) -> None:
+            role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+
+        allow("s3:ListBucket", on=ingestion.uploads_bucket.bucket_arn)
+        allow("lambda:InvokeFunction", on=ingestion.function.alias.function_arn)
+        allow(
+            "s3:PutObject",
+            "s3:GetObject",
+            "s3:ListMultipartUploadParts",
+            "s3:AbortMultipartUpload",
+            on=self.reports_bucket.arn_for_objects(f"{_REPORTS}/*"),
+        )
+        # The map runs batches as executions of the same machine:
+        # https://docs.aws.amazon.com/step-functions/latest/dg/iam-policies-eg-dist-map.html
+        allow("states:StartExecution", on=self._arn("stateMachine", name))
+        allow("states:DescribeExecution", "states:StopExecution", on=self._arn("execution", f"{name}:*"))
+        allow("states:RedriveExecution", on=self._arn("execution", f"{name}/{_LABEL}:*"))
+        return role
+
+    def _arn(self, resource: str, name: str) -> str:
+        """By name: the machine needs its role before it is there."""
+        return Stack.of(self).format_arn(
+            service="states", resource=resource, resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+        )
+
+
+def definition(settings: FunctionSettings) -> dict[str, Any]:
+    """The machine in Amazon States Language, but for the names of what it uses.
+
+    Args:
+        settings: Of the ingest function. As many batches run at a time as its event source may.
+    """
+    return {
+        "Comment": "Ingests every object under a prefix of the uploads bucket",
+        "StartAt": _LABEL,
+        "States": {
+            _LABEL: {
+                "Type": "Map",
+                "Label": _LABEL,
+                "End": True,
+                "MaxConcurrency": settings.max_concurrency or 0,  # 0: as Lambda allows
+                "ToleratedFailurePercentage": _TOLERATED_PERCENT,
+                "ItemReader": {
+                    "Resource": "arn:${Partition}:states:::s3:listObjectsV2",
+                    "Parameters": {"Bucket": "${UploadsBucket}", "Prefix.$": "$.prefix"},
+                },
+                "ItemBatcher": {"MaxItemsPerBatch": _OBJECTS_A_BATCH},
+                "ItemProcessor": {
+                    # Express executions end after five minutes; an invocation may take fifteen.
+                    "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+                    "StartAt": "Ingest",
+                    "States": {"Ingest": _ingest(settings)},
+                },
+                "ResultWriter": {
+                    "Resource": "arn:${Partition}:states:::s3:putObject",
+                    "Parameters": {"Bucket": "${ReportsBucket}", "Prefix": _REPORTS},
+                },
+            }
+        },
+    }
+
+
+def _ingest(settings: FunctionSettings) -> dict[str, Any]:
+    return {
+        "Type": "Task",
+        "Resource": "${IngestFunction}",
+        "Parameters": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
+        "TimeoutSeconds": settings.timeout_s + _START_S,
+        "Retry": [
+            _retry(_LAMBDA_ERRORS, first_s=2, factor=2, longest_s=120, attempts=8),
+            _retry(_OWN_ERRORS, first_s=10, factor=3, longest_s=300, attempts=5),
+            _retry(_KILLED, first_s=30, factor=2, longest_s=60, attempts=2),
+        ],
+        "End": True,
+    }
+
+
+def _retry(
+    errors: Sequence[str], *, first_s: int, factor: int, longest_s: int, attempts: int
+) -> dict[str, Any]:
+    """Waits grow, up to a limit, and are drawn at random from zero to their length."""
+    return {
+        "ErrorEquals": list(errors),
+        "IntervalSeconds": first_s,
+        "BackoffRate": factor,
+        "MaxDelaySeconds": longest_s,
+        "MaxAttempts": attempts,
+        "JitterStrategy": "FULL",
+    }

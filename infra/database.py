@@ -1,0 +1,193 @@
+"""PostgreSQL with pgvector, and RDS Proxy in front of it; both log in with IAM, from end to end."""
+
+from typing import Protocol
+
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_rds as rds
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from infra.network import Network
+from infra.retention import retention
+from infra.settings import StageSettings
+
+DATABASE = "vectorforge"
+APP_ROLE = "vectorforge_app"
+LOG_WRITER_ROLE = "vectorforge_log_writer"
+
+_PORT = 5432
+_ROOTS = "/var/task/certificates/database.pem"
+_ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17_9)
+
+
+class DatabaseClient(Protocol):
+    """A function that logs in."""
+
+    @property
+    def role(self) -> iam.Role:
+        """Its role."""
+        ...
+
+
+class Database(Construct):
+    """The instance in isolated subnets, reached through its proxy, and directly by the migrate function only.
+
+    Attributes:
+        instance: The instance.
+        proxy: The proxy.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stage: StageSettings, network: Network
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._stage = stage
+        self._network = network
+        self._instance_group = self._group("InstanceGroup", "PostgreSQL: reached by its proxy and migrations")
+        self._proxy_group = self._group("ProxyGroup", "RDS Proxy: reached by functions, reaches PostgreSQL")
+        self.instance = self._make_instance()
+        self.proxy = self._make_proxy()  # CDK lets its group reach the instance's; twice would be an error
+
+    def proxy_url(self, role: str) -> str:
+        """Where a role logs in through the proxy. Its password is a token, made for each connection."""
+        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_TLS}"
+
+    @property
+    def instance_url(self) -> str:
+        """Where the migrate function logs in; user and password are in ``master_secret``."""
+        endpoint = self.instance.instance_endpoint
+        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_TLS}"
+
+    @property
+    def master_secret(self) -> secretsmanager.ISecret:
+        """Made, held and rotated by RDS; read by the migrate function only."""
+        secret = self.instance.secret
+        if secret is None:
+            raise RuntimeError("RDS manages the master user's password, so there is a secret.")
+        return secret
+
+    def client_group(self, construct_id: str, description: str, *, direct: bool = False) -> ec2.SecurityGroup:
+        """A security group for one function, which lets it reach the database and HTTPS hosts.
+
+        It is made here, not beside the function, because two stacks must not need each other.
+
+        Args:
+            construct_id: Of the group.
+            description: Of the group.
+            direct: To the instance, past the proxy.
+        """
+        group = self._group(construct_id, description)
+        _connect(group, self._instance_group if direct else self._proxy_group)
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and vendors")
+        if self._stage.network.egress == "dual_stack":
+            group.add_egress_rule(ec2.Peer.any_ipv6(), ec2.Port.tcp(443), "AWS services and vendors")
+        return group
+
+    def allow_login(self, client: DatabaseClient, role: str) -> None:
+        """Let a function log in to the proxy as a role of the database."""
+        self.proxy.grant_connect(client.role, role)
+
+    def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(
+            self, construct_id, vpc=self._network.vpc, description=description, allow_all_outbound=False
+        )
+
+    def _make_instance(self) -> rds.DatabaseInstance:
+        settings = self._stage.database
+        instance = rds.DatabaseInstance(
+            self,
+            "Instance",
+            instance_identifier=self._stage.prefix,
+            engine=_ENGINE,
+            database_name=DATABASE,
+            instance_type=ec2.InstanceType(settings.instance_type),
+            credentials=rds.Credentials.from_username("vectorforge_owner"),
+            manage_master_user_password=True,
+            iam_authentication=True,
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.database_subnets,
+            security_groups=[self._instance_group],
+            multi_az=settings.multi_az,
+            storage_type=rds.StorageType.GP3,
+            allocated_storage=settings.storage_gib,
+            max_allocated_storage=settings.max_storage_gib,
+            storage_encrypted=True,
+            backup_retention=Duration.days(settings.backup_days),
+            deletion_protection=settings.deletion_protection,
+            removal_policy=RemovalPolicy.SNAPSHOT,
+            copy_tags_to_snapshot=True,
+            auto_minor_version_upgrade=True,
+            ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
+            cloudwatch_logs_exports=["postgresql"],
+            enable_performance_insights=settings.performance_insights,
+            database_insights_mode=rds.DatabaseInsightsMode.STANDARD
+            if settings.performance_insights
+            else None,
+            parameter_group=rds.ParameterGroup(
+                self,
+                "Parameters",
+                engine=_ENGINE,
+                description="VectorForge: TLS only",
+                parameters={"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"},
+            ),
+        )
+        instance.node.add_dependency(self._make_log_group())
+        return instance
+
+    def _make_log_group(self) -> logs.LogGroup:
+        """Made before RDS makes it, which would keep its lines for ever."""
+        return logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/rds/instance/{self._stage.prefix}/postgresql",
+            retention=retention(self._stage.database.log_retention_days),
+            removal_policy=RemovalPolicy.RETAIN if self._stage.keep_data else RemovalPolicy.DESTROY,
+        )
+
+    def _make_proxy(self) -> rds.DatabaseProxy:
+        role = iam.Role(
+            self,
+            "ProxyRole",
+            assumed_by=iam.ServicePrincipal("rds.amazonaws.com"),
+            description="Lets RDS Proxy log in to PostgreSQL with IAM",
+        )
+        proxy = rds.DatabaseProxy(
+            self,
+            "Proxy",
+            db_proxy_name=self._stage.prefix,
+            proxy_target=rds.ProxyTarget.from_instance(self.instance),
+            default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
+            iam_auth=True,
+            require_tls=True,
+            role=role,
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.database_subnets,
+            security_groups=[self._proxy_group],
+            max_connections_percent=self._stage.database.proxy_max_connections_percent,
+            borrow_timeout=Duration.seconds(8),  # less than VECTORFORGE_DATABASE_TIMEOUT_S
+            idle_client_timeout=Duration.minutes(30),
+        )
+        # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
+        users = [self._database_user(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
+        role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
+        return proxy
+
+    def _database_user(self, name: str) -> str:
+        return Stack.of(self).format_arn(
+            service="rds-db",
+            resource="dbuser",
+            resource_name=f"{self.instance.instance_resource_id}/{name}",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+
+_TLS = f"sslmode=verify-full&sslrootcert={_ROOTS}"
+
+
+def _connect(client: ec2.SecurityGroup, server: ec2.SecurityGroup) -> None:
+    """Let one group reach the other's PostgreSQL port; both sides say so, and nothing else."""
+    client.add_egress_rule(server, ec2.Port.tcp(_PORT), "PostgreSQL")
+    server.add_ingress_rule(client, ec2.Port.tcp(_PORT), "PostgreSQL")

@@ -1,0 +1,153 @@
+"""Ingestion: the bucket of uploads, the queue that wakes the function, and a look every five minutes."""
+
+from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.data_stack import DataStack
+from infra.database import APP_ROLE
+from infra.message_queue import MessageQueue
+from infra.private_bucket import AccessLogs, private_bucket
+from infra.python_function import PythonFunction
+from infra.settings import StageSettings
+
+_LOOK_EVERY = Duration.minutes(5)
+_CONNECTIONS = 4
+"""An invocation carries out two jobs at a time, each of which has its lease renewed meanwhile."""
+_BATCH = 1
+"""A job may take the whole invocation."""
+
+
+class Ingestion(Construct):
+    """Carries out ingestion jobs, of the API and of uploads.
+
+    Attributes:
+        queue: Announcements of jobs and S3's notifications.
+        dead_letter_queue: Those that could not be carried out.
+        uploads_bucket: An object ``<tenant>/<collection>/<path>`` becomes a document.
+        function: The ingest function.
+        environment: Variables of functions that announce jobs and sign uploads.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: StageSettings,
+        data: DataStack,
+        access_logs: AccessLogs,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._messages = MessageQueue(self, "Jobs", stage=stage, name="ingestion", consumer=stage.ingest)
+        self.queue = self._messages.queue
+        self.dead_letter_queue = self._messages.dead_letter_queue
+        self.uploads_bucket = private_bucket(
+            self,
+            "Uploads",
+            stage,
+            expires_days=stage.uploads_kept_days,
+            access_logs=access_logs,
+            cors=_cors(stage),
+        )
+        _notify(self.uploads_bucket, self.queue)
+        CfnOutput(self, "UploadsName", value=self.uploads_bucket.bucket_name).override_logical_id(
+            "UploadsBucket"
+        )
+        self.environment = {
+            "VECTORFORGE_INGESTION_QUEUE_URL": self.queue.queue_url,
+            "VECTORFORGE_UPLOADS_BUCKET": self.uploads_bucket.bucket_name,
+        }
+        self.function = self._make_function(stage, data)
+        self._messages.feed(self.function, batch_size=_BATCH)
+        self._look()
+
+    def allow_announcing(self, function: PythonFunction) -> None:
+        """Let a function announce jobs."""
+        self._messages.allow_sending(function)
+
+    def allow_signing_uploads(self, function: PythonFunction) -> None:
+        """Let a function sign uploads: whoever has such a URL writes one object in the function's name."""
+        function.allow("s3:PutObject", on=[self.uploads_bucket.arn_for_objects("*")])
+
+    def _make_function(self, stage: StageSettings, data: DataStack) -> PythonFunction:
+        function = PythonFunction(
+            self,
+            "Ingest",
+            function="ingest",
+            description="VectorForge: documents out of jobs and uploads into passages and vectors",
+            stage=stage,
+            settings=stage.ingest,
+            place=data.places["ingest"],
+            environment={
+                "VECTORFORGE_DATABASE_AUTH": "iam",
+                "VECTORFORGE_DATABASE_URL": data.database.proxy_url(APP_ROLE),
+                "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
+                "VECTORFORGE_LOG_RETENTION_DAYS": str(stage.log_retention_days),
+                **data.provider_keys.environment,
+                **self.environment,
+            },
+        )
+        data.database.allow_login(function, APP_ROLE)
+        data.provider_keys.allow_reading(function)
+        self._messages.allow_sending(function)  # what it cannot finish is announced anew
+        function.allow("s3:GetObject", on=[self.uploads_bucket.arn_for_objects("*")])
+        # Without it S3 answers 403, not 404, for an object that is gone.
+        function.allow("s3:ListBucket", on=[self.uploads_bucket.bucket_arn])
+        return function
+
+    def _look(self) -> None:
+        """Find jobs that have no message. A look that fails is made up for by the next, not repeated."""
+        alias = self.function.alias
+        alias.configure_async_invoke(retry_attempts=0, max_event_age=_LOOK_EVERY)
+        events.Rule(
+            self,
+            "Look",
+            description="VectorForge: has the ingest function look for jobs that have no message",
+            schedule=events.Schedule.rate(_LOOK_EVERY),
+            targets=[targets.LambdaFunction(alias, retry_attempts=0, max_event_age=_LOOK_EVERY)],
+        )
+
+
+def _cors(stage: StageSettings) -> list[s3.CorsRule] | None:
+    if not stage.upload_origins:
+        return None
+    return [
+        s3.CorsRule(
+            allowed_methods=[s3.HttpMethods.POST],  # of a signed form
+            allowed_origins=list(stage.upload_origins),
+            exposed_headers=["ETag"],
+            max_age=3600,
+        )
+    ]
+
+
+def _notify(bucket: s3.Bucket, queue: sqs.Queue) -> None:
+    """Have S3 send a message for every object written.
+
+    By the bucket's own property: CDK's way (``add_event_notification``) deploys a function of its own for it.
+    S3 sends a test message when it is told of the queue, so the queue must let it in before. That is why its
+    policy cannot name the bucket; it names the account whose buckets may send.
+    """
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid="UploadsOfThisAccount",
+            principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+            actions=["sqs:SendMessage"],
+            resources=[queue.queue_arn],
+            conditions={"StringEquals": {"aws:SourceAccount": queue.stack.account}},
+        )
+    )
+    resource = bucket.node.default_child
+    if not isinstance(resource, s3.CfnBucket):
+        raise TypeError("A bucket is made of one resource.")
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        queue_configurations=[
+            s3.CfnBucket.QueueConfigurationProperty(event="s3:ObjectCreated:*", queue=queue.queue_arn)
+        ]
+    )
+    resource.node.add_dependency(queue.node.find_child("Policy"))

@@ -1,0 +1,79 @@
+"""Migrations of the database before new code serves: a custom resource that CloudFormation itself calls."""
+
+import hashlib
+from pathlib import Path
+
+from aws_cdk import CustomResource, Duration
+from constructs import Construct
+
+from infra.bundling import ROOT
+from infra.data_stack import DataStack
+from infra.python_function import PythonFunction
+from infra.settings import StageSettings
+
+MIGRATIONS = ROOT / "shared" / "vectorforge" / "db" / "migrations"
+
+_MARGIN_S = 300
+"""For a process to start, and for Lambda to try again one that died before it could answer."""
+
+
+class Migration(Construct):
+    """Brings the schema up to date when migrations are new or the database is another one.
+
+    CloudFormation calls the alias, which by then points to the new code. When an update is rolled back it is
+    the other way round: the old code is asked to update a newer schema, changes nothing and agrees. Deleting
+    the stack leaves the data alone.
+
+    Attributes:
+        function: The migrate function.
+        schema: The custom resource.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
+        super().__init__(scope, construct_id)
+        database = data.database
+        secret = database.master_secret.secret_arn
+        self.function = PythonFunction(
+            self,
+            "Migrate",
+            function="migrate",
+            description="VectorForge: brings the database schema up to date",
+            stage=stage,
+            settings=stage.migrate,
+            place=data.places["migrate"],
+            environment={
+                "VECTORFORGE_DATABASE_AUTH": "iam",
+                "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url,
+                "VECTORFORGE_MIGRATOR_SECRET_ID": secret,
+            },
+        )
+        self.function.allow("secretsmanager:GetSecretValue", on=[secret])
+        wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))
+        # What CloudFormation does not wait for any more must not begin.
+        self.function.alias.configure_async_invoke(max_event_age=wait)
+        self.schema = CustomResource(
+            self,
+            "Schema",
+            resource_type="Custom::DatabaseSchema",
+            # Never a version: CloudFormation does not let a service token change.
+            service_token=self.function.alias.function_arn,
+            service_timeout=wait,
+            properties={
+                "Migrations": fingerprint(MIGRATIONS),
+                "Database": database.instance.instance_resource_id,
+            },
+        )
+
+    def before(self, *functions: PythonFunction) -> None:
+        """Publish new versions of functions, and let them serve, only when the schema is ready for them."""
+        for function in functions:
+            function.function.current_version.node.add_dependency(self.schema)
+            function.alias.node.add_dependency(self.schema)
+
+
+def fingerprint(directory: Path) -> str:
+    """Of all migrations of a folder, names and texts; SHA-256 in hex."""
+    digest = hashlib.sha256()
+    for file in sorted(directory.glob("*.sql")):
+        digest.update(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,70 @@
+"""What all buckets have in common: private, encrypted, TLS only, no versions, and a log of who read what."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.settings import StageSettings
+
+_ABORT_AFTER = Duration.days(1)
+"""Parts of an upload that was given up are billed, and seen by nobody."""
+
+
+class AccessLogs(Construct):
+    """S3's server access logs of the other buckets; S3 delivers them free of charge, and keeping them costs.
+
+    Attributes:
+        bucket: The bucket; one prefix for each that it is told of.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        # Else CDK lets S3 in with an ACL, which the bucket does not have.
+        self.node.set_context("@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy", True)
+        self.bucket = private_bucket(self, "Bucket", stage, expires_days=stage.log_retention_days)
+
+
+def private_bucket(
+    scope: Construct,
+    construct_id: str,
+    stage: StageSettings,
+    *,
+    expires_days: int | None,
+    access_logs: AccessLogs | None = None,
+    cors: Sequence[s3.CorsRule] | None = None,
+) -> s3.Bucket:
+    """A bucket. CloudFormation names it, so that a stack can be made again beside a bucket that was kept.
+
+    Without versions: what a tenant deletes or a rule expires has to be gone.
+
+    Args:
+        scope: Of the bucket.
+        construct_id: Of the bucket; also its prefix in the access logs.
+        stage: Says whether it outlives its stack.
+        expires_days: Days after which an object is deleted; None: never.
+        access_logs: Where each access is logged.
+        cors: What pages of browsers may do.
+    """
+    return s3.Bucket(
+        scope,
+        construct_id,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        enforce_ssl=True,
+        minimum_tls_version=1.2,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        versioned=False,
+        server_access_logs_bucket=access_logs.bucket if access_logs else None,
+        server_access_logs_prefix=f"{construct_id.lower()}/" if access_logs else None,
+        cors=cors,
+        lifecycle_rules=[
+            s3.LifecycleRule(
+                id="expire",
+                abort_incomplete_multipart_upload_after=_ABORT_AFTER,
+                expiration=None if expires_days is None else Duration.days(expires_days),
+            )
+        ],
+        removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+    )

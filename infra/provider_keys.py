@@ -1,0 +1,38 @@
+"""The secret with the vendors' keys, and how functions are told of it."""
+
+from aws_cdk import RemovalPolicy, SecretValue
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from infra.python_function import PythonFunction
+from infra.settings import StageSettings
+
+
+class ProviderKeys(Construct):
+    """Keys of LLM and embedding vendors as a JSON object; empty until somebody fills it (docs/secrets.md).
+
+    Attributes:
+        secret: The secret.
+        environment: Variables of the functions that ask vendors.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self.secret = secretsmanager.Secret(
+            self,
+            "Secret",
+            secret_name=f"{stage.prefix}/providers",
+            description='Vendors\' keys as a JSON object of settings: {"openai_api_key": "..."}',
+            # Without a value CDK lets AWS make a random text up, which is no object of keys.
+            secret_string_value=SecretValue.unsafe_plain_text("{}"),
+            removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+        )
+        self.environment = {
+            "VECTORFORGE_PROVIDER_SECRET_ID": self.secret.secret_arn,
+            "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",  # the local model is in no bundle
+            **stage.environment,
+        }
+
+    def allow_reading(self, function: PythonFunction) -> None:
+        """Let a function read the keys, and not what the secret is tagged or shared with."""
+        function.allow("secretsmanager:GetSecretValue", on=[self.secret.secret_arn])

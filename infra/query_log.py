@@ -1,0 +1,74 @@
+"""The way of a query log record: queue, or bucket for the large ones, and the function that stores it."""
+
+from constructs import Construct
+
+from infra.data_stack import DataStack
+from infra.database import LOG_WRITER_ROLE
+from infra.message_queue import MessageQueue
+from infra.private_bucket import AccessLogs, private_bucket
+from infra.python_function import PythonFunction
+from infra.settings import MESSAGE_DAYS, StageSettings
+
+_BATCH = 100
+_WINDOW_S = 1
+"""Lambda wants one of at least a second for batches above ten."""
+_KEPT_DAYS = 3 * MESSAGE_DAYS
+"""A message lives as long again each time the dead-letter queue is redriven; its object has to be there."""
+_OBJECTS = "query-logs/*"
+
+
+class QueryLog(Construct):
+    """Takes records in, and stores them within seconds.
+
+    Attributes:
+        queue: Where records are sent.
+        dead_letter_queue: Records that could not be stored.
+        overflow_bucket: Records that are larger than a message.
+        writer: The log writer.
+        environment: Variables of functions that send records.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: StageSettings,
+        data: DataStack,
+        access_logs: AccessLogs,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._messages = MessageQueue(
+            self, "Records", stage=stage, name="query-log", consumer=stage.log_writer, window_s=_WINDOW_S
+        )
+        self.queue = self._messages.queue
+        self.dead_letter_queue = self._messages.dead_letter_queue
+        self.overflow_bucket = private_bucket(
+            self, "Overflow", stage, expires_days=_KEPT_DAYS, access_logs=access_logs
+        )
+        self.environment = {
+            "VECTORFORGE_QUERY_LOG_QUEUE_URL": self.queue.queue_url,
+            "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": self.overflow_bucket.bucket_name,
+        }
+        self.writer = PythonFunction(
+            self,
+            "Writer",
+            function="log_writer",
+            description="VectorForge: query logs from the queue into the table",
+            stage=stage,
+            settings=stage.log_writer,
+            place=data.places["log_writer"],
+            environment={
+                "VECTORFORGE_DATABASE_AUTH": "iam",
+                "VECTORFORGE_LOG_WRITER_DATABASE_URL": data.database.proxy_url(LOG_WRITER_ROLE),
+                **self.environment,
+            },
+        )
+        data.database.allow_login(self.writer, LOG_WRITER_ROLE)
+        self.writer.allow("s3:GetObject", on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
+        self._messages.feed(self.writer, batch_size=_BATCH)
+
+    def allow_sending(self, function: PythonFunction) -> None:
+        """Let a function hand records over; it can read none."""
+        self._messages.allow_sending(function)
+        function.allow("s3:PutObject", on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])

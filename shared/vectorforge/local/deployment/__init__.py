@@ -1,0 +1,1 @@
+"""``make deploy-local``: the production stacks, deployed into LocalStack on this machine."""

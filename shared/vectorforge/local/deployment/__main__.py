@@ -1,0 +1,148 @@
+"""``make deploy-local`` and ``make destroy-local``."""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import VectorForgeError
+from vectorforge.local.deployment.emulated_account import Deployed
+from vectorforge.local.deployment.local_deployment import LocalDeployment
+from vectorforge.local.laptop import data_folder
+
+_HELP = """\
+Deploy the production stacks on this machine, without Docker, an account or a key.
+
+"deploy" synthesizes the CDK app, leaves out what no emulator has (infra/emulated_resources.py), and
+deploys the rest with cdk deploy into LocalStack, which runs the functions as processes. The database
+is the embedded PostgreSQL behind PgBouncer. All of it runs on when the command has ended; a second
+"deploy" brings it up to date. "destroy" ends what was started here, and nothing else.
+"""
+_EXAMPLES = """\
+examples:
+  make deploy-local
+  make deploy-local ARGS="--port 4570"
+  make destroy-local
+  make destroy-local ARGS="--delete-data"
+
+It needs Node.js 20 or newer and PgBouncer (apt-get install pgbouncer). LocalStack 4.13.1 is
+installed at first (320 MB). Without a key answers are quoted from the documents;
+VECTORFORGE_OPENAI_API_KEY and the other keys are put into the deployment's secret, and all other
+VECTORFORGE_* settings into the functions' environment. docs/local-aws.md tells more.
+"""
+_ROW = "  {:<14}{}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Deploy or destroy.
+
+    Returns:
+        0; or 1 when it fails, with the reason on stderr; 130 after Ctrl-C.
+    """
+    chosen = _parser().parse_args(arguments)
+    try:
+        config = VectorForgeConfig.from_environment()
+        folder = data_folder(config, chosen.data_dir) / "deployment"
+        deployment = LocalDeployment(folder, _note)
+        if chosen.command == "destroy":
+            return _destroy(deployment, delete_data=chosen.delete_data)
+        deployed = deployment.deploy(config, stage=chosen.stage, port=chosen.port, cache=_cache())
+    except KeyboardInterrupt:
+        _note("Stopped in the middle: repeat the command, or make destroy-local.")
+        return 130
+    except VectorForgeError as exc:
+        _note(exc.message)
+        return 1
+    except OSError as exc:
+        _note(f"{exc.strerror}: {exc.filename}")
+        return 1
+    described = _as_json(deployed, deployment) if chosen.json else _announcement(deployed, deployment)
+    sys.stdout.write(described)
+    return 0
+
+
+def _destroy(deployment: LocalDeployment, *, delete_data: bool) -> int:
+    ended = deployment.destroy(delete_data=delete_data)
+    _note("Ended." if ended else "Nothing of a deployment runs.")
+    if not delete_data and deployment.folder.exists():
+        _note(f"Database and logs are kept in {deployment.folder}; --delete-data deletes them.")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m vectorforge.local.deployment",
+        description=_HELP,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    deploy = commands.add_parser("deploy", help="start, deploy, and tell where it is")
+    deploy.add_argument("--stage", default="dev", help="of infra/settings.py (%(default)s)")
+    deploy.add_argument(
+        "--port",
+        type=int,
+        default=4566,
+        help="of LocalStack at its first start; 0 takes a free one (%(default)s)",
+    )
+    deploy.add_argument("--json", action="store_true", help="tell the addresses as one line of JSON")
+    destroy = commands.add_parser("destroy", help="end what deploy started")
+    destroy.add_argument("--delete-data", action="store_true", help="delete database and logs, too")
+    for command in (deploy, destroy):
+        command.add_argument(
+            "--data-dir",
+            type=Path,
+            help="folder of the database and the logs (its subfolder deployment/ is used)",
+        )
+    return parser
+
+
+def _as_json(deployed: Deployed, deployment: LocalDeployment) -> str:
+    return f"{json.dumps({**dataclasses.asdict(deployed), 'folder': str(deployment.folder)})}\n"
+
+
+def _announcement(deployed: Deployed, deployment: LocalDeployment) -> str:
+    tenant, key = next(iter(deployed.api_keys.items()))
+    uploads = f"{deployed.endpoint_url}/{deployed.uploads_bucket}/{tenant}/COLLECTION/FILE"
+    rows = {
+        "API": f"{deployed.url}  (x-api-key: {key}; tenant {tenant})",
+        "AWS services": f"{deployed.endpoint_url}  (AWS_ENDPOINT_URL; any credentials)",
+        "Uploads": f"{uploads}  (PUT)",
+        "Query log": deployed.query_log_queue_url,
+        "": f"dead letters: {deployed.query_log_dead_letter_queue_url}",
+        "Ingestion": deployed.ingestion_queue_url,
+        " ": f"dead letters: {deployed.ingestion_dead_letter_queue_url}",
+        "Secret": deployed.provider_secret_id,
+        "Left out": str(deployment.report),
+        "Logs": f"{deployment.logs}/*.log",
+    }
+    body = json.dumps({"query": "How are tenants kept apart?", "stream": True})
+    login = f"-H 'x-api-key: {key}'"
+    lines = [
+        "VectorForge is deployed, and runs until: make destroy-local\n",
+        *(_ROW.format(name, value) for name, value in rows.items()),
+        "\nUpload, ask, and look at the log:\n",
+        f"  curl -T README.md {uploads.replace('COLLECTION/FILE', 'default/README.md')}\n",
+        f"  curl -s {deployed.url}/v1/rag/query {login} -H 'content-type: application/json' -d '{body}'\n",
+        f"  curl -s {login} '{deployed.url}/v1/queries?limit=1'\n\n",
+    ]
+    return "".join(lines)
+
+
+def _cache() -> Path:
+    """For what can be made again (https://specifications.freedesktop.org/basedir-spec/)."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "vectorforge"
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Processes that outlive the command that started them, and are ended by a later one; no other is."""
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vectorforge.errors import ConfigurationError
+
+if TYPE_CHECKING:  # only a laptop has it
+    import psutil
+
+_STOP_TIMEOUT_S = 15.0
+_KILL_TIMEOUT_S = 5.0
+_START_TIME = 19
+"""Field 22 of /proc/<pid>/stat, counted after the name."""
+
+# Nobody's child, in a session of its own, so that the terminal's Ctrl-C does not reach it. It waits for a
+# word on fd 3 before it becomes the program: if we end before the process is on record, it ends, too.
+_GATED = 'exec 3<&0; { read -r go <&3 && exec "$@" 3<&-; } </dev/null >>"$0" 2>&1 & echo $!'
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    pid: int
+    started: str
+    """Which boot of the machine, and how many clock ticks after it: numbers are given again."""
+
+
+class BackgroundProcesses:
+    """The processes on record in a file, by name.
+
+    Args:
+        file: Made when the first process is started; its folder must be there.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def start(
+        self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a process, unless the one of this name is running.
+
+        Args:
+            name: In the record.
+            command: Program and arguments.
+            log: File at whose end its output goes.
+            environment: All of it; None: this process's.
+        """
+        if self.is_running(name):
+            return
+        launcher = subprocess.Popen(  # noqa: S603 - a constant script; the command is arguments
+            ["/bin/sh", "-c", _GATED, str(log), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=None if environment is None else dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+        if launcher.stdin is None or launcher.stdout is None:
+            raise RuntimeError("The launcher has no pipes.")
+        with launcher, launcher.stdin as gate:
+            pid = int(launcher.stdout.readline())
+            started = _started(pid)
+            if started is not None:  # else it could not be ended later, and ends now
+                self._record({**self._recorded(), name: _Record(pid, started)})
+                gate.write(b"go\n")
+
+    def is_running(self, name: str) -> bool:
+        """Whether the process of this name runs."""
+        record = self._recorded().get(name)
+        return record is not None and _find(record) is not None
+
+    def names(self) -> list[str]:
+        """Of all on record, running or not, in the order of their start."""
+        return list(self._recorded())
+
+    def stop(self, name: str) -> bool:
+        """End a process and those that it started: SIGTERM, after 15 s SIGKILL.
+
+        Returns:
+            Whether it was running.
+        """
+        import psutil
+
+        recorded = self._recorded()
+        record = recorded.pop(name, None)
+        process = _find(record) if record is not None else None
+        if process is not None:
+            family = [process, *process.children(recursive=True)]
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGTERM)
+            psutil.wait_procs([process], timeout=_STOP_TIMEOUT_S)
+            for member in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.kill()  # by number and start time
+            psutil.wait_procs(family, timeout=_KILL_TIMEOUT_S)
+        self._record(recorded)
+        return process is not None
+
+    def _recorded(self) -> dict[str, _Record]:
+        try:
+            found = json.loads(self._file.read_text())
+            return {name: _Record(**record) for name, record in found.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise ConfigurationError(
+                f"{self._file} is damaged: end this deployment's processes yourself, and delete the file."
+            ) from exc
+
+    def _record(self, records: Mapping[str, _Record]) -> None:
+        """Whole or not at all: what is not on record is never ended."""
+        written = self._file.with_suffix(".new")
+        written.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
+        written.replace(self._file)
+
+
+def _find(record: _Record) -> "psutil.Process | None":
+    """The process, unless it has ended."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(record.pid)
+        if _started(record.pid) == record.started and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started; None if there is none.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    """
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {after_name[_START_TIME]}"

@@ -1,0 +1,140 @@
+"""The commands of a deployment: synthesize the production templates, turn them, deploy them."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.aws_emulator import REGION
+
+_LOG_TAIL = 15
+"""Lines of a failed command that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cdk:
+    """CDK's command line, over this checkout.
+
+    Attributes:
+        root: Of the checkout.
+        folder: Of the deployment: assemblies go below it.
+        log: Takes what the commands write.
+        stage: Of infra/settings.py.
+    """
+
+    root: Path
+    folder: Path
+    log: Path
+    stage: str
+
+    @property
+    def production(self) -> Path:
+        """The assembly that ``synthesize`` makes."""
+        return self.folder / "cdk.out"
+
+    @property
+    def emulated(self) -> Path:
+        """The assembly that ``turn`` makes."""
+        return self.folder / "cdk.out.local"
+
+    def synthesize(self) -> None:
+        """Make the production templates, and the functions' bundles for this machine and Python.
+
+        Raises:
+            ConfigurationError: It fails.
+        """
+        architecture = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        context = {
+            "stage": self.stage,
+            "architecture": architecture,
+            "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        }
+        arguments = ["synth", "--quiet", "--output", str(self.production)]
+        for name, value in context.items():
+            arguments += ["--context", f"{name}={value}"]
+        self._cdk(arguments, _environment())
+
+    def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
+        """Make the emulator's templates out of the production ones (infra/emulated_template.py).
+
+        Args:
+            references: What stands for attributes of resources that are left out.
+            environment: Variables that are added to the functions'.
+
+        Returns:
+            What was kept and left out.
+
+        Raises:
+            ConfigurationError: It fails.
+        """
+        values = self.folder / "values.json"
+        values.write_text(json.dumps({"references": dict(references), "environment": dict(environment)}))
+        command = [sys.executable, "-m", "infra.emulated_template", str(self.production)]
+        command += ["--output", str(self.emulated), "--values", str(values)]
+        return self._run(command, _environment())
+
+    def deploy(self, endpoint_url: str) -> None:
+        """Deploy all stacks into LocalStack.
+
+        Raises:
+            ConfigurationError: It fails.
+        """
+        arguments = ["deploy", "--all", "--app", str(self.emulated), "--method", "direct"]
+        arguments += ["--require-approval", "never", "--progress", "events"]
+        self._cdk(arguments, _environment(endpoint_url))
+
+    def _cdk(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        program = self.root / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"
+        if not program.exists():
+            if shutil.which("npm") is None:
+                raise ConfigurationError("CDK's command line needs Node.js and npm: https://nodejs.org")
+            self._run(["npm", "ci", "--no-fund", "--no-audit", "--prefix", "infra"], environment)
+        self._run(["node", str(program), *arguments], environment)
+
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> str:
+        finished = subprocess.run(  # noqa: S603 - our own words
+            command,
+            cwd=self.root,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(command)}\n{finished.stdout}\n")
+        if finished.returncode:
+            last = "\n".join(finished.stdout.strip().splitlines()[-_LOG_TAIL:])
+            raise ConfigurationError(
+                f"{' '.join(command[:4])} ... failed; all of it is in {self.log}:\n{last}"
+            )
+        return finished.stdout
+
+
+def _environment(endpoint_url: str | None = None) -> dict[str, str]:
+    """Of the commands: nothing that could lead to a real account."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VECTORFORGE_"))
+    }
+    own = str(Path(sys.executable).parent)  # cdk.json says python
+    account = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CDK_DISABLE_VERSION_CHECK": "1",
+        "CI": "true",  # progress as lines, to stdout
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "PATH": f"{own}:{kept.get('PATH', os.defpath)}",
+        "PYTHONPATH": "shared:.",
+    }
+    return {**kept, **account, **({"AWS_ENDPOINT_URL": endpoint_url} if endpoint_url else {})}

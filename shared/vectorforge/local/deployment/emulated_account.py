@@ -1,0 +1,142 @@
+"""LocalStack's account: what it needs before ``cdk deploy``, and what is in it afterwards."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import SecretStr
+
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.aws_emulator import ACCOUNT_ID, REGION
+from vectorforge.local.deployment.database import OWNER
+
+_QUALIFIER = "hnb659fds"
+"""CDK's own, https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html."""
+_BOOTSTRAP_VERSION = "30"
+_OWNER_SECRET = "vectorforge/database-owner"  # noqa: S105 - its name
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """Where the parts of a deployment are."""
+
+    endpoint_url: str
+    """Of AWS services."""
+    url: str
+    """Of the API, with the stage; without a slash at the end."""
+    api_keys: Mapping[str, str]
+    """By tenant."""
+    uploads_bucket: str
+    query_log_queue_url: str
+    query_log_dead_letter_queue_url: str
+    ingestion_queue_url: str
+    ingestion_dead_letter_queue_url: str
+    provider_secret_id: str
+
+
+class EmulatedAccount:
+    """The account behind an address of this machine; it takes any credentials.
+
+    Args:
+        endpoint_url: Of LocalStack.
+    """
+
+    def __init__(self, endpoint_url: str) -> None:
+        self.endpoint_url = endpoint_url
+
+    def client(self, service: str) -> Any:
+        """A client of boto3 that reaches nothing else."""
+        import boto3
+
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint_url,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",  # noqa: S106 - any will do
+        )
+
+    def bootstrap(self) -> None:
+        """Make what ``cdk bootstrap`` would: the bucket for assets, and the note of its version."""
+        self.client("s3").create_bucket(Bucket=f"cdk-{_QUALIFIER}-assets-{ACCOUNT_ID}-{REGION}")
+        self.client("ssm").put_parameter(
+            Name=f"/cdk-bootstrap/{_QUALIFIER}/version",
+            Value=_BOOTSTRAP_VERSION,
+            Type="String",
+            Overwrite=True,
+        )
+
+    def owner_secret(self) -> str:
+        """ARN of a secret as RDS makes it for its master user. The database believes any password."""
+        secrets = self.client("secretsmanager")
+        try:
+            made = secrets.create_secret(
+                Name=_OWNER_SECRET, SecretString=json.dumps({"username": OWNER, "password": "any"})
+            )
+        except secrets.exceptions.ResourceExistsException:
+            made = secrets.describe_secret(SecretId=_OWNER_SECRET)
+        arn: str = made["ARN"]
+        return arn
+
+    def store_keys(self, secret_id: str, keys: Mapping[str, SecretStr]) -> None:
+        """Put providers' keys, by the name of their setting, into the deployment's secret; none: leave it."""
+        if keys:
+            content = json.dumps({setting: key.get_secret_value() for setting, key in keys.items()})
+            self.client("secretsmanager").put_secret_value(SecretId=secret_id, SecretString=content)
+
+    def look(self, stage: str) -> Deployed:
+        """Find the parts of a stage's deployment, as its query function is told of them.
+
+        Raises:
+            ConfigurationError: They are not there.
+        """
+        from botocore.exceptions import ClientError
+
+        name = f"vectorforge-{stage}-query"
+        try:
+            found = self.client("lambda").get_function_configuration(FunctionName=name, Qualifier="live")
+        except ClientError as exc:
+            raise ConfigurationError(f"There is no function {name}; deploy first.") from exc
+        told = found["Environment"]["Variables"]
+        query_log, ingestion = (
+            told["VECTORFORGE_QUERY_LOG_QUEUE_URL"],
+            told["VECTORFORGE_INGESTION_QUEUE_URL"],
+        )
+        return Deployed(
+            endpoint_url=self.endpoint_url,
+            url=self._api_url(stage),
+            api_keys=self._api_keys(json.loads(told["VECTORFORGE_API_GATEWAY_KEYS"])),
+            uploads_bucket=told["VECTORFORGE_UPLOADS_BUCKET"],
+            query_log_queue_url=query_log,
+            query_log_dead_letter_queue_url=self._dead_letter_queue(query_log),
+            ingestion_queue_url=ingestion,
+            ingestion_dead_letter_queue_url=self._dead_letter_queue(ingestion),
+            provider_secret_id=told["VECTORFORGE_PROVIDER_SECRET_ID"],
+        )
+
+    def _api_url(self, stage: str) -> str:
+        """By host name: a path before the stage's would be missing from the links that the API makes.
+
+        Browsers and curl find every name below localhost on this machine (RFC 6761).
+        """
+        apis = self.client("apigateway").get_rest_apis()["items"]
+        api_id = next((api["id"] for api in apis if api["name"] == f"vectorforge-{stage}"), None)
+        if api_id is None:
+            raise ConfigurationError(f"There is no REST API vectorforge-{stage}; deploy first.")
+        port = self.endpoint_url.rpartition(":")[2]
+        return f"http://{api_id}.execute-api.localhost:{port}/{stage}"
+
+    def _api_keys(self, tenants: Mapping[str, str]) -> dict[str, str]:
+        gateway = self.client("apigateway")
+        return {
+            tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
+            for key_id, tenant in tenants.items()
+        }
+
+    def _dead_letter_queue(self, queue_url: str) -> str:
+        sqs = self.client("sqs")
+        attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["RedrivePolicy"])
+        arn = json.loads(attributes["Attributes"]["RedrivePolicy"])["deadLetterTargetArn"]
+        url: str = sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"]
+        return url

@@ -1,0 +1,234 @@
+"""A deployment on this machine, from its first start to its end."""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vectorforge.config import VectorForgeConfig
+from vectorforge.embedding.providers.minilm_graph import DIMENSION
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.account import account_for, make_folder
+from vectorforge.local.aws_emulator import REGION, answers, free_port
+from vectorforge.local.aws_functions import SLOW_EMULATOR, checkout, passed_on, provider_keys
+from vectorforge.local.deployment.background import BackgroundProcesses
+from vectorforge.local.deployment.cdk import Cdk
+from vectorforge.local.deployment.database import embedded, start_database, start_proxy
+from vectorforge.local.deployment.emulated_account import Deployed, EmulatedAccount
+from vectorforge.local.localstack import (
+    HEALTH_PATH,
+    LOCALSTACK_MODULE,
+    FunctionProcesses,
+    install_localstack,
+    install_plugins,
+    localstack_variables,
+)
+
+ROOTS = "/var/task/certificates/database.pem"
+"""Where functions look for the database's certificate authority (infra/database.py)."""
+
+_START_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 120.0
+_MODEL = "all-MiniLM-L6-v2"
+_EMULATOR, _EMBEDDINGS = "localstack", "embeddings"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDeployment:
+    """One deployment; everything of it lies in its folder.
+
+    Attributes:
+        folder: Absolute.
+        note: Told what is being done.
+    """
+
+    folder: Path
+    note: Callable[[str], None] = lambda _: None
+
+    @property
+    def logs(self) -> Path:
+        """One file for each process and each function."""
+        return self.folder / "logs"
+
+    @property
+    def report(self) -> Path:
+        """What of the production templates was kept and left out."""
+        return self.logs / "emulated_template.txt"
+
+    def deploy(self, config: VectorForgeConfig, *, stage: str, port: int, cache: Path) -> Deployed:
+        """Start what does not run, and bring the stacks up to date.
+
+        Args:
+            config: Of this environment: its providers' keys are put into the deployment's secret.
+            stage: Of infra/settings.py.
+            port: Of LocalStack when it is first started; 0 takes a free one.
+            cache: For what can be made again: LocalStack's installation.
+
+        Raises:
+            ConfigurationError: Something is missing, or fails; the text says what to do.
+            DatabaseUnavailableError: The database does not start.
+        """
+        root = checkout()
+        make_folder(self.folder, account_for(self.folder / "postgres"))
+        self.logs.mkdir(exist_ok=True)
+        with self._lock(), ThreadPoolExecutor(1) as background:
+            cdk = Cdk(root, self.folder, self.logs / "cdk.log", stage)
+            self.note("Synthesizing the production templates and bundling the functions ...")
+            synthesizing = background.submit(cdk.synthesize)
+            ports = self._ports(port)
+            roots = self._start_database(ports["database"])
+            self._start_embeddings(ports["embeddings"])
+            account = self._start_emulator(ports["aws"], cache, roots)
+            account.bootstrap()
+            synthesizing.result()
+            self._turn(cdk, account, ports)
+            self.note("Deploying the stacks with cdk deploy ...")
+            cdk.deploy(account.endpoint_url)
+            deployed = account.look(stage)
+            account.store_keys(deployed.provider_secret_id, provider_keys(config))
+            self.note("Waiting for an answer ...")
+            self._wait_for_answer(deployed)
+        return deployed
+
+    def destroy(self, *, delete_data: bool = False) -> bool:
+        """End the processes that ``deploy`` started, and no other; delete what only they needed.
+
+        Args:
+            delete_data: Delete database and logs, too.
+
+        Returns:
+            Whether there was something to end.
+
+        Raises:
+            DatabaseUnavailableError: The database does not stop.
+        """
+        if not self.folder.exists():
+            return False
+        with self._lock():
+            processes = self._processes()
+            ended = [name for name in reversed(processes.names()) if processes.stop(name)]
+            server = embedded(self.folder)
+            if server.is_running():
+                server.stop(force=True)
+                ended.append("postgres")
+            for name in ("emulator", "plugins", "cdk.out.local"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+        if delete_data:
+            shutil.rmtree(self.folder)
+        return bool(ended)
+
+    # -- processes
+
+    def _start_database(self, port: int) -> Path:
+        self.note("Starting PostgreSQL, and PgBouncer before it ...")
+        server, certificates = start_database(self.folder)
+        start_proxy(self._processes(), self.folder, server, certificates, port)
+        return certificates.root
+
+    def _start_embeddings(self, port: int) -> None:
+        """The local model is in no bundle."""
+        self.note("Starting the embedding model ...")
+        log = self.logs / f"{_EMBEDDINGS}.log"
+        command = [sys.executable, "-m", "vectorforge.local.embeddings_server", "--port", str(port)]
+        self._processes().start(_EMBEDDINGS, command, log=log)
+        self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
+
+    def _start_emulator(self, port: int, cache: Path, roots: Path) -> EmulatedAccount:
+        """A LocalStack that runs already keeps its functions: they get their new code from the stacks."""
+        processes = self._processes()
+        if not processes.is_running(_EMULATOR):
+            self.note("Starting LocalStack ...")
+            python = install_localstack(cache)
+            state = self.folder / "emulator"
+            shutil.rmtree(state, ignore_errors=True)
+            (state / "tmp").mkdir(parents=True)
+            functions = FunctionProcesses(
+                install_plugins(python, self.folder / "plugins"), self.logs, {ROOTS: str(roots)}
+            )
+            environment = {
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(state),
+                "TMPDIR": str(state / "tmp"),
+                **localstack_variables(port, state, REGION),
+                **functions.variables(),
+            }
+            log = self.logs / f"{_EMULATOR}.log"
+            processes.start(
+                _EMULATOR, [str(python), "-m", LOCALSTACK_MODULE], log=log, environment=environment
+            )
+            self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
+        return EmulatedAccount(f"http://127.0.0.1:{port}")
+
+    def _processes(self) -> BackgroundProcesses:
+        return BackgroundProcesses(self.folder / "processes.json")
+
+    def _wait_for(self, name: str, url: str, log: Path) -> None:
+        give_up_at = time.monotonic() + _START_TIMEOUT_S
+        while not answers(url):
+            if time.monotonic() > give_up_at or not self._processes().is_running(name):
+                raise ConfigurationError(f"{name} does not start; see {log}.")
+            time.sleep(0.1)
+
+    def _ports(self, port: int) -> dict[str, int]:
+        """As at the first start, so that what is told of them stays true."""
+        file = self.folder / "ports.json"
+        if file.exists():
+            found: dict[str, int] = json.loads(file.read_text())
+            return found
+        advice = "Choose another with --port."
+        ports = {"aws": free_port(port, advice), "database": free_port(0, ""), "embeddings": free_port(0, "")}
+        file.write_text(json.dumps(ports))
+        return ports
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One command at a time."""
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise ConfigurationError(f"Another command is at work on {self.folder}.") from exc
+            yield
+
+    # -- stacks
+
+    def _turn(self, cdk: Cdk, account: EmulatedAccount, ports: Mapping[str, int]) -> None:
+        proxy = f"localhost:{ports['database']}"
+        references = {
+            "AWS::RDS::DBProxy.Endpoint": proxy,
+            "AWS::RDS::DBInstance.Endpoint.Address": proxy,
+            "AWS::RDS::DBInstance.DbiResourceId": "embedded-postgres",
+            "AWS::RDS::DBInstance.MasterUserSecret.SecretArn": account.owner_secret(),
+        }
+        environment = {
+            **SLOW_EMULATOR,
+            "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
+            "VECTORFORGE_EMBEDDING_BASE_URL": f"http://127.0.0.1:{ports['embeddings']}/v1",
+            "VECTORFORGE_EMBEDDING_MODEL": _MODEL,
+            "VECTORFORGE_EMBEDDING_DIMENSION": str(DIMENSION),
+            **passed_on(),
+        }
+        self.report.write_text(cdk.turn(references, environment))
+
+    def _wait_for_answer(self, deployed: Deployed) -> None:
+        api, _, path = deployed.url.removeprefix("http://").partition("/")
+        give_up_at = time.monotonic() + _ANSWER_TIMEOUT_S
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{api.rpartition(':')[2]}/{path}/health", headers={"Host": api}
+        )
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):  # noqa: S310 - our own address
+                    return
+            except OSError as exc:
+                if time.monotonic() > give_up_at:
+                    raise ConfigurationError(f"The API does not answer ({exc}); see {self.logs}.") from exc
+            time.sleep(0.5)

@@ -1,0 +1,79 @@
+"""A plugin for pytest that fails a test which sent what would have pinned a connection of RDS Proxy.
+
+A test that does so on purpose says by what: ``@pytest.mark.pins(PinRule.SETTING)``. It fails as well when it
+did not.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from vectorforge.local.postgres import SUPERUSER
+from vectorforge.testing.pin_detector import PinDetector
+
+_DETECTOR = pytest.StashKey[PinDetector]()
+_PINS = pytest.StashKey[Counter[str]]()
+_CALLED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", "pins(*rules): breaks these rules of RDS Proxy's pinning on purpose")
+    config.stash[_PINS] = Counter()
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Remember that the test was not skipped before it began."""
+    item.stash[_CALLED] = True
+
+
+@pytest.fixture(scope="session")
+def pin_detector(pytestconfig: pytest.Config) -> Iterator[PinDetector]:
+    """What stands between the tests and their database. The migrator goes to the instance, not the proxy."""
+    with (
+        tempfile.TemporaryDirectory(prefix="vf-pins-") as folder,
+        PinDetector(Path(folder), unjudged=[SUPERUSER]) as detector,
+    ):
+        pytestconfig.stash[_DETECTOR] = detector
+        yield detector
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Judge the test when its fixtures are gone, and with the last test all that is left of the session."""
+    try:
+        return (yield)
+    finally:
+        detector = item.config.stash.get(_DETECTOR, None)
+        if detector is not None:
+            _judge(item, detector)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how much was judged: without it, no pins would mean nothing."""
+    detector = config.stash.get(_DETECTOR, None)
+    if detector is None:
+        return
+    pins = config.stash[_PINS]
+    terminalreporter.write_line(
+        f"pin detector: {detector.statements:,} statements, {detector.connections.total():,} connections, "
+        f"{pins['unexpected']} pins ({pins['deliberate']} on purpose)"
+    )
+
+
+def _judge(item: pytest.Item, detector: PinDetector) -> None:
+    deliberate = {rule for mark in item.iter_markers("pins") for rule in mark.args}
+    pins = detector.take()
+    unexpected = [pin for pin in pins if pin.rule not in deliberate]
+    counts = item.config.stash[_PINS]
+    counts["unexpected"] += len(unexpected)
+    counts["deliberate"] += len(pins) - len(unexpected)
+    found = [f"would pin a connection of RDS Proxy by {pin}" for pin in unexpected]
+    if item.stash.get(_CALLED, False):
+        missing = deliberate - {pin.rule for pin in pins}
+        found += [f"is marked to break the rule of {rule}, and did not" for rule in sorted(missing)]
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)

@@ -1,0 +1,120 @@
+"""What a PostgreSQL client sends, read from its bytes as they come.
+
+https://www.postgresql.org/docs/current/protocol-message-formats.html
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+SSL_REQUEST = 80877103
+GSS_ENCRYPTION_REQUEST = 80877104
+CANCEL_REQUEST = 80877102
+MAX_STARTUP_BYTES = 10_000
+"""PostgreSQL's own limit for a startup packet, its length included; what is longer is no packet."""
+
+MessageKind: TypeAlias = Literal["Query", "Parse", "Bind", "FunctionCall", "other"]
+
+_KINDS: dict[int, MessageKind] = {
+    ord("Q"): "Query",
+    ord("P"): "Parse",
+    ord("B"): "Bind",
+    ord("F"): "FunctionCall",
+}
+_HEADER_BYTES = 5
+_READ_BYTES: dict[MessageKind, int] = {
+    "Query": 64 * 1024,  # texts far above any limit may be cut off
+    "Parse": 64 * 1024,
+    "Bind": 256,
+    "FunctionCall": 0,
+    "other": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StartupPacket:
+    """The first packet of a connection, or an encryption request before it.
+
+    ``code`` is one of the request codes above, or the protocol's version: major << 16 | minor.
+    """
+
+    code: int
+    parameters: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+    """Bytes of the packet."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor, if this is a startup message."""
+        return self.code >> 16, self.code & 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message after the startup."""
+
+    kind: MessageKind
+    name: str = ""
+    """Of the prepared statement (Parse) or the portal (Bind) that it makes; empty: the unnamed one."""
+    text: bytes = b""
+    """The statement's (Query, Parse), without its terminating zero."""
+
+
+def read_startup(data: bytes) -> StartupPacket | None:
+    """The packet at the start of what has come so far; None if it is not all there.
+
+    Raises:
+        ValueError: This is no such packet, but TLS without asking, for instance.
+    """
+    if len(data) < 4:
+        return None
+    size = int.from_bytes(data[:4], "big")
+    if not 8 <= size <= MAX_STARTUP_BYTES:
+        raise ValueError(f"A startup packet of {size} bytes.")
+    if len(data) < size:
+        return None
+    code = int.from_bytes(data[4:8], "big")
+    if code in (SSL_REQUEST, GSS_ENCRYPTION_REQUEST, CANCEL_REQUEST):
+        return StartupPacket(code, size=size)
+    words = [word.decode(errors="replace") for word in data[8:size].split(b"\0")]
+    named = zip(words[::2], words[1::2], strict=False)
+    return StartupPacket(code, {name: value for name, value in named if name}, size)
+
+
+class MessageReader:
+    """Cuts a stream into messages; keeps only the beginning of those it reads, and nothing of the others."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._skip = 0
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are complete with this data, as far as they are read."""
+        self._buffer += data
+        found: list[Message] = []
+        while self._skipped() and len(self._buffer) >= _HEADER_BYTES:
+            kind = _KINDS.get(self._buffer[0], "other")
+            size = max(int.from_bytes(self._buffer[1:_HEADER_BYTES], "big") - 4, 0)
+            end = _HEADER_BYTES + min(size, _READ_BYTES[kind])
+            if len(self._buffer) < end:
+                break
+            found.append(_message(kind, bytes(self._buffer[_HEADER_BYTES:end])))
+            self._skip = _HEADER_BYTES + size
+        return found
+
+    def _skipped(self) -> bool:
+        """Whether a message begins at the start of the buffer, after dropping what is left of the last."""
+        gone = min(self._skip, len(self._buffer))
+        del self._buffer[:gone]
+        self._skip -= gone
+        return self._skip == 0
+
+
+def _message(kind: MessageKind, body: bytes) -> Message:
+    if kind == "Query":
+        return Message(kind, text=body.partition(b"\0")[0])
+    if kind == "Parse":
+        name, _, rest = body.partition(b"\0")
+        return Message(kind, name.decode(errors="replace"), rest.partition(b"\0")[0])
+    if kind == "Bind":
+        return Message(kind, body.partition(b"\0")[0].decode(errors="replace"))
+    return Message(kind)

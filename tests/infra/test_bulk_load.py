@@ -1,0 +1,132 @@
+"""The state machine of bulk loads."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.bulk_load import definition
+from infra.settings import PROD, STAGES, StageSettings
+from tests.infra.stack_template import StackTemplate, text
+from vectorforge import errors
+
+
+@pytest.fixture(scope="module", params=sorted(STAGES))
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return STAGES[request.param]
+
+
+@pytest.fixture(scope="module")
+def machine(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> dict[str, Any]:
+    return app_templates[stage.stage].of_kind("AWS::StepFunctions::StateMachine")["BulkLoadStateMachine"]
+
+
+@pytest.fixture
+def objects(machine: dict[str, Any]) -> dict[str, Any]:
+    """The one state: a map."""
+    states: dict[str, Any] = json.loads(machine["DefinitionString"])["States"]
+    assert list(states) == ["Objects"]
+    found: dict[str, Any] = states["Objects"]
+    return found
+
+
+@pytest.fixture
+def task(objects: dict[str, Any]) -> dict[str, Any]:
+    states: dict[str, Any] = objects["ItemProcessor"]["States"]
+    assert list(states) == ["Ingest"]
+    found: dict[str, Any] = states["Ingest"]
+    return found
+
+
+def test_it_lists_the_prefix_of_its_input_and_reports_into_a_bucket_that_wakes_nobody(
+    machine: dict[str, Any], objects: dict[str, Any]
+) -> None:
+    assert objects["ItemReader"] == {
+        "Resource": "arn:${Partition}:states:::s3:listObjectsV2",
+        "Parameters": {"Bucket": "${UploadsBucket}", "Prefix.$": "$.prefix"},
+    }
+    assert objects["ResultWriter"] == {
+        "Resource": "arn:${Partition}:states:::s3:putObject",
+        "Parameters": {"Bucket": "${ReportsBucket}", "Prefix": "reports"},
+    }
+    assert {key: text(value) for key, value in machine["DefinitionSubstitutions"].items()} == {
+        "IngestFunction": "IngestionIngestAlias",
+        "Partition": "AWS::Partition",
+        "ReportsBucket": "BulkLoadReports",
+        "UploadsBucket": "IngestionUploads",
+    }
+
+
+def test_a_batch_is_one_call_of_the_ingest_function_at_the_stages_concurrency(
+    objects: dict[str, Any], task: dict[str, Any], stage: StageSettings
+) -> None:
+    assert objects["MaxConcurrency"] == stage.ingest.max_concurrency
+    assert objects["ItemBatcher"] == {"MaxItemsPerBatch": 10}
+    # An express execution ends after five minutes: https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
+    assert objects["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+    assert task["Resource"] == "${IngestFunction}"
+    assert task["Parameters"] == {
+        "action": "ingest_objects",
+        "bucket": "${UploadsBucket}",
+        "Items.$": "$.Items",
+    }
+    assert task["TimeoutSeconds"] > stage.ingest.timeout_s
+
+
+def test_no_limit_of_the_function_is_no_limit_of_the_map() -> None:
+    unlimited = definition(type(PROD.ingest)(memory_mb=3008, timeout_s=900))
+    assert unlimited["States"]["Objects"]["MaxConcurrency"] == 0
+
+
+def test_what_may_pass_is_tried_again_later_and_later(task: dict[str, Any]) -> None:
+    names = [name for retry in task["Retry"] for name in retry["ErrorEquals"]]
+    assert len(names) == len(set(names))
+    # Throttles of Lambda, and its own failures.
+    assert {"Lambda.TooManyRequestsException", "Lambda.ServiceException", "Lambda.SdkClientException"} <= set(
+        names
+    )
+    for retry in task["Retry"]:
+        assert retry["JitterStrategy"] == "FULL"
+        assert retry["BackoffRate"] > 1
+        assert retry["IntervalSeconds"] <= retry["MaxDelaySeconds"]
+        assert 2 <= retry["MaxAttempts"] <= 8
+
+
+def test_errors_of_our_own_are_named_as_lambda_reports_them(task: dict[str, Any]) -> None:
+    own = [name for retry in task["Retry"] for name in retry["ErrorEquals"] if "." not in name]
+    assert {"DatabaseUnavailableError", "ObjectStoreError"} <= set(own)
+    for name in own:
+        assert issubclass(getattr(errors, name), errors.VectorForgeError)
+    # What no retry can help fails at once.
+    assert not {"InvalidInputError", "ConfigurationError", "EmbeddingAuthenticationError"} & set(own)
+    assert "States.ALL" not in {name for retry in task["Retry"] for name in retry["ErrorEquals"]}
+
+
+def test_a_load_in_which_much_fails_is_given_up(objects: dict[str, Any]) -> None:
+    assert objects["ToleratedFailurePercentage"] == 5
+
+
+def test_it_is_logged_and_traced_without_what_documents_are_called(machine: dict[str, Any]) -> None:
+    assert machine["LoggingConfiguration"]["Level"] == "ALL"
+    assert machine["LoggingConfiguration"]["IncludeExecutionData"] is False
+    assert machine["TracingConfiguration"] == {"Enabled": True}
+    assert text(machine["RoleArn"]) == "BulkLoadRole.Arn"
+
+
+def test_the_machine_is_made_after_its_permissions(
+    stage: StageSettings, app_templates: dict[str, StackTemplate]
+) -> None:
+    assert "BulkLoadRoleDefaultPolicy" in app_templates[stage.stage].dependencies("BulkLoadStateMachine")
+
+
+def test_users_are_told_where_to_start_and_where_to_look(
+    stage: StageSettings, app_templates: dict[str, StackTemplate]
+) -> None:
+    outputs = app_templates[stage.stage].outputs
+    assert {
+        name: text(outputs[name]["Value"]) for name in ("UploadsBucket", "BulkLoad", "BulkLoadReports")
+    } == {
+        "UploadsBucket": "IngestionUploads",
+        "BulkLoad": "BulkLoadStateMachine",
+        "BulkLoadReports": "BulkLoadReports",
+    }

@@ -1,0 +1,168 @@
+"""Network and database of both stages, as CloudFormation will read them."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from aws_cdk import App
+from aws_cdk.assertions import Match, Template
+
+from infra.data_stack import DataStack
+from infra.settings import DEV, PROD, NetworkSettings, StageSettings
+
+NONE = dataclasses.replace(DEV, stage="closed", network=NetworkSettings(egress="none"))
+
+
+def synthesize(stage: StageSettings) -> Template:
+    return Template.from_stack(DataStack(App(), "Data", stage=stage))
+
+
+@pytest.fixture(scope="module", params=[DEV, PROD, NONE], ids=lambda stage: stage.stage)
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return cast("StageSettings", request.param)
+
+
+@pytest.fixture(scope="module")
+def template(stage: StageSettings) -> Template:
+    return synthesize(stage)
+
+
+def properties(template: Template, kind: str) -> Iterator[dict[str, Any]]:
+    for resource in template.find_resources(kind).values():
+        yield resource["Properties"]
+
+
+# F-004
+def test_the_proxy_logs_in_with_iam_from_end_to_end_and_demands_tls(template: Template) -> None:
+    template.has_resource_properties(
+        "AWS::RDS::DBProxy",
+        {
+            "EngineFamily": "POSTGRESQL",
+            "DefaultAuthScheme": "IAM_AUTH",
+            "RequireTLS": True,
+            "Auth": Match.absent(),
+        },
+    )
+    template.has_resource_properties(
+        "AWS::RDS::DBInstance",
+        {
+            "Engine": "postgres",
+            "EnableIAMDatabaseAuthentication": True,
+            "ManageMasterUserPassword": True,
+            "MasterUserPassword": Match.absent(),
+            "StorageEncrypted": True,
+            "PubliclyAccessible": False,
+        },
+    )
+    template.has_resource_properties(
+        "AWS::RDS::DBParameterGroup",
+        {"Parameters": {"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"}},
+    )
+
+
+def test_the_proxy_may_log_in_as_two_roles_and_as_no_other(template: Template) -> None:
+    statements = [
+        statement
+        for policy in properties(template, "AWS::IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "rds-db:connect"
+    ]
+    assert len(statements) == 1
+    users = [resource["Fn::Join"][1][-1] for resource in statements[0]["Resource"]]
+    assert users == ["/vectorforge_app", "/vectorforge_log_writer"]
+
+
+def test_the_database_is_reached_by_its_clients_and_by_nobody_else(template: Template) -> None:
+    flows = {
+        ("Query function", "RDS Proxy"),
+        ("Log writer", "RDS Proxy"),
+        ("Ingest function", "RDS Proxy"),
+        ("RDS Proxy", "PostgreSQL"),
+        ("Migrate function", "PostgreSQL"),
+    }
+    names = _names_of_groups(template)
+
+    def name(reference: dict[str, list[str]]) -> str:
+        return names[reference["Fn::GetAtt"][0]]
+
+    inward = [
+        (name(rule["SourceSecurityGroupId"]), name(rule["GroupId"]))
+        for rule in properties(template, "AWS::EC2::SecurityGroupIngress")
+    ]
+    outward = [
+        (name(rule["GroupId"]), name(rule["DestinationSecurityGroupId"]))
+        for rule in properties(template, "AWS::EC2::SecurityGroupEgress")
+    ]
+    assert sorted(inward) == sorted(outward) == sorted(flows)  # AWS refuses the same rule twice
+
+
+def test_nothing_comes_in_from_elsewhere_and_only_https_goes_out(
+    template: Template, stage: StageSettings
+) -> None:
+    endpoints = 0
+    for group in properties(template, "AWS::EC2::SecurityGroup"):
+        inward, outward = group.get("SecurityGroupIngress", []), group.get("SecurityGroupEgress", [])
+        if ":" not in group["GroupDescription"]:  # not ours: of an endpoint, for the VPC's own addresses
+            assert [(rule["FromPort"], rule["ToPort"]) for rule in inward] == [(443, 443)]
+            assert all("Fn::GetAtt" in rule["CidrIp"] for rule in inward)
+            endpoints += 1
+            continue
+        assert not inward
+        for rule in outward:
+            if rule.get("CidrIp") == "255.255.255.255/32":  # CDK's way to say: nowhere
+                continue
+            assert (rule["FromPort"], rule["ToPort"]) == (443, 443)
+            assert "CidrIpv6" not in rule or stage.network.egress == "dual_stack"
+    assert endpoints == (2 if stage.network.egress == "none" else 0)
+
+
+def _names_of_groups(template: Template) -> dict[str, str]:
+    """The part of each description before the colon, by logical id."""
+    groups = template.find_resources("AWS::EC2::SecurityGroup")
+    return {key: group["Properties"]["GroupDescription"].partition(":")[0] for key, group in groups.items()}
+
+
+@pytest.mark.parametrize(
+    ("stage", "gateways"),
+    [(DEV, (0, 1, 0)), (PROD, (2, 0, 1)), (NONE, (0, 0, 0))],
+    ids=["dual_stack", "nat", "none"],
+)
+def test_functions_reach_the_world_as_the_stage_says(
+    stage: StageSettings, gateways: tuple[int, int, int]
+) -> None:
+    template = synthesize(stage)
+    nat, egress_only, internet = gateways
+    template.resource_count_is("AWS::EC2::NatGateway", nat)
+    template.resource_count_is("AWS::EC2::EgressOnlyInternetGateway", egress_only)
+    template.resource_count_is("AWS::EC2::InternetGateway", internet)
+    for subnet in properties(template, "AWS::EC2::Subnet"):
+        assert subnet.get("MapPublicIpOnLaunch", False) is False
+    endpoints = [endpoint["VpcEndpointType"] for endpoint in properties(template, "AWS::EC2::VPCEndpoint")]
+    interfaces = ["Interface", "Interface"] if stage.network.egress == "none" else []
+    assert sorted(endpoints) == ["Gateway", *interfaces]
+
+
+def test_data_outlives_the_stack(template: Template, stage: StageSettings) -> None:
+    template.has_resource(
+        "AWS::RDS::DBInstance", {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
+    )
+    kept = "Retain" if stage.keep_data else "Delete"
+    template.has_resource("AWS::SecretsManager::Secret", {"DeletionPolicy": kept})
+    template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": kept})
+
+
+def test_the_secret_is_an_empty_object_and_holds_no_key(template: Template) -> None:
+    assert [secret["SecretString"] for secret in properties(template, "AWS::SecretsManager::Secret")] == [
+        "{}"
+    ]
+
+
+def test_production_survives_the_loss_of_a_zone_and_development_is_cheap() -> None:
+    production, development = synthesize(PROD), synthesize(DEV)
+    production.has_resource_properties(
+        "AWS::RDS::DBInstance", {"MultiAZ": True, "DeletionProtection": True, "BackupRetentionPeriod": 14}
+    )
+    development.has_resource_properties(
+        "AWS::RDS::DBInstance", {"MultiAZ": False, "DBInstanceClass": "db.t4g.micro"}
+    )

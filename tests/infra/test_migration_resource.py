@@ -1,0 +1,87 @@
+"""When migrations run in a deployment, and what waits for them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from infra.migration import MIGRATIONS, fingerprint
+from infra.settings import STAGES, StageSettings
+from tests.infra.stack_template import StackTemplate, text
+
+
+@pytest.fixture(scope="module", params=sorted(STAGES))
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return STAGES[request.param]
+
+
+@pytest.fixture(scope="module")
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(MIGRATIONS, tmp_path / "migrations"))
+
+
+def test_cloudformation_migrates_when_a_migration_is_new_changed_renamed_or_gone(migrations: Path) -> None:
+    seen = [fingerprint(MIGRATIONS)]
+    assert fingerprint(migrations) == seen[0]
+    last = max(migrations.glob("*.sql"))
+    new = migrations / "9999_new.sql"
+    new.write_text("SELECT 1;\n")
+    seen.append(fingerprint(migrations))
+    new.write_text("SELECT 2;\n")
+    seen.append(fingerprint(migrations))
+    new.rename(migrations / "9999_renamed.sql")
+    seen.append(fingerprint(migrations))
+    last.unlink()
+    seen.append(fingerprint(migrations))
+    assert len(set(seen)) == len(seen)
+    (migrations / "notes.txt").write_text("no migration\n")
+    assert fingerprint(migrations) == seen[-1]
+
+
+def test_the_resource_changes_with_the_migrations_and_with_the_database(template: StackTemplate) -> None:
+    schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
+    assert schema["Migrations"] == fingerprint(MIGRATIONS)
+    assert text(schema["Database"]) == "DatabaseInstance.DbiResourceId"
+    # The same for every version of the code: CloudFormation refuses another one.
+    assert text(schema["ServiceToken"]) == "MigrationMigrateAlias"
+
+
+def test_cloudformation_waits_longer_than_the_function_runs(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    schema = template.of_kind("Custom::DatabaseSchema")["MigrationSchema"]
+    wait_s = int(schema["ServiceTimeout"])
+    assert stage.migrate.timeout_s < wait_s <= 3600
+    asynchronous = template.of_kind("AWS::Lambda::EventInvokeConfig")[
+        "MigrationMigrateAliasEventInvokeConfig"
+    ]
+    assert asynchronous["MaximumEventAgeInSeconds"] <= wait_s
+
+
+def test_new_code_serves_only_after_the_migration(template: StackTemplate) -> None:
+    for function in ("QueryLogWriter", "IngestionIngest"):
+        version = next(
+            key for key in template.resources if key.startswith(f"{function}FunctionCurrentVersion")
+        )
+        for waits in (version, f"{function}Alias"):
+            assert "MigrationSchema" in template.dependencies(waits)
+    # What sends events goes through the alias, so that it is made after the migration, too.
+    for source in ("QueryLogRecordsSource", "IngestionJobsSource", "IngestionLook", "BulkLoadStateMachine"):
+        assert "MigrationSchema" in template.all_dependencies(source)
+
+
+def test_the_migration_waits_for_its_own_new_code_and_its_permissions_and_for_no_other_function(
+    template: StackTemplate,
+) -> None:
+    before = template.all_dependencies("MigrationSchema")
+    assert {
+        "MigrationMigrateAlias",
+        "MigrationMigrateFunction",
+        "MigrationMigrateRoleDefaultPolicy",
+    } <= before
+    assert not [key for key in before if not key.startswith("Migration")]

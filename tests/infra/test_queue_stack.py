@@ -1,0 +1,234 @@
+"""Queues, buckets and the functions behind them, as CloudFormation will read them. F-003, C34."""
+
+import re
+
+import pytest
+
+from infra.bundling import ROOT
+from infra.settings import STAGES, StageSettings
+from tests.infra.stack_template import StackTemplate, as_list, text
+
+DAY_S = 86_400
+QUEUES = {"QueryLogRecords": "query-log", "IngestionJobs": "ingestion"}
+BUCKETS = {"AccessLogsBucket", "QueryLogOverflow", "IngestionUploads", "BulkLoadReports"}
+
+
+@pytest.fixture(scope="module", params=sorted(STAGES))
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return STAGES[request.param]
+
+
+@pytest.fixture(scope="module")
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+@pytest.mark.parametrize("messages", QUEUES)
+def test_a_message_is_kept_for_two_weeks_and_moves_on_after_five_deliveries(
+    template: StackTemplate, stage: StageSettings, messages: str
+) -> None:
+    queues = template.of_kind("AWS::SQS::Queue")
+    queue, dead = queues[f"{messages}Queue"], queues[f"{messages}DeadLetters"]
+    name = f"{stage.prefix}-{QUEUES[messages]}"
+    assert (queue["QueueName"], dead["QueueName"]) == (name, f"{name}-dead")
+    assert text(queue["RedrivePolicy"]["deadLetterTargetArn"]) == f"{messages}DeadLetters.Arn"
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+    allowed = dead["RedriveAllowPolicy"]
+    assert allowed["redrivePermission"] == "byQueue"
+    assert [text(arn).rpartition(":")[2] for arn in allowed["sourceQueueArns"]] == [name]
+    for either in (queue, dead):
+        assert either["MessageRetentionPeriod"] == 14 * DAY_S
+        assert either["SqsManagedSseEnabled"] is True
+        assert either["MaximumMessageSize"] == 1_048_576
+
+
+def test_a_message_stays_out_of_sight_for_six_timeouts_of_its_function(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    queues = template.of_kind("AWS::SQS::Queue")
+    functions = template.of_kind("AWS::Lambda::Function")
+    # AWS asks for the window, too: it begins when a message is received.
+    for queue, function, window_s in (
+        ("QueryLogRecordsQueue", "QueryLogWriterFunction", 1),
+        ("IngestionJobsQueue", "IngestionIngestFunction", 0),
+    ):
+        assert queues[queue]["VisibilityTimeout"] >= 6 * functions[function]["Timeout"] + window_s
+        assert queues[queue]["VisibilityTimeout"] <= 12 * 3600
+    assert functions["IngestionIngestFunction"]["Timeout"] == stage.ingest.timeout_s
+
+
+def test_batches_report_their_failures_and_few_run_at_a_time(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    sources = template.of_kind("AWS::Lambda::EventSourceMapping")
+    records, jobs = sources.pop("QueryLogRecordsSource"), sources.pop("IngestionJobsSource")
+    assert not sources
+    assert (records["BatchSize"], records["MaximumBatchingWindowInSeconds"]) == (100, 1)
+    assert (jobs["BatchSize"], jobs.get("MaximumBatchingWindowInSeconds")) == (1, None)
+    for source, queue, settings in (
+        (records, "QueryLogRecordsQueue", stage.log_writer),
+        (jobs, "IngestionJobsQueue", stage.ingest),
+    ):
+        assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert source["ScalingConfig"] == {"MaximumConcurrency": settings.max_concurrency}
+        assert text(source["EventSourceArn"]) == f"{queue}.Arn"
+
+
+def test_functions_are_called_through_their_alias_and_by_nobody_else(template: StackTemplate) -> None:
+    sources = template.of_kind("AWS::Lambda::EventSourceMapping")
+    assert text(sources["QueryLogRecordsSource"]["FunctionName"]) == "QueryLogWriterAlias[6]:live"
+    assert text(sources["IngestionJobsSource"]["FunctionName"]) == "IngestionIngestAlias[6]:live"
+    rule = template.of_kind("AWS::Events::Rule")["IngestionLook"]
+    assert [text(target["Arn"]) for target in rule["Targets"]] == ["IngestionIngestAlias"]
+    permission = template.of_kind("AWS::Lambda::Permission")
+    assert [
+        (p["Principal"], text(p["FunctionName"]), text(p["SourceArn"]))
+        for key, p in permission.items()
+        if key.startswith("Ingestion")
+    ] == [("events.amazonaws.com", "IngestionIngestAlias", "IngestionLook.Arn")]
+    machine = template.of_kind("AWS::StepFunctions::StateMachine")["BulkLoadStateMachine"]
+    assert text(machine["DefinitionSubstitutions"]["IngestFunction"]) == "IngestionIngestAlias"
+    assert (
+        text(template.resources["MigrationSchema"]["Properties"]["ServiceToken"]) == "MigrationMigrateAlias"
+    )
+    for role in template.of_kind("AWS::IAM::Role"):
+        for action, resource in template.permissions(role):
+            assert action != "lambda:InvokeFunction" or resource.endswith("Alias")
+
+
+def test_the_ingest_function_looks_every_five_minutes(template: StackTemplate) -> None:
+    rule = template.of_kind("AWS::Events::Rule")["IngestionLook"]
+    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(5 minutes)", "ENABLED")
+    # The next look makes up for one that failed, so nothing queues up behind it.
+    assert rule["Targets"][0]["RetryPolicy"] == {"MaximumEventAgeInSeconds": 300, "MaximumRetryAttempts": 0}
+    asynchronous = template.of_kind("AWS::Lambda::EventInvokeConfig")["IngestionIngestAliasEventInvokeConfig"]
+    assert asynchronous["MaximumRetryAttempts"] == 0
+    assert asynchronous["MaximumEventAgeInSeconds"] == 300
+    assert text(asynchronous["Qualifier"]) == "IngestionIngestAlias[7]"
+
+
+def test_buckets_are_private_encrypted_unversioned_and_log_who_reads(template: StackTemplate) -> None:
+    buckets = template.of_kind("AWS::S3::Bucket")
+    assert set(buckets) >= BUCKETS
+    for key in BUCKETS:
+        bucket = buckets[key]
+        assert all(bucket["PublicAccessBlockConfiguration"].values())
+        assert len(bucket["PublicAccessBlockConfiguration"]) == 4
+        encryption = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        assert [rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] for rule in encryption] == ["AES256"]
+        assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+        assert not {"VersioningConfiguration", "AccessControl", "BucketName"} & set(bucket)
+        assert (key == "AccessLogsBucket") != ("LoggingConfiguration" in bucket)
+    writers = [
+        text(statement["Condition"]["ArnLike"]["aws:SourceArn"])
+        for statement in _policy(template, "AccessLogsBucket")
+        if statement["Effect"] == "Allow"
+    ]
+    assert sorted(writers) == sorted(f"{key}.Arn" for key in BUCKETS - {"AccessLogsBucket"})
+
+
+def test_objects_go_when_nothing_can_need_them_any_more(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    buckets = template.of_kind("AWS::S3::Bucket")
+    days = {}
+    for key in BUCKETS:
+        (rule,) = buckets[key]["LifecycleConfiguration"]["Rules"]
+        assert rule["Status"] == "Enabled"
+        assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+        days[key] = rule["ExpirationInDays"]
+    # A message lives for 14 days, and for 14 more when it is redriven: its object outlives both.
+    assert days["QueryLogOverflow"] > 2 * 14
+    assert days["IngestionUploads"] == stage.uploads_kept_days
+    assert days["AccessLogsBucket"] == stage.log_retention_days
+
+
+def test_queues_and_buckets_take_tls_only(template: StackTemplate) -> None:
+    queues = [f"{messages}{queue}" for messages in QUEUES for queue in ("Queue", "DeadLetters")]
+    for key in (*queues, *BUCKETS):
+        plain = [
+            statement
+            for statement in _policy(template, key)
+            if statement.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}
+        ]
+        assert [(s["Effect"], s["Principal"]) for s in plain] == [("Deny", {"AWS": "*"})]
+        assert plain[0]["Action"] in ("s3:*", "sqs:*")
+        assert f"{key}.Arn" in [text(resource) for resource in as_list(plain[0]["Resource"])]
+
+
+def test_s3_finds_the_queue_open_when_it_is_told_of_it(template: StackTemplate) -> None:
+    bucket = template.of_kind("AWS::S3::Bucket")["IngestionUploads"]
+    (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
+    assert (notification["Event"], text(notification["Queue"])) == (
+        "s3:ObjectCreated:*",
+        "IngestionJobsQueue.Arn",
+    )
+    # S3 sends a test message while the bucket is made: without the policy that fails, and so does the stack.
+    assert "IngestionJobsQueuePolicy" in template.dependencies("IngestionUploads")
+    assert "IngestionUploads" not in template.all_dependencies("IngestionUploads")
+    allowed = [s for s in _policy(template, "IngestionJobsQueue") if s["Effect"] == "Allow"]
+    assert [(s["Action"], s["Principal"], text(s["Resource"])) for s in allowed] == [
+        ("sqs:SendMessage", {"Service": "s3.amazonaws.com"}, "IngestionJobsQueue.Arn")
+    ]
+    assert allowed[0]["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_the_stack_has_no_functions_of_cdk(template: StackTemplate) -> None:
+    handlers = {function["Handler"] for function in template.of_kind("AWS::Lambda::Function").values()} - {
+        "functions.query.handler.handler"
+    }
+    assert handlers == {f"functions.{name}.handler.handler" for name in ("log_writer", "ingest", "migrate")}
+    custom = {r["Type"] for r in template.resources.values() if r["Type"].startswith("Custom::")}
+    assert custom == {"Custom::DatabaseSchema"}
+
+
+def test_data_outlives_the_stack_where_the_stage_says_so(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    kept = "Retain" if stage.keep_data else "Delete"
+    for resource in template.resources.values():
+        if resource["Type"] in ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
+            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
+
+
+def test_functions_log_in_with_tokens_over_verified_tls_and_know_no_password(
+    template: StackTemplate,
+) -> None:
+    functions = template.of_kind("AWS::Lambda::Function")
+    logins = {
+        "QueryLogWriterFunction": ("VECTORFORGE_LOG_WRITER_DATABASE_URL", "vectorforge_log_writer@"),
+        "IngestionIngestFunction": ("VECTORFORGE_DATABASE_URL", "vectorforge_app@"),
+        # Its user and password are in the secret of RDS.
+        "MigrationMigrateFunction": ("VECTORFORGE_MIGRATOR_DATABASE_URL", ""),
+    }
+    for function, (variable, user) in logins.items():
+        environment = functions[function]["Environment"]["Variables"]
+        assert environment["VECTORFORGE_DATABASE_AUTH"] == "iam"
+        assert {key for key in environment if key.endswith("DATABASE_URL")} == {variable}
+        url = text(environment[variable])
+        assert re.match(rf"postgresql://{user}[A-Za-z0-9.]+:5432/vectorforge\?", url), url
+        assert url.endswith("?sslmode=verify-full&sslrootcert=/var/task/certificates/database.pem")
+
+
+def test_every_setting_of_a_function_is_one_that_is_documented(template: StackTemplate) -> None:
+    documented = _documented_settings()
+    for function in template.of_kind("AWS::Lambda::Function").values():
+        settings = {key for key in function["Environment"]["Variables"] if key.startswith("VECTORFORGE_")}
+        assert settings <= documented
+
+
+def _documented_settings() -> set[str]:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(VECTORFORGE_[A-Z0-9_]+)`", page, re.MULTILINE))
+
+
+def _policy(template: StackTemplate, key: str) -> list[dict[str, object]]:
+    """The statements of the one policy of a queue or bucket."""
+    found = [
+        policy["PolicyDocument"]["Statement"]
+        for kind in ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy")
+        for policy in template.of_kind(kind).values()
+        if key in [text(name) for name in as_list(policy.get("Queues") or policy.get("Bucket"))]
+    ]
+    assert len(found) == 1  # a second policy would take the place of the first
+    return found[0]  # type: ignore[no-any-return] # JSON

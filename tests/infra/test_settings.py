@@ -1,0 +1,44 @@
+"""Settings of the stages: contradictions are refused before anything is deployed."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from infra.settings import DEV, PROD, STAGES, NetworkSettings, SettingsError, choose
+
+
+def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None:
+    chosen = choose("dev", architecture="x86_64", python_version="3.11")
+    assert chosen.code.platform == "x86_64-manylinux_2_34"
+    assert chosen.code.python_version == "3.11"
+    assert dataclasses.replace(chosen, code=DEV.code) == DEV
+    assert set(STAGES) == {"dev", "prod"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"stage": "Prod_1"}, "lower-case"),
+        ({"stage": "a" * 13}, "1 to 12"),
+        ({"network": NetworkSettings(egress="nat")}, "nat_gateways"),
+        ({"network": NetworkSettings(egress="none", nat_gateways=1)}, "nat_gateways"),
+        ({"start": "provisioned"}, "provisioned_concurrency"),
+        ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
+        ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
+        ({"environment": {"PATH": "/bin"}}, "PATH"),
+        ({"uploads_kept_days": 14}, "uploads_kept_days"),
+        ({"upload_origins": ("https://docs.example.com", "http://docs.example.com")}, "upload_origins"),
+        ({"upload_origins": ("*",)}, "upload_origins"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as refused:
+        dataclasses.replace(PROD, **change)
+    assert "sk-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize("chosen", [("test", None), ("dev", "mips")])
+def test_unknown_names_are_refused_with_those_that_exist(chosen: tuple[str, str | None]) -> None:
+    with pytest.raises(SettingsError, match=r"dev, prod|arm64 or x86_64"):
+        choose(chosen[0], architecture=chosen[1])
