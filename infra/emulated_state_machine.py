@@ -35,8 +35,7 @@ def emulated_definition(text: str) -> tuple[str, int]:
 def _states(machine: Any) -> Iterator[dict[str, Any]]:
     """Every state, also those inside of others."""
     if isinstance(machine, dict):
-        for state in machine.get("States", {}).values():
-            yield state
+        yield from machine.get("States", {}).values()
         for inner in machine.values():
             yield from _states(inner)
     elif isinstance(machine, list):
