@@ -1,5 +1,10 @@
-"""The functions' bundles, made once a session for the Python and the machine that the tests run on."""
+"""The functions' bundles and the stacks' templates, each made once a session.
 
+Bundles are for the Python and the machine that the tests run on.
+"""
+
+import dataclasses
+import json
 import os
 import platform
 import shutil
@@ -11,9 +16,34 @@ from pathlib import Path
 import pytest
 
 from infra.bundling import Bundle, make_bundle
+from infra.settings import DEV, PROD, CustomDomain, StageSettings
 from tests.infra.stack_template import StackTemplate
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
+
+# The machine's own business, and a banner in every output.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+VARIANTS = (
+    DEV,
+    PROD,
+    dataclasses.replace(DEV, stage="url", front_door="function_url"),
+    dataclasses.replace(
+        PROD,
+        stage="both",
+        front_door="both",
+        start="provisioned",
+        provisioned_concurrency=2,
+        query=dataclasses.replace(PROD.query, max_concurrency=50),
+        api_gateway_log_role=False,
+        tenants=("acme", "beta-2"),
+        iam_tenants={"arn:aws:iam::123456789012:role/teams/acme-reader": "acme"},
+        cloudfront_domain=CustomDomain(
+            "ask.example.org", "arn:aws:acm:us-east-1:123456789012:certificate/11111111-2222-3333"
+        ),
+    ),
+)
+"""The stages, and what their settings allow besides."""
 
 
 @pytest.fixture(scope="session")
@@ -55,16 +85,25 @@ def bare_environment() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def app_templates() -> dict[str, StackTemplate]:
-    """The app stack of each stage."""
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What CDK writes for all variants, without bundles: ``<stack>.template.json`` for each stack."""
     from aws_cdk import App
-    from aws_cdk.assertions import Template
 
     from infra.app import build
-    from infra.settings import STAGES
 
-    templates = {}
-    for name, stage in STAGES.items():
-        _, functions = build(App(context={"aws:cdk:bundling-stacks": []}), stage)
-        templates[name] = StackTemplate(Template.from_stack(functions).to_json())
-    return templates
+    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path_factory.mktemp("assembly")))
+    for stage in VARIANTS:
+        build(app, stage)
+    return Path(app.synth().directory)
+
+
+@pytest.fixture(scope="session")
+def app_templates(assembly: Path) -> dict[str, StackTemplate]:
+    """The app stack of each variant, by stage."""
+
+    def read(stage: StageSettings) -> StackTemplate:
+        return StackTemplate(
+            json.loads((assembly / f"VectorForge-{stage.stage}-App.template.json").read_text())
+        )
+
+    return {stage.stage: read(stage) for stage in VARIANTS}

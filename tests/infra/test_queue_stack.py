@@ -1,6 +1,7 @@
 """Queues, buckets and the functions behind them, as CloudFormation will read them. F-003, C34."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_functions_are_called_through_their_alias_and_by_nobody_else(template: S
     assert (
         text(template.resources["MigrationSchema"]["Properties"]["ServiceToken"]) == "MigrationMigrateAlias"
     )
-    for role in template.of_kind("AWS::IAM::Role"):
+    for role in set(template.of_kind("AWS::IAM::Role")) - {"RestApiLogRole"}:  # which has a policy of AWS
         for action, resource in template.permissions(role):
             assert action != "lambda:InvokeFunction" or resource.endswith("Alias")
 
@@ -222,7 +223,7 @@ def _documented_settings() -> set[str]:
     return set(re.findall(r"^\| `(VECTORFORGE_[A-Z0-9_]+)`", page, re.MULTILINE))
 
 
-def _policy(template: StackTemplate, key: str) -> list[dict[str, object]]:
+def _policy(template: StackTemplate, key: str) -> list[dict[str, Any]]:
     """The statements of the one policy of a queue or bucket."""
     found = [
         policy["PolicyDocument"]["Statement"]

@@ -1,0 +1,204 @@
+"""The query function as CloudFormation will read it, and what holds the stacks together. F-001, C34."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from infra.settings import PROD, StageSettings
+from tests.infra.conftest import VARIANTS
+from tests.infra.stack_template import StackTemplate, text
+from vectorforge.config import known_variables
+
+FUNCTION, ALIAS, ROLE = "QueryFunction", "QueryFunctionAlias", "QueryFunctionRole"
+NOT_ERRORS = "W3005"  # a dependency that follows from a reference, too: CDK writes many
+AS_CONFIGURED = """\
+from vectorforge.api.auth import Authenticator
+from vectorforge.config import VectorForgeConfig
+
+config = VectorForgeConfig.from_environment()
+Authenticator(config.server)
+print(config.aws.response_mode, config.server.api_gateway_keys, config.server.iam_tenants)
+"""
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return cast("StageSettings", request.param)
+
+
+@pytest.fixture
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+def variables(template: StackTemplate) -> dict[str, Any]:
+    found: dict[str, Any] = template.of_kind("AWS::Lambda::Function")[FUNCTION]["Environment"]["Variables"]
+    return found
+
+
+def test_it_streams_through_the_runtime_of_its_bundle(template: StackTemplate) -> None:
+    function = template.of_kind("AWS::Lambda::Function")[FUNCTION]
+    assert function["Handler"] == "functions.query.handler.handler"
+    assert variables(template)["AWS_LAMBDA_EXEC_WRAPPER"] == "/var/task/vectorforge/runtime/exec_wrapper"
+    assert variables(template)["VECTORFORGE_RESPONSE_MODE"] == "stream"
+    assert function["Timeout"] > 120  # VECTORFORGE_QUERY_TIMEOUT_S
+
+
+def test_its_settings_are_the_library_s_and_say_who_its_callers_are(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    ours = {name: text(value) for name, value in variables(template).items() if name.startswith("VECTORF")}
+    assert set(ours) <= known_variables()
+    done = subprocess.run(
+        [sys.executable, "-c", AS_CONFIGURED],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **ours},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    keys = {f"TenantKeysKey{tenant.replace('-', '')}": tenant for tenant in stage.tenants}
+    if stage.front_door == "function_url":
+        keys = {}
+    assert done.stdout.strip() == f"stream {keys} {dict(stage.iam_tenants)}", done.stderr
+
+
+# C34
+def test_it_may_do_what_it_does_and_nothing_else(template: StackTemplate) -> None:
+    interfaces = {"CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces"}
+    interfaces |= {"DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"}
+    allowed = template.permissions(ROLE)
+    [login] = [resource for action, resource in allowed if action == "rds-db:connect"]
+    assert login.endswith("/vectorforge_app")
+    [secret] = [resource for action, resource in allowed if action == "secretsmanager:GetSecretValue"]
+    assert "ProviderKeysSecret" in secret
+    assert allowed == {
+        ("logs:CreateLogStream", "QueryFunctionLogs.Arn"),
+        ("logs:PutLogEvents", "QueryFunctionLogs.Arn"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
+        ("rds-db:connect", login),
+        ("secretsmanager:GetSecretValue", secret),
+        ("sqs:SendMessage", "QueryLogRecordsQueue.Arn"),
+        ("s3:PutObject", "QueryLogOverflow.Arn/query-logs/*"),
+        ("sqs:SendMessage", "IngestionJobsQueue.Arn"),
+        ("s3:PutObject", "IngestionUploads.Arn/*"),
+        *((f"ec2:{action}", "*") for action in interfaces),
+    }
+
+
+def test_everybody_calls_its_alias(template: StackTemplate) -> None:
+    of_the_function = {
+        name: resource["Type"]
+        for name, resource in template.resources.items()
+        if FUNCTION in template.dependencies(name)
+    }
+    url = of_the_function.pop("QueryUrl", None)
+    assert sorted(of_the_function.values()) == ["AWS::Lambda::Alias", "AWS::Lambda::Version"]
+    if url is not None:
+        assert template.of_kind("AWS::Lambda::Url")["QueryUrl"]["Qualifier"] == "live"
+
+
+def test_a_process_begins_as_the_stage_says(template: StackTemplate, stage: StageSettings) -> None:
+    snapshot = template.of_kind("AWS::Lambda::Function")[FUNCTION].get("SnapStart")
+    provisioned = template.of_kind("AWS::Lambda::Alias")[ALIAS].get("ProvisionedConcurrencyConfig")
+    expected = {
+        "on_demand": (None, None),
+        "snap_start": ({"ApplyOn": "PublishedVersions"}, None),  # Lambda refuses both at a time
+        "provisioned": (None, {"ProvisionedConcurrentExecutions": stage.provisioned_concurrency}),
+    }
+    assert (snapshot, provisioned) == expected[stage.start]
+
+
+def test_the_most_invocations_at_a_time_are_the_stage_s(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    function = template.of_kind("AWS::Lambda::Function")[FUNCTION]
+    assert function.get("ReservedConcurrentExecutions") == stage.query.max_concurrency
+
+
+def test_a_new_version_serves_only_when_the_schema_is_ready(template: StackTemplate) -> None:
+    assert "MigrationSchema" in template.all_dependencies(ALIAS)
+
+
+def test_a_canary_moves_the_alias_where_the_stage_wants_one(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    policy = template.resources[ALIAS].get("UpdatePolicy")
+    groups = template.of_kind("AWS::CodeDeploy::DeploymentGroup")
+    if not stage.canary:
+        assert policy is None
+        assert not groups
+        return
+    assert policy is not None
+    assert text(policy["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"]) == "QueryCanaryGroup"
+    group = groups["QueryCanaryGroup"]
+    assert group["DeploymentConfigName"] == "CodeDeployDefault.LambdaCanary10Percent5Minutes"
+    assert {"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_REQUEST"} <= set(
+        group["AutoRollbackConfiguration"]["Events"]
+    )
+    assert "QueryCanaryRoleDefaultPolicy" in template.dependencies("QueryCanaryGroup")
+
+
+def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(
+    app_templates: dict[str, StackTemplate],
+) -> None:
+    arn = f"arn:AWS::Partition:lambda:AWS::Region:AWS::AccountId:function:{PROD.prefix}-query"
+    moves = {"lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig"}
+    allowed = app_templates["prod"].permissions("QueryCanaryRole")
+    others = {(action, resource) for action, resource in allowed if action not in moves}
+    assert allowed - others == {(action, resource) for action in moves for resource in (arn, f"{arn}:live")}
+    assert {action for action, _ in others} <= {"cloudwatch:DescribeAlarms"}
+    assert "*" not in {resource for _, resource in others}
+
+
+def test_alarms_that_are_handed_in_roll_a_canary_back() -> None:
+    from aws_cdk import App
+    from aws_cdk import aws_cloudwatch as cloudwatch
+    from aws_cdk.assertions import Template
+
+    from infra.app import build
+
+    _, stack = build(App(context={"aws:cdk:bundling-stacks": []}), PROD)
+    metric = stack.query.function.alias.metric_errors()
+    alarm = cloudwatch.Alarm(stack, "Bell", metric=metric, threshold=1, evaluation_periods=1)
+    stack.query.roll_back_on([alarm])
+    template = StackTemplate(Template.from_stack(stack).to_json())
+    group = template.of_kind("AWS::CodeDeploy::DeploymentGroup")["QueryCanaryGroup"]
+    assert "Bell" in [text(watched["Name"]) for watched in group["AlarmConfiguration"]["Alarms"]]
+    assert group["AlarmConfiguration"]["Enabled"] is True
+    assert "DEPLOYMENT_STOP_ON_ALARM" in group["AutoRollbackConfiguration"]["Events"]
+    assert ("cloudwatch:DescribeAlarms", "Bell.Arn") in template.permissions("QueryCanaryRole")
+    assert not _circle(template)
+
+
+def test_no_resource_waits_for_itself(template: StackTemplate) -> None:
+    assert not _circle(template)
+
+
+def test_the_data_stack_does_not_need_the_functions(assembly: Path, stage: StageSettings) -> None:
+    data = (assembly / f"VectorForge-{stage.stage}-Data.template.json").read_text()
+    assert "Fn::ImportValue" not in data
+
+
+def test_the_linter_of_cloudformation_finds_nothing(assembly: Path) -> None:
+    linter = Path(sys.executable).parent / "cfn-lint"
+    templates = sorted(assembly.glob("*.template.json"))
+    assert len(templates) == 2 * len(VARIANTS)
+    done = subprocess.run(
+        [linter, "--ignore-checks", NOT_ERRORS, "--format", "json", "--", *templates],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [(f["Rule"]["Id"], f["Filename"], f["Message"]) for f in json.loads(done.stdout)]
+    assert not found, done.stderr
+
+
+def _circle(template: StackTemplate) -> set[str]:
+    """The resources that come after themselves; update policies count, too, which linters pass over."""
+    return {name for name in template.resources if name in template.all_dependencies(name)}

@@ -1,0 +1,93 @@
+"""What a deployment prints can be pasted into a shell as it is."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.infra.stack_template import StackTemplate, text
+from vectorforge.api.schemas.rag import RAGQueryRequest
+
+PROGRAMS = {
+    "aws": '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$0.arguments"; echo key-of-the-tenant\n',
+    "curl": '#!/bin/sh\nprintf \'%s\\n\' "$@" > "$0.arguments"\n',
+}
+"""They are out of reach here; these write down what they were given, one argument in a line."""
+URL = "https://RestApi.execute-api.AWS::Region.AWS::URLSuffix/RestApiDeploymentStage"
+JSON = ["-H", "content-type: application/json"]
+
+Paste = Callable[..., dict[str, list[str]]]
+
+
+@pytest.fixture
+def paste(tmp_path: Path) -> Paste:
+    """Runs lines in a shell; what each program was given."""
+    for name, program in PROGRAMS.items():
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+
+    def pasted(*lines: str, **variables: str) -> dict[str, list[str]]:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(["bash", "-euc", "\n".join(lines)], env={"PATH": path, **variables}, check=True)
+        written = tmp_path.glob("*.arguments")
+        return {file.stem: file.read_text().splitlines() for file in written}
+
+    return pasted
+
+
+def outputs(template: StackTemplate) -> dict[str, str]:
+    return {name: text(output["Value"]) for name, output in template.outputs.items()}
+
+
+@pytest.mark.parametrize(("stage", "tenant"), [("dev", "demo"), ("both", "acme"), ("both", "beta2")])
+def test_a_tenant_s_key_is_fetched_and_asks(
+    app_templates: dict[str, StackTemplate], stage: str, tenant: str, paste: Paste
+) -> None:
+    told = outputs(app_templates[stage])
+    given = paste(told[f"KeyCommand{tenant}"], told["ApiExample"])
+    assert given["aws"] == [
+        *("apigateway", "get-api-key", "--region", "AWS::Region", "--api-key", f"TenantKeysKey{tenant}"),
+        *("--include-value", "--query", "value", "--output", "text"),
+    ]
+    assert given["curl"][:-1] == [
+        *("-N", f"{URL}{stage}/v1/rag/query", "-H", "x-api-key: key-of-the-tenant", *JSON, "-d")
+    ]
+    assert RAGQueryRequest.model_validate_json(given["curl"][-1]).stream is True
+    assert told["ApiUrl"] == f"{URL}{stage}"
+
+
+def test_through_cloudfront_the_body_s_hash_goes_along(
+    app_templates: dict[str, StackTemplate], paste: Paste
+) -> None:
+    for stage, url in (
+        ("both", "https://ask.example.org"),
+        ("url", "https://QueryUrlDistribution.DomainName"),
+    ):
+        told = outputs(app_templates[stage])
+        assert told["CloudFrontUrl"] == url
+        given = paste(told["CloudFrontExample"], KEY="key-of-ours")["curl"]
+        body = given[-1]
+        assert RAGQueryRequest.model_validate_json(body).stream is True
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        assert given[:-1] == [
+            *("-N", f"{url}/v1/rag/query", "-H", "x-api-key: key-of-ours", *JSON),
+            *("-H", f"x-amz-content-sha256: {digest}", "-d"),
+        ]
+
+
+def test_the_url_is_asked_with_a_signature(app_templates: dict[str, StackTemplate], paste: Paste) -> None:
+    told = outputs(app_templates["url"])
+    credentials = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "s/e+c",
+        "AWS_SESSION_TOKEN": "t/o=",
+    }
+    given = paste(told["FunctionUrlExample"], **credentials)["curl"]
+    assert given[:-1] == [
+        *("-N", "QueryUrl.FunctionUrlv1/rag/query", "--aws-sigv4", "aws:amz:AWS::Region:lambda"),
+        *("--user", "AKIDEXAMPLE:s/e+c", "-H", "x-amz-security-token: t/o=", *JSON, "-d"),
+    ]
+    assert RAGQueryRequest.model_validate_json(given[-1]).stream is True
