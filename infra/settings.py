@@ -93,6 +93,14 @@ class DatabaseSettings:
     proxy_max_connections_percent: int = 90
     """Of the instance's ``max_connections``; the rest is left to the migrate function and to operators."""
 
+    @property
+    def memory_gib(self) -> float:
+        """Of the instance, by its size: https://aws.amazon.com/rds/instance-types/."""
+        family, _, size = self.instance_type.partition(".")
+        small = {"micro": 1.0, "small": 2.0, "medium": 4.0}
+        large = 16.0 if family.startswith(("r", "x")) else 8.0
+        return small.get(size) or large * (2 * int(size.removesuffix("xlarge") or 1) if "x" in size else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class CustomDomain:
@@ -174,6 +182,11 @@ class StageSettings:
     def prefix(self) -> str:
         """What the names of this stage's resources begin with."""
         return f"vectorforge-{self.stage}"
+
+    @property
+    def metrics_namespace(self) -> str:
+        """Of the functions' own metrics: the stages of an account are told apart."""
+        return f"VectorForge/{self.stage}"
 
 
 def _check_callers(stage: StageSettings) -> None:

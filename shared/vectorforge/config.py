@@ -39,8 +39,14 @@ class DatabaseSettings(_Section):
 
     database_url: SecretStr | None = None
     """postgresql:// URL of the app role (no superuser, no BYPASSRLS)."""
+    database_auth: Literal["password", "iam"] = "password"
+    """How app and log writer log in. "iam": with a token of RDS, made for each connection; their URLs then
+    hold no password and have sslmode=verify-full."""
     migrator_database_url: SecretStr | None = None
     """postgresql:// URL of the role that owns the schema; only ``vectorforge migrate`` uses it."""
+    migrator_secret_id: str | None = None
+    """Name or ARN of a Secrets Manager secret {"username": ..., "password": ...} for that URL, which then has
+    neither: what RDS makes, and exchanges, for its master user."""
     log_writer_database_url: SecretStr | None = None
     """postgresql:// URL of the role that may only add to the query log."""
     database_pool_size: int = Field(default=10, ge=1, le=200)
@@ -176,6 +182,8 @@ class AwsSettings(_Section):
     """Longest time an answer waits for the queue to take its record."""
     ingestion_queue_url: str | None = None
     """SQS queue that the ingest function reads; unset: documents are ingested in this process."""
+    uploads_bucket: str | None = None
+    """S3 bucket for which ``POST /v1/collections/{id}/uploads`` signs forms; the ingest function reads it."""
     provider_secret_id: str | None = None
     """Name or ARN of a Secrets Manager secret: a JSON object of settings, e.g. {"openai_api_key": "..."}."""
     provider_parameter_path: str | None = None

@@ -59,6 +59,10 @@ class Cdk:
         for name, value in context.items():
             arguments += ["--context", f"{name}={value}"]
         self._cdk(arguments, _environment())
+        listed = "".join(file.read_text() for file in self.production.glob("*.assets.json"))
+        for folder in self.production.glob("asset.*"):
+            if folder.name not in listed:  # of an earlier version of the code
+                shutil.rmtree(folder)
 
     def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
         """Make the emulator's templates out of the production ones (infra/emulated_template.py).

@@ -25,7 +25,7 @@ from vectorforge.local.deployment.database import embedded, start_database, star
 from vectorforge.local.deployment.emulated_account import Deployed, EmulatedAccount
 from vectorforge.local.localstack import (
     HEALTH_PATH,
-    LOCALSTACK_MODULE,
+    MODULE_WITH_PLUGINS,
     FunctionProcesses,
     install_localstack,
     install_plugins,
@@ -162,7 +162,7 @@ class LocalDeployment:
             }
             log = self.logs / f"{_EMULATOR}.log"
             processes.start(
-                _EMULATOR, [str(python), "-m", LOCALSTACK_MODULE], log=log, environment=environment
+                _EMULATOR, [str(python), "-m", MODULE_WITH_PLUGINS], log=log, environment=environment
             )
             self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
         return EmulatedAccount(f"http://127.0.0.1:{port}")
@@ -204,7 +204,7 @@ class LocalDeployment:
         proxy = f"localhost:{ports['database']}"
         references = {
             "AWS::RDS::DBProxy.Endpoint": proxy,
-            "AWS::RDS::DBInstance.Endpoint.Address": proxy,
+            "AWS::RDS::DBInstance.Endpoint.Address": "vectorforge_owner@" + proxy,
             "AWS::RDS::DBInstance.DbiResourceId": "embedded-postgres",
             "AWS::RDS::DBInstance.MasterUserSecret.SecretArn": account.owner_secret(),
         }
@@ -216,7 +216,10 @@ class LocalDeployment:
             "VECTORFORGE_EMBEDDING_DIMENSION": str(DIMENSION),
             **passed_on(),
         }
-        self.report.write_text(cdk.turn(references, environment))
+        told = cdk.turn(references, environment)
+        self.report.write_text(told)
+        counts = [line.rstrip(":") for line in told.splitlines() if line.endswith(":")]
+        self.note(f"Turned the templates for the emulator: {', '.join(counts)}; see {self.report}")
 
     def _wait_for_answer(self, deployed: Deployed) -> None:
         api, _, path = deployed.url.removeprefix("http://").partition("/")
