@@ -1,6 +1,7 @@
 """Queues, buckets and the functions behind them, as CloudFormation will read them. F-003, C34."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -222,7 +223,7 @@ def _documented_settings() -> set[str]:
     return set(re.findall(r"^\| `(VECTORFORGE_[A-Z0-9_]+)`", page, re.MULTILINE))
 
 
-def _policy(template: StackTemplate, key: str) -> list[dict[str, object]]:
+def _policy(template: StackTemplate, key: str) -> list[dict[str, Any]]:
     """The statements of the one policy of a queue or bucket."""
     found = [
         policy["PolicyDocument"]["Statement"]

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from vectorforge.db.migrate import LOGIN_ROLES
+from vectorforge.db.login_roles import LOGIN_ROLES
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import account_for
 from vectorforge.local.deployment.background import BackgroundProcesses
