@@ -60,7 +60,8 @@ class QueryUrl(Construct):
         access = cloudfront.FunctionUrlOriginAccessControl(
             self,
             "AccessControl",
-            origin_access_control_name=self._stage.prefix,
+            # CloudFront is one for all regions.
+            origin_access_control_name=f"{self._stage.prefix}-{Stack.of(self).region}",
             signing=cloudfront.Signing.SIGV4_ALWAYS,
         )
         origin = origins.FunctionUrlOrigin(
