@@ -43,7 +43,7 @@ _OWN_ERRORS = [
     "SecretsUnavailableError",
 ]
 """Names of exceptions in ``vectorforge.errors`` that may be gone a moment later."""
-_KILLED = ["States.Timeout", "Sandbox.Timedout", "Lambda.Unknown"]
+_KILLED = ["States.Timeout", "Sandbox.Timedout", "Lambda.Unknown", "Runtime.ExitError"]
 """No answer: the process ran out of time or memory. What it has stored stays stored."""
 _START_S = 60
 """For a process to start, beside the function's timeout."""

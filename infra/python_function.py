@@ -168,7 +168,7 @@ def _architecture(stage: StageSettings) -> lambda_.Architecture:
 
 
 def _common_environment(stage: StageSettings) -> dict[str, str]:
-    common = {"POWERTOOLS_METRICS_NAMESPACE": "VectorForge", "VECTORFORGE_TRACING": "true"}
+    common = {"POWERTOOLS_METRICS_NAMESPACE": stage.metrics_namespace, "VECTORFORGE_TRACING": "true"}
     if stage.network.egress == "dual_stack":
         # The classic hosts of SQS and Secrets Manager have no IPv6 addresses.
         # https://docs.aws.amazon.com/sdkref/latest/guide/feature-endpoints.html

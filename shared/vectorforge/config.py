@@ -182,6 +182,8 @@ class AwsSettings(_Section):
     """Longest time an answer waits for the queue to take its record."""
     ingestion_queue_url: str | None = None
     """SQS queue that the ingest function reads; unset: documents are ingested in this process."""
+    uploads_bucket: str | None = None
+    """S3 bucket for which ``POST /v1/collections/{id}/uploads`` signs forms; the ingest function reads it."""
     provider_secret_id: str | None = None
     """Name or ARN of a Secrets Manager secret: a JSON object of settings, e.g. {"openai_api_key": "..."}."""
     provider_parameter_path: str | None = None

@@ -131,6 +131,7 @@ def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str
             ("sqs:SendMessage", queries),
             ("sqs:SendMessage", ingestion),
             ("s3:PutObject", overflow),
+            ("s3:PutObject", uploads),
             secret,
         },
         "LogWriterFunction": {*((action, queries) for action in RECEIVE), ("s3:GetObject", overflow)},

@@ -9,6 +9,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from vectorforge.api.app import create_routes
+from vectorforge.config import AwsSettings
+from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 
 SECRET = "alice-only-passage"
@@ -36,6 +38,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/v1/collections/{collection_id}"): Case(404),
     ("GET", "/v1/collections/{collection_id}/documents"): Case(404),
     ("POST", "/v1/collections/{collection_id}/documents"): Case(404, DOCUMENTS),
+    ("POST", "/v1/collections/{collection_id}/uploads"): Case(404, {"path": "a.txt"}),
     ("POST", "/v1/collections/{collection_id}/query"): Case(404, QUESTION),
     ("GET", "/v1/documents/{document_id}"): Case(404),
     ("DELETE", "/v1/documents/{document_id}"): Case(404),
@@ -67,10 +70,15 @@ class Alice:
 
 
 @pytest.fixture
-async def alice(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Alice]:
+async def alice(
+    app_url: str, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Alice]:
+    for variable, value in aws_environment("http://127.0.0.1:1").items():  # uploads are only signed here
+        monkeypatch.setenv(variable, value)
     name, bob = make_tenant(), make_tenant()
+    config = settings_for(app_url, [name, bob], aws=AwsSettings(uploads_bucket="uploads"))
     async with (
-        live_api(settings_for(app_url, [name, bob])) as api,
+        live_api(config) as api,
         api.client(name) as client,
     ):
         collection_id = await new_collection(client)

@@ -126,6 +126,21 @@ async def test_upload_ask_and_find_the_log_row(folder: Path) -> None:
 
         assert await eventually(status) == "succeeded"
 
+        form_path = f"/v1/collections/{collection_id}/uploads"
+        async with http.post(form_path, json={"path": "sun.md"}) as response:
+            form = await response.json()
+        fields = aiohttp.FormData(form["fields"])
+        fields.add_field("file", b"The sun of Quibblestone is late.", filename="sun.md")
+        async with http.post(form["url"], data=fields) as response:
+            assert response.status == 204
+
+        async def uploaded() -> str | None:
+            async with http.get("/v1/jobs", params={"source": form["source"]}) as response:
+                jobs = (await response.json())["jobs"]
+            return jobs[0]["status"] if jobs and jobs[0]["finished_at"] else None
+
+        assert await eventually(uploaded) == "succeeded"
+
         events = [event async for event in asked(http, QUESTION)]
         check_order(events)
         done = events[-1].data

@@ -56,3 +56,30 @@ def test_importing_the_queue_loads_no_sdk() -> None:
     code = f"import sys, {modules}; print([m for m in ('boto3', 'botocore', 'psycopg') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint", "host"),
+    [
+        ("eu-central-1", "", "https://uploads.s3.eu-central-1.amazonaws.com/"),
+        ("us-east-1", "", "https://uploads.s3.us-east-1.amazonaws.com/"),
+        ("cn-north-1", "", "https://uploads.s3.cn-north-1.amazonaws.com.cn/"),
+        ("eu-central-1", "http://localhost:4566", "http://localhost:4566/uploads"),
+        ("eu-central-1", "http://127.0.0.1:4566", "http://127.0.0.1:4566/uploads"),
+        ("eu-central-1", "http://host.docker.internal:4566", "http://host.docker.internal:4566/uploads"),
+    ],
+)
+def test_s3_signs_for_the_bucket_s_host_in_its_region(
+    monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str, host: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
+    if endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    clients = AwsClients()
+    form = clients.get("s3").generate_presigned_post("uploads", "a.txt")
+    assert form["url"] == host
+    assert form["fields"]["x-amz-algorithm"] == "AWS4-HMAC-SHA256"
+    assert f"/{region}/s3/aws4_request" in form["fields"]["x-amz-credential"]
+    clients.close()

@@ -12,12 +12,23 @@ from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, Op
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
-from vectorforge.api.routes import collections, documents, health, jobs, providers, queries, rag, root, search
+from vectorforge.api.routes import (
+    collections,
+    documents,
+    health,
+    jobs,
+    providers,
+    queries,
+    rag,
+    root,
+    search,
+    uploads,
+)
 from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
-_DOORS = (root, health, providers, collections, documents, jobs, search, rag, queries)
+_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, queries)
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "

@@ -5,6 +5,7 @@ Region, credentials and endpoints come from boto3's own chain; ``AWS_ENDPOINT_UR
 
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 from vectorforge.errors import ConfigurationError
 
@@ -79,12 +80,27 @@ class AwsClients:
             read_timeout=self._read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": self._max_attempts},
             tcp_keepalive=True,
+            # What is signed for others is signed with SigV4, for the bucket's own host in its region. Else it
+            # is for the global host, which redirects uploads to young buckets of other regions:
+            # https://docs.aws.amazon.com/AmazonS3/latest/userguide/VirtualHosting.html#VirtualHostingBackwardsCompatibility
+            signature_version="s3v4" if service == "s3" else None,
+            s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"},
         )
         try:
             if self._session is None:  # of our own: boto3's default one is shared with code we do not know
                 self._session = boto3.session.Session(region_name=self._region)
-            return self._session.client(service, config=config)
+            client = self._session.client(service, config=config)
+            if service == "s3" and not _is_aws_host(client.meta.endpoint_url):
+                client.close()
+                by_path = config.merge(Config(s3={"addressing_style": "path"}))  # bucket.localhost is nowhere
+                client = self._session.client(service, config=by_path)
         except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
             raise ConfigurationError(
                 f"No AWS client for {service} can be made ({type(exc).__name__}); is AWS_DEFAULT_REGION set?"
             ) from exc
+        return client
+
+
+def _is_aws_host(endpoint_url: str) -> bool:
+    """Whether S3's own hosts are behind an endpoint, in whatever partition; not an emulator."""
+    return (urlsplit(endpoint_url).hostname or "").startswith(("s3.", "s3-"))

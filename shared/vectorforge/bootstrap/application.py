@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # only on AWS
     from vectorforge.aws.clients import AwsClients
     from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
+    from vectorforge.aws.upload_forms import UploadForms
 
 logger = logging.getLogger(__name__)
 
@@ -214,6 +215,15 @@ class Application:
         from vectorforge.aws.ingestion_queue import IngestionQueue
 
         return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
+
+    @cached_property
+    def upload_forms(self) -> "UploadForms | None":
+        """Signs uploads to S3; None where there is no bucket for them."""
+        if self.config.aws.uploads_bucket is None:
+            return None
+        from vectorforge.aws.upload_forms import UploadForms
+
+        return UploadForms(self.aws_clients, self.config.aws.uploads_bucket)
 
     async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
         """Say that a job waits: to the worker of this process, or to the queue of the ingest function.

@@ -83,6 +83,7 @@ def configure_functions(
     query = {
         "VECTORFORGE_RESPONSE_MODE": "stream",
         "VECTORFORGE_DATABASE_URL": database,
+        "VECTORFORGE_UPLOADS_BUCKET": resources.uploads_bucket,
         **_login(config),
     }
 

@@ -15,6 +15,8 @@ from vectorforge.local.localstack_plugins import settings as plugin_settings
 LOCALSTACK_VERSION = "4.13.1"
 """The last one that runs on Python 3.11 without Docker and without a licence."""
 LOCALSTACK_MODULE = "localstack.runtime.main"
+MODULE_WITH_PLUGINS = "vectorforge_localstack.start"
+"""The same, where ``FunctionProcesses.variables`` are set."""
 HEALTH_PATH = "/_localstack/health"
 
 _AS_OF = "2026-02-20"

@@ -8,6 +8,7 @@ from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
+from vectorforge.aws.upload_keys import UploadKey, source_of
 from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.serverless.message_visibility import ReceivedMessage
@@ -27,7 +28,7 @@ class Upload:
     @property
     def source(self) -> str:
         """The document's name in its collection."""
-        return f"s3://{self.bucket}/{self.key}"
+        return source_of(self.bucket, self.key)
 
     def job_id(self, revision: str) -> UUID:
         """The id of the job that reads this revision because of this event."""
@@ -50,13 +51,9 @@ class Upload:
         key = unquote_plus(key)
         if not name.startswith("ObjectCreated:") or key.endswith("/"):
             return None
-        tenant_id, _, rest = key.partition("/")
-        collection_name, _, path = rest.partition("/")
-        collection_name = collection_name.strip()
-        if not (collection_name and path):
-            raise InvalidInputError("The key of an upload is <tenant>/<collection>/<path>.", field="key")
+        parsed = UploadKey.parse(key)
         event_id = "\n".join(part or "" for part in event)
-        return cls(bucket, key, checked_tenant(tenant_id), collection_name, event_id)
+        return cls(bucket, key, parsed.tenant_id, parsed.collection_name, event_id)
 
 
 def read_uploads(event: Mapping[str, Any]) -> list[Upload]:

@@ -42,6 +42,10 @@ _LIST = f"""
 SELECT {JOB_COLUMNS} FROM vectorforge.ingestion_jobs
 WHERE tenant_id = %(tenant_id)s
   AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s)
+  AND (%(source)s::text IS NULL OR id IN (
+      SELECT job_id FROM vectorforge.ingestion_job_items
+      WHERE tenant_id = %(tenant_id)s AND (source = %(source)s OR parent_source = %(source)s)
+  ))
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 _ITEMS = f"""
@@ -139,12 +143,18 @@ class JobRepository(JobProgress):
         return [IngestionJobItem.of(row) for row in await self._db.fetch_all(_ITEMS, page)]
 
     async def list(
-        self, collection_id: UUID | None = None, *, limit: int = 50, offset: int = 0
+        self,
+        collection_id: UUID | None = None,
+        *,
+        source: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[IngestionJob]:
         """A page of jobs, newest first.
 
         Args:
             collection_id: Only jobs of this collection.
+            source: Only jobs with this document, or with records of this JSONL file.
             limit: Jobs of the page, 1 to 1,000.
             offset: Jobs before the page.
 
@@ -155,6 +165,7 @@ class JobRepository(JobProgress):
         values = {
             "tenant_id": self._db.tenant_id,
             "collection_id": collection_id,
+            "source": source,
             "limit": limit,
             "offset": offset,
         }
