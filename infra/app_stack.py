@@ -7,6 +7,7 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.bulk_load import BulkLoad
+from infra.dashboard import Dashboard
 from infra.data_stack import DataStack
 from infra.ingestion import Ingestion
 from infra.migration import Migration
@@ -61,3 +62,4 @@ class AppStack(Stack):
             bulk_load=self.bulk_load,
         )
         self.query.roll_back_on(self.alarms.deployment_alarms)
+        Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)

@@ -33,9 +33,11 @@ from infra.emulated_resources import (
     WHOLE_ANSWERS,
     is_listed,
 )
+from infra.emulated_state_machine import BATCHES, emulated_definition
 
 Template: TypeAlias = dict[str, Any]
 
+_STATE_MACHINE = "AWS::StepFunctions::StateMachine"
 _PLACEHOLDER = "dropped:"
 _POSTGRES_PORT = ":5432"
 _SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
@@ -118,6 +120,7 @@ class _Stack:
         self._drop_types()
         for resource in self._resources.values():
             self._remove_parts(resource)
+            self._simplify_state_machine(resource)
             _invoke_buffered(resource)
         self._drop_dependents()
         self._template["Resources"] = {
@@ -170,6 +173,12 @@ class _Stack:
                 parent = parent.get(key, {})
             if parent.pop(removal.path[-1], None) is not None:
                 self._report.removed[removal.resource_type, ".".join(removal.path), removal.reason] += 1
+
+    def _simplify_state_machine(self, resource: dict[str, Any]) -> None:
+        if resource["Type"] == _STATE_MACHINE:
+            properties = resource["Properties"]
+            properties["DefinitionString"], left_out = emulated_definition(properties["DefinitionString"])
+            self._report.removed[_STATE_MACHINE, "ItemBatcher", BATCHES] += left_out
 
     # -- what stands for it
 

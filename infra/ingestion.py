@@ -16,8 +16,8 @@ from infra.python_function import PythonFunction
 from infra.settings import StageSettings
 
 _LOOK_EVERY = Duration.minutes(5)
-_CONNECTIONS = 4
-"""An invocation carries out two jobs at a time, each of which has its lease renewed meanwhile."""
+_CONNECTIONS = 2
+"""An invocation carries out one job at a time, and has its lease renewed meanwhile."""
 _BATCH = 1
 """A job may take the whole invocation."""
 

@@ -103,7 +103,7 @@ class RestApi(Construct):
             throttling_burst_limit=2 * _PUBLIC_REQUESTS_PER_SECOND,
             logging_level=apigateway.MethodLoggingLevel.ERROR,
         )
-        access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
+        access_logs = self._log_group("AccessLogs")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
             description=f"VectorForge ({self._stage.stage})",
@@ -150,7 +150,8 @@ class RestApi(Construct):
         account.apply_removal_policy(RemovalPolicy.RETAIN)
         return account
 
-    def _log_group(self, construct_id: str, name: str) -> logs.LogGroup:
+    def _log_group(self, construct_id: str, name: str | None = None) -> logs.LogGroup:
+        """Named by CloudFormation if possible: a stack can be made again beside logs that were kept."""
         return logs.LogGroup(
             self,
             construct_id,

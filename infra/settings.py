@@ -194,8 +194,8 @@ def _check_callers(stage: StageSettings) -> None:
     for tenant in named:
         if not _TENANT.fullmatch(tenant):
             raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
-    if len(set(stage.tenants)) < len(stage.tenants):
-        raise SettingsError("tenants names a tenant twice; each has one key.")
+    if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
+        raise SettingsError("tenants names one twice, or two that differ in punctuation only.")
     if stage.iam_tenants and stage.front_door == "rest_api":
         raise SettingsError('iam_tenants call the function URL: front_door must be "function_url" or "both".')
     if stage.cloudfront_domain is not None and stage.front_door == "rest_api":

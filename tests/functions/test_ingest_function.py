@@ -20,8 +20,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.serverless.ingest import IngestFunction, Invocation, handle
-from vectorforge.serverless.ingest_events import Message
+from vectorforge.serverless.ingest import IngestFunction, handle
 from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.lambda_context import LambdaContext
@@ -312,12 +311,13 @@ async def test_a_message_stays_out_of_sight_while_its_document_takes_long(stage:
     stage.embedder._delay_s = 4.5
     job_id = await stage.job("long")
     records = stage.queue.receive()
-    invocation = Invocation(stage.application, Deadline.after(60), held_s=2)
-    working = asyncio.create_task(invocation.handle_messages([Message.of(record) for record in records]))
+    working = asyncio.create_task(
+        handle(stage.application, {"Records": records}, Deadline.after(60), held_s=2)
+    )
     while not working.done():
         assert stage.queue.receive() == []
         await asyncio.sleep(0.2)
-    assert await working == []
+    assert await working == {"batchItemFailures": []}
     assert (await stage.look(job_id)).status == "succeeded"
     await asyncio.sleep(2.2)
     assert len(stage.queue.receive()) == 1  # not deleted here, and nobody holds it any more

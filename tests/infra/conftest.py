@@ -12,12 +12,16 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.bundling import Bundle, make_bundle
 from infra.settings import DEV, PROD, CustomDomain, StageSettings
 from tests.infra.stack_template import StackTemplate
+
+if TYPE_CHECKING:
+    from aws_cdk import App
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
 
@@ -85,8 +89,8 @@ def bare_environment() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What CDK writes for all variants, without bundles: ``<stack>.template.json`` for each stack."""
+def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
+    """All variants in one app, without bundles."""
     from aws_cdk import App
 
     from infra.app import build
@@ -94,7 +98,13 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path_factory.mktemp("assembly")))
     for stage in VARIANTS:
         build(app, stage)
-    return Path(app.synth().directory)
+    return app
+
+
+@pytest.fixture(scope="session")
+def assembly(cdk_app: "App") -> Path:
+    """What CDK writes for all variants: ``<stack>.template.json`` for each stack."""
+    return Path(cdk_app.synth().directory)
 
 
 @pytest.fixture(scope="session")

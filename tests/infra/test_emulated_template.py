@@ -206,6 +206,26 @@ def test_the_alias_moves_without_code_deploy() -> None:
     assert found["Alias"] == {"Type": "AWS::Lambda::Alias", "Properties": {"Name": "live"}}
 
 
+def test_a_distributed_map_hands_out_one_item_at_a_time() -> None:
+    task = {"Type": "Task", "Resource": "${Ingest}", "Parameters": {"Items.$": "$.Items", "Text": "$.Items"}}
+    processor = {"ProcessorConfig": {"Mode": "DISTRIBUTED"}, "StartAt": "Ingest", "States": {"Ingest": task}}
+    objects = {
+        "Type": "Map",
+        "ToleratedFailurePercentage": 5,
+        "ItemBatcher": {"MaxItemsPerBatch": 10},
+        "ItemProcessor": processor,
+    }
+    definition = json.dumps({"StartAt": "Objects", "States": {"Objects": objects}})
+    machine = {"Type": "AWS::StepFunctions::StateMachine", "Properties": {"DefinitionString": definition}}
+    found, report = turned({"BulkLoad": machine})
+    (state,) = json.loads(found["BulkLoad"]["Properties"]["DefinitionString"])["States"].values()
+    assert "ItemBatcher" not in state
+    assert '"ToleratedFailurePercentage": 5.0' in found["BulkLoad"]["Properties"]["DefinitionString"]
+    parameters = state["ItemProcessor"]["States"]["Ingest"]["Parameters"]
+    assert parameters == {"Items.$": "States.Array($)", "Text": "$.Items"}
+    assert report.removed.total() == 1
+
+
 def test_another_stack_gets_the_value_instead_of_the_export() -> None:
     data = {
         "Resources": {"Proxy": PROXY, "Queue": {"Type": "AWS::SQS::Queue"}},

@@ -28,14 +28,14 @@ class Refusals:
 
     def __init__(self, *, with_tokens: bool = False) -> None:
         self._with_tokens = with_tokens
-        self._reason: VectorForgeError | None = None
+        self._reason: DatabaseUnavailableError | None = None
         self._refused_at = float("-inf")
         self._waiting: set[asyncio.Timeout] = set()
 
     def failed(self, failure: Exception) -> None:
         """An attempt to connect failed: with the driver's error, or with ours before the driver was asked."""
-        if isinstance(failure, VectorForgeError):
-            self._reason = failure
+        if isinstance(failure, VectorForgeError):  # no password could be made for it
+            self._reason = DatabaseUnavailableError(failure.message)
         elif _NOBODY_LISTENS.search(str(failure)):
             self._reason = DatabaseUnavailableError("The database refuses connections.")
         else:
@@ -52,7 +52,7 @@ class Refusals:
         self._reason = None
         self._refused_at = float("-inf")
 
-    def too_late(self) -> VectorForgeError:
+    def too_late(self) -> DatabaseUnavailableError:
         """What to say after a wait that ended without a connection."""
         if isinstance(self._reason, DatabaseLoginError):
             return _copy(self._reason)
@@ -63,7 +63,6 @@ class Refusals:
         """Wait for a connection in here.
 
         Raises:
-            ConfigurationError: The settings do not let one be made.
             DatabaseUnavailableError: One is refused, or was a second ago.
         """
         if self._reason is not None and time.monotonic() - self._refused_at < _REMEMBERED_S:
@@ -79,6 +78,6 @@ class Refusals:
             raise _copy(self._reason or DatabaseUnavailableError()) from exc
 
 
-def _copy(error: VectorForgeError) -> VectorForgeError:
+def _copy(error: DatabaseUnavailableError) -> DatabaseUnavailableError:
     """The same error for one more task: a traceback belongs to one."""
     return type(error)(error.message)

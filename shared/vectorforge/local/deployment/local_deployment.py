@@ -63,6 +63,11 @@ class LocalDeployment:
         """What of the production templates was kept and left out."""
         return self.logs / "emulated_template.txt"
 
+    @property
+    def _complete(self) -> Path:
+        """A file that is there when the last deployment ended well."""
+        return self.folder / "complete"
+
     def deploy(self, config: VectorForgeConfig, *, stage: str, port: int, cache: Path) -> Deployed:
         """Start what does not run, and bring the stacks up to date.
 
@@ -91,7 +96,10 @@ class LocalDeployment:
             synthesizing.result()
             self._turn(cdk, account, ports)
             self.note("Deploying the stacks with cdk deploy ...")
+            self._complete.unlink(missing_ok=True)
             cdk.deploy(account.endpoint_url)
+            account.check_stacks(cdk.templates())
+            self._complete.touch()
             deployed = account.look(stage)
             account.store_keys(deployed.provider_secret_id, provider_keys(config))
             self.note("Waiting for an answer ...")
@@ -142,8 +150,10 @@ class LocalDeployment:
         self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
 
     def _start_emulator(self, port: int, cache: Path, roots: Path) -> EmulatedAccount:
-        """A LocalStack that runs already keeps its functions: they get their new code from the stacks."""
+        """One that runs already is kept, unless its stacks were left half-way, which it cannot mend."""
         processes = self._processes()
+        if processes.is_running(_EMULATOR) and not self._complete.exists():
+            processes.stop(_EMULATOR)
         if not processes.is_running(_EMULATOR):
             self.note("Starting LocalStack ...")
             python = install_localstack(cache)

@@ -1,0 +1,115 @@
+"""Ingestion jobs, for as long as one invocation lasts."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob, IngestionQueue
+from vectorforge.bootstrap import Application
+from vectorforge.db.repositories.job_dispatcher import JobDispatcher
+from vectorforge.deadline import Deadline
+from vectorforge.errors import ConfigurationError, QueueError
+from vectorforge.ingestion.worker import IngestionWorker
+
+logger = logging.getLogger(__name__)
+
+LEASE_S = 30.0
+"""A job of a killed invocation can be claimed again after this time."""
+
+
+class IngestWork:
+    """Carries out jobs, and hands on what is left of them before the invocation would be killed.
+
+    Args:
+        application: Opened before the first job.
+        deadline: When the invocation is killed.
+    """
+
+    def __init__(self, application: Application, deadline: Deadline) -> None:
+        self._application = application
+        remaining_s = deadline.remaining_s()
+        reserve_s = min(max(remaining_s / 10, 1.0), 10.0)
+        work_s = max(remaining_s - reserve_s, 0.0)
+        self._end_of_work = Deadline.after(work_s)
+        self._last_document = Deadline.after(max(work_s - 2 * reserve_s, work_s / 2))
+        self._document_time_s = work_s / 2
+        self._handed_on = False
+
+    @property
+    def time_is_over(self) -> bool:
+        """Whether no further document is begun."""
+        return self._last_document.remaining_s() <= 0
+
+    async def carry_out(self, *, kept_log_days: int = 0) -> None:
+        """Carry out jobs until none waits, or the time is over; then what runs is given back.
+
+        Args:
+            kept_log_days: Also delete queries and ended jobs older than this; 0 deletes none.
+
+        Raises:
+            VectorForgeError: The database failed; what was not finished can be claimed again later.
+        """
+        application = self._application
+        worker = IngestionWorker(
+            application.database,
+            lambda tenant_id: application.for_tenant(tenant_id).ingestion,
+            lease_s=LEASE_S,
+            kept_log_days=kept_log_days,
+            document_time_s=self._document_time_s,
+        )
+        soon = asyncio.get_running_loop().call_later(
+            max(self._last_document.remaining_s(), 0.0), worker.stop_soon
+        )
+        try:
+            async with asyncio.timeout(self._end_of_work.remaining_s()):
+                await worker.run_until_idle()
+        except TimeoutError:
+            logger.info("A document is given back: it cannot be finished in this invocation")
+        finally:
+            soon.cancel()
+
+    async def not_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
+        """Those that wait or run; a job that was deleted is none of them."""
+        found = [
+            (job, await self._application.for_tenant(job.tenant_id).jobs.find_by_id(job.job_id))
+            for job in jobs
+        ]
+        return [job for job, stored in found if stored is not None and stored.finished_at is None]
+
+    async def announce_anew(self, job: AnnouncedJob) -> None:
+        """Send another message for a job that has not ended, unless it cannot be begun yet.
+
+        Raises:
+            QueueError: The queue may not have taken it.
+            ConfigurationError: There is no queue, or no way to it.
+        """
+        jobs = self._application.for_tenant(job.tenant_id).jobs
+        if await jobs.waits_behind_another(job.job_id):
+            return  # else each of a long row of jobs would be looked at every two minutes
+        # When there is time left, another worker holds it; should that one be killed, this message is needed.
+        await self.queue().announce(
+            AnnouncedJob(job.tenant_id, job.job_id) if self.time_is_over else job.later()
+        )
+        self._handed_on = True
+
+    async def hand_on(self) -> None:
+        """Have another invocation begin when this one had to stop; at most one, else they would multiply."""
+        if not self.time_is_over or self._handed_on:
+            return
+        if await JobDispatcher(self._application.database).any_waits():
+            try:
+                await self.queue().announce(AnyJob())
+            except QueueError:
+                logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
+
+    def queue(self) -> IngestionQueue:
+        """The queue that wakes this function.
+
+        Raises:
+            ConfigurationError: There is none.
+        """
+        if self._application.ingestion_queue is None:
+            raise ConfigurationError(
+                "Set VECTORFORGE_INGESTION_QUEUE_URL to the queue of the ingest function."
+            )
+        return self._application.ingestion_queue
