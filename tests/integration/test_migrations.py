@@ -12,7 +12,6 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from tests.conftest import ObservedPostgres
 from vectorforge.db.connection import Database
 from vectorforge.db.login_roles import LOGIN_ROLES
 from vectorforge.db.migrate import MIGRATIONS, migrate, pending, read_migrations
