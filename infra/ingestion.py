@@ -16,8 +16,8 @@ from infra.python_function import PythonFunction
 from infra.settings import StageSettings
 
 _LOOK_EVERY = Duration.minutes(5)
-_CONNECTIONS = 2
-"""An invocation carries out one job at a time, and has its lease renewed meanwhile."""
+_CONNECTIONS = 4
+"""One carries out a job and one renews its lease; a bulk load takes in four objects at a time."""
 _BATCH = 1
 """A job may take the whole invocation."""
 
