@@ -27,6 +27,7 @@ from vectorforge.testing.event_stream import check_order, read_events
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Reply
 
+ROOT = Path(__file__).parents[2]
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 FACT = "The teapot of Quibblestone sings every Tuesday at noon."
 QUESTION = "When does the teapot of Quibblestone sing?"
@@ -167,3 +168,151 @@ async def logged(api: Any, question: str) -> dict[str, Any] | None:
 async def _lines(text: str) -> Any:
     for line in text.split("\n"):
         yield line
+
+
+async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
+    """29 rows, and one message in the dead-letter queue, after one delivery instead of five.
+
+    The log writer makes a failed message wait 30 s, then 180 s and so on; the queue's redrive policy is
+    changed here, on the emulator, so that the test need not wait for all of them.
+    """
+    marker = uuid.uuid4().hex
+    async with deployment.http() as api:
+        collection_id = (await api.get("/v1/collections"))["collections"][0]["id"]
+    template = json.loads((ROOT / "events" / "log_writer_sqs_poison.json").read_text())
+    record = json.loads(template["Records"][0]["body"])
+    bodies = [
+        json.dumps(
+            record
+            | {"id": str(uuid.uuid4()), "tenant_id": deployment.tenant, "collection_id": collection_id}
+            | {"query_text": f"{marker} {number}"}
+        )
+        for number in range(MESSAGES - 1)
+    ]
+    poison = f"{marker} is no record"
+    queue, dead = deployment.told["query_log_queue_url"], deployment.told["query_log_dead_letter_queue_url"]
+    with deployment.client("sqs") as sqs:
+        redrive = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["RedrivePolicy"])["Attributes"]
+        once = json.loads(redrive["RedrivePolicy"]) | {"maxReceiveCount": "1"}
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": json.dumps(once)})
+        try:
+            for body in [*bodies[:10], poison, *bodies[10:]]:
+                sqs.send_message(QueueUrl=queue, MessageBody=body)
+            async with deployment.http() as api:
+
+                async def rows() -> bool:
+                    found = (await api.get("/v1/queries?limit=100"))["queries"]
+                    return sum(marker in row["query_text"] for row in found) == MESSAGES - 1
+
+                await eventually(rows)
+
+            async def dead_letter() -> str | None:
+                found = await asyncio.to_thread(sqs.receive_message, QueueUrl=dead, VisibilityTimeout=0)
+                return next((m["Body"] for m in found.get("Messages", []) if marker in m["Body"]), None)
+
+            assert await eventually(dead_letter) == poison
+        finally:
+            sqs.set_queue_attributes(QueueUrl=queue, Attributes=redrive)
+
+
+async def test_a_key_is_exchanged_while_questions_are_asked(deployment: Deployment, vendor: Vendor) -> None:
+    """The vendor takes old and new, then the new one only; no question fails."""
+    statuses: list[int] = []
+    stop = asyncio.Event()
+
+    async def ask() -> None:
+        async with deployment.http() as api:
+            while not stop.is_set():
+                body = {"query": f"{QUESTION} {uuid.uuid4().hex}"}
+                status, answer = await api.request("POST", "/v1/rag/query", json=body)
+                statuses.append(status)
+                assert status == 200, answer
+                assert answer["response"] == "".join(ANSWER)
+
+    async def after(number: int) -> None:
+        enough = len(statuses) + number
+
+        async def reached() -> bool:
+            return len(statuses) >= enough or any(asker.done() for asker in askers)
+
+        await eventually(reached)
+
+    askers = [asyncio.create_task(ask()) for _ in range(2)]
+    try:
+        await after(3)
+        vendor.accepted = {OLD, NEW}
+        with deployment.client("secretsmanager") as secrets:
+            secret_id = deployment.told["provider_secret_id"]
+            secrets.put_secret_value(SecretId=secret_id, SecretString=json.dumps({"openai_api_key": NEW}))
+        await after(3)
+        vendor.accepted = {NEW}
+        await after(5)
+    finally:
+        stop.set()
+        await asyncio.gather(*askers)
+    assert set(statuses) == {200}
+    assert vendor.refusals  # with the old key, and the question was asked again with the new one
+    assert vendor.requests[-1].headers["Authorization"] == f"Bearer {NEW}"
+    assert OLD not in deployment.logs
+    assert NEW not in deployment.logs
+
+
+async def test_a_second_deployment_updates_the_first(
+    deployment: Deployment, folder: Path, vendor: Vendor
+) -> None:
+    async with deployment.http() as api:
+        before = await api.get("/v1/collections")
+    emulator = BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack")
+    done = deploy(folder, vendor, VECTORFORGE_MAX_TOP_K="3")
+    assert done.returncode == 0, done.stderr
+    updated = Deployment.of(folder, done.stdout)
+    assert updated.told == deployment.told
+    assert BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack") == emulator
+    async with updated.http() as api:
+        assert await api.get("/v1/collections") == before
+        status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "top_k": 4})
+        assert (status, "3" in json.dumps(problem)) == (422, True)
+
+
+def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) -> None:
+    root = deployment.folder / "deployment"
+    # As like the deployment's own as can be: same folder, same session and parent as its commands.
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=root)
+    try:
+        processes = BackgroundProcesses(root / "processes.json")
+        started = [psutil.Process(processes.pid(name)) for name in processes.names()]
+        started.append(psutil.Process(EmbeddedPostgres(root / "postgres").running_pid()))
+        family = [*started, *(child for process in started for child in process.children(recursive=True))]
+        assert len(started) == 4
+        assert any("bootstrap.py" in " ".join(process.cmdline()) for process in family)
+        done = run(deployment.folder, "destroy")
+        assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+        assert psutil.wait_procs(family, timeout=10)[1] == []
+        assert bystander.poll() is None
+        assert (root / "postgres").exists()
+        again = run(deployment.folder, "destroy", "--delete-data")
+        assert again.stderr.splitlines()[0] == "Nothing of a deployment runs."
+        assert not root.exists()
+    finally:
+        bystander.communicate()
+
+
+def test_destroy_after_a_command_that_was_killed(private_dir: Callable[[str], Path]) -> None:
+    folder = private_dir("killed")
+    command = subprocess.Popen(
+        command_line(folder, "deploy", "--port", "0"), env=environment(), stderr=subprocess.PIPE
+    )
+    assert command.stderr is not None
+    processes = BackgroundProcesses(folder / "deployment" / "processes.json")
+    with command.stderr:
+        for line in command.stderr:  # until LocalStack is being started
+            if b"LocalStack" in line:
+                break
+    command.kill()
+    command.wait()
+    started = [psutil.Process(processes.pid(name)) for name in processes.names()]
+    assert len(started) >= 2
+    done = run(folder, "destroy", "--delete-data")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+    assert psutil.wait_procs(started, timeout=10)[1] == []
+    assert not (folder / "deployment").exists()
