@@ -45,7 +45,12 @@ def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple
 
 def _buckets(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     """CloudFormation makes a bucket's name of those of stack and construct, in lower case."""
-    for bucket in session.client("s3").list_buckets()["Buckets"]:
+    pages = (
+        session.client("s3")
+        .get_paginator("list_buckets")
+        .paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
+    )
+    for bucket in (found for page in pages for found in page["Buckets"]):
         if bucket["Name"].startswith((f"{stage.prefix}-app-", f"{stage.prefix}-data-")):
             yield "Bucket with its objects", f"aws s3 rb {where} --force s3://{bucket['Name']}"
 
