@@ -102,7 +102,6 @@ def test_settings_move_the_bill() -> None:
         by_name(idle_bill(PROD)),
         dataclasses.replace(PROD, start="provisioned", provisioned_concurrency=2),
     )
-    # The figures gathered before anything was built: docs/decisions.md tells why they matter.
     assert idle["NAT gateways"] == pytest.approx(65.70)
     assert idle["SnapStart, one version's snapshot"] == pytest.approx(6.83, abs=0.01)
     assert by_name(idle_bill(provisioned))["provisioned concurrency"] == pytest.approx(30.27, abs=0.01)
