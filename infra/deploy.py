@@ -42,9 +42,10 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> 
     outputs.unlink(missing_ok=True)  # those of an earlier deployment, if this one fails
     approval = "never" if approved else "broadening"
     arguments = ["--app", str(cdk.assembly), "--require-approval", approval, "--progress", "events"]
-    data, *_ = names = list(templates(cdk.assembly))
+    names = list(templates(cdk.assembly))
     if _starts_before_use(stage) and not _has_key(cdk, stage):
-        cdk.run("deploy", data, *arguments, "--outputs-file", str(outputs))
+        data = [name for name in names if name.endswith("-Data")]
+        cdk.run("deploy", *data, *arguments, "--outputs-file", str(outputs))
         _demand_key(cdk, stage)
     cdk.run("deploy", *names, *arguments, "--outputs-file", str(outputs))
     sys.stdout.write(

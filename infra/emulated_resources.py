@@ -105,7 +105,7 @@ REMOVALS = (
         ("Properties", "Environment", "Variables", "AWS_USE_DUALSTACK_ENDPOINT"),
         "the emulator has one address; SDKs refuse both settings together",
     ),
-    Removal("AWS::SNS::Topic", ("Properties", "KmsMasterKeyId"), "KMS is dropped"),
+    Removal("AWS::SNS::Topic", ("Properties", "KmsMasterKeyId"), "there is no KMS"),
     Removal("AWS::Lambda::Alias", ("UpdatePolicy",), "CodeDeploy is dropped: the alias moves at once"),
     Removal(
         "AWS::ApiGateway::Method",

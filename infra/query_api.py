@@ -121,10 +121,9 @@ class RestApi(Construct):
 
     def _prepare_logs(self) -> None:
         """What has to be there before the stage."""
-        execution_logs = self._log_group(
-            "ExecutionLogs",  # API Gateway would make it by itself, and keep it for ever
-            f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}",
-        )
+        name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}"
+        # API Gateway would make the group by itself, and keep its logs for ever.
+        execution_logs = self._log_group("ExecutionLogs", name)
         self.api_stage.node.add_dependency(execution_logs)
         if self._stage.api_gateway_log_role:
             self.api_stage.node.add_dependency(self._allow_logs())
@@ -151,7 +150,7 @@ class RestApi(Construct):
         return account
 
     def _log_group(self, construct_id: str, name: str | None = None) -> logs.LogGroup:
-        """Named by CloudFormation if possible: a stack can be made again beside logs that were kept."""
+        """Without a name of ours, a stack can be made again beside logs that were kept."""
         return logs.LogGroup(
             self,
             construct_id,

@@ -3,7 +3,8 @@
 Found by the names that the stacks give, not by what a deletion reported: so it can be asked at any time.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.settings import StageSettings
@@ -44,7 +45,12 @@ def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple
 
 def _buckets(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     """CloudFormation makes a bucket's name of those of stack and construct, in lower case."""
-    for bucket in session.client("s3").list_buckets()["Buckets"]:
+    pages = (
+        session.client("s3")
+        .get_paginator("list_buckets")
+        .paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
+    )
+    for bucket in (found for page in pages for found in page["Buckets"]):
         if bucket["Name"].startswith((f"{stage.prefix}-app-", f"{stage.prefix}-data-")):
             yield "Bucket with its objects", f"aws s3 rb {where} --force s3://{bucket['Name']}"
 
@@ -71,11 +77,24 @@ def _queues(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[st
 
 def _log_groups(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     logs = session.client("logs")
-    names = {
-        group["logGroupName"]
-        for pattern in (stage.prefix, f"VectorForge-{stage.stage}-")
-        for page in logs.get_paginator("describe_log_groups").paginate(logGroupNamePattern=pattern)
+    ours = re.compile(rf"VectorForge-{stage.stage}-.*|(.*/)?{stage.prefix}([-/].*)?")
+    found = [
+        group
+        for page in logs.get_paginator("describe_log_groups").paginate()
         for group in page["logGroups"]
-    }
-    for name in sorted(names):
-        yield "Log group", f"aws logs delete-log-group {where} --log-group-name {name}"
+        if ours.fullmatch(group["logGroupName"]) or _is_of_our_api(logs, stage, group)
+    ]
+    for group in found:
+        yield (
+            "Log group",
+            f"aws logs delete-log-group {where} --log-group-name '{group['logGroupName']}'",
+        )
+
+
+def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) -> bool:
+    """API Gateway names its execution logs after the API's id, so the tags have to tell whose they are."""
+    name = str(group["logGroupName"])
+    if not (name.startswith("API-Gateway-Execution-Logs_") and name.endswith(f"/{stage.stage}")):
+        return False
+    tags = logs.list_tags_for_resource(resourceArn=str(group["arn"]).removesuffix(":*"))["tags"]
+    return (tags.get("application"), tags.get("stage")) == ("vectorforge", stage.stage)

@@ -1,6 +1,7 @@
 """What a deployment prints can be pasted into a shell as it is."""
 
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -57,6 +58,28 @@ def test_a_tenant_s_key_is_fetched_and_asks(
     ]
     assert RAGQueryRequest.model_validate_json(given["curl"][-1]).stream is True
     assert told["ApiUrl"] == f"{URL}{stage}"
+
+
+def test_the_key_of_a_vendor_is_typed_into_the_shell_and_read_from_stdin(
+    assembly: Path, paste: Paste, tmp_path: Path
+) -> None:
+    template = json.loads((assembly / "VectorForge-dev-Data.template.json").read_text())
+    line = text(template["Outputs"]["ProviderKeyCommand"]["Value"])
+    (tmp_path / "aws").write_text('#!/bin/sh\n(printf "%s\\n" "$@"; cat) > "$0.arguments"\n')
+    given = paste(f"{{ {line}; }} <<< sk-typed")["aws"]
+    assert given[:-1] == [
+        *("secretsmanager", "put-secret-value", "--region", "AWS::Region"),
+        *("--secret-id", "vectorforge-dev/providers", "--secret-string", "file:///dev/stdin"),
+    ]
+    assert json.loads(given[-1]) == {"openai_api_key": "sk-typed"}
+
+
+def test_an_upload_goes_to_a_collection_of_a_tenant(
+    app_templates: dict[str, StackTemplate], paste: Paste
+) -> None:
+    given = paste(outputs(app_templates["both"])["UploadExample"])["aws"]
+    place = "s3://IngestionUploads/acme/handbook/README.md"
+    assert given == ["s3", "cp", "--region", "AWS::Region", "README.md", place]
 
 
 def test_through_cloudfront_the_body_s_hash_goes_along(

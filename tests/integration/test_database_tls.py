@@ -17,10 +17,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from trustme import CA, LeafCert
 
-from tests.conftest import PGBOUNCER, ObservedPostgres
+from tests.conftest import ObservedPostgres
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import pending
 from vectorforge.errors import DatabaseLoginError, UntrustedDatabaseError
+from vectorforge.testing.pgbouncer import PGBOUNCER
 
 ENDPOINT = "vectorforge.proxy-abcdefghijkl.eu-central-1.rds.amazonaws.com"
 

@@ -36,6 +36,7 @@ async def as_migrator(settings: DatabaseSettings, work: Callable[[str], Awaitabl
         ConfigurationError: No URL is set; the secret is not there, may not be read or is not a login; the URL
             has a role or a password besides the secret's; or no token can be made for it.
         SecretsUnavailableError: AWS does not answer.
+        DatabaseLoginError: Neither was let in.
     """
     if settings.migrator_database_url is None:
         raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
@@ -48,7 +49,13 @@ async def as_migrator(settings: DatabaseSettings, work: Callable[[str], Awaitabl
         if settings.database_auth != "iam":
             raise
     logger.info("The migrator's password was refused; it logs in with a token of IAM")
-    return await work(await asyncio.to_thread(with_made_password, IamDatabaseLogin(), url))
+    try:
+        return await work(await asyncio.to_thread(with_made_password, IamDatabaseLogin(), url))
+    except DatabaseLoginError as exc:
+        raise DatabaseLoginError(
+            "The database refused the migrator's password, and a token of IAM as well. Allow this process "
+            "rds-db:connect for the migrator's role."
+        ) from exc
 
 
 def _with_secret(url: str, secret_id: str) -> str:

@@ -214,7 +214,7 @@ class LocalDeployment:
         proxy = f"localhost:{ports['database']}"
         references = {
             "AWS::RDS::DBProxy.Endpoint": proxy,
-            "AWS::RDS::DBInstance.Endpoint.Address": "vectorforge_owner@" + proxy,
+            "AWS::RDS::DBInstance.Endpoint.Address": proxy,
             "AWS::RDS::DBInstance.DbiResourceId": "embedded-postgres",
             "AWS::RDS::DBInstance.MasterUserSecret.SecretArn": account.owner_secret(),
         }
