@@ -40,6 +40,8 @@ VARIANTS = (
         provisioned_concurrency=2,
         query=dataclasses.replace(PROD.query, max_concurrency=50),
         api_gateway_log_role=False,
+        uploads_kept_days=None,
+        upload_origins=("https://docs.example.org",),
         tenants=("acme", "beta-2"),
         iam_tenants={"arn:aws:iam::123456789012:role/teams/acme-reader": "acme"},
         cloudfront_domain=CustomDomain(
