@@ -13,7 +13,10 @@ import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_rds as rds
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_sqs as sqs
 
 from vectorforge.cli.app import run
 from vectorforge.cli.deployed_stacks import DeployedStack, check_stacks
@@ -25,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 PINNED = json.loads((ROOT / "infra" / "package.json").read_text())["devDependencies"]["aws-cdk"]
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 ORDER = [
-    "node", "cdk", "stacks", "bytecode", "region", "credentials", "deployed", "bootstrap", "concurrency",
-    "vpcs", "addresses", "interfaces", "instances", "database",
+    "node", "cdk", "stacks", "bytecode", "region", "credentials", "deployed", "leftovers", "bootstrap",
+    "concurrency", "vpcs", "addresses", "interfaces", "instances", "database",
 ]  # fmt: skip
 
 
@@ -49,6 +52,9 @@ def synthesize(folder: Path, stage: str, *, nat: bool, region: str | None = None
         vpc_subnets=ec2.SubnetSelection(subnet_type=private), multi_az=nat,
         instance_type=ec2.InstanceType("t4g.micro"), manage_master_user_password=True,
     )  # fmt: skip
+    logs.LogGroup(data, "Logs", log_group_name=f"/aws/lambda/vectorforge-{stage}")
+    sqs.Queue(data, "Queue", queue_name=f"vectorforge-{stage}-jobs")
+    secretsmanager.Secret(data, "Keys", secret_name=f"vectorforge-{stage}/providers")
     code = folder.parent / f"{folder.name}-code"
     compiled = code / "functions" / "query" / "__pycache__"
     compiled.mkdir(parents=True)
@@ -366,6 +372,31 @@ class TestAnAccountThatDoesNotTell:
 
     def test_since_its_address_is_none(self, doctor: Doctor) -> None:
         assert doctor.statuses(stage="prod", AWS_ENDPOINT_URL="nowhere")["credentials"] == "fail"
+
+
+class TestLeftovers:
+    def test_under_a_name_that_is_needed_stop_a_deployment(self, doctor: Doctor) -> None:
+        secrets = doctor.account.client("secretsmanager")
+        secrets.create_secret(Name="vectorforge-prod/providers", SecretString="{}")
+        secrets.delete_secret(SecretId="vectorforge-prod/providers")  # in thirty days
+        doctor.account.client("logs").create_log_group(logGroupName="/aws/lambda/vectorforge-prod")
+        doctor.account.client("sqs").create_queue(QueueName="vectorforge-prod-jobs")
+        found = doctor.checks()["leftovers"]
+        assert found["status"] == "fail"
+        assert found["detail"].endswith(" and 2 more")
+        assert "make destroy STAGE=prod" in found["remedy"]
+
+    def test_are_not_what_only_begins_alike(self, doctor: Doctor) -> None:
+        doctor.account.client("logs").create_log_group(logGroupName="/aws/lambda/vectorforge-prod2")
+        doctor.account.client("sqs").create_queue(QueueName="vectorforge-prod-jobs-dead")
+        assert doctor.statuses()["leftovers"] == "ok"
+
+    def test_are_not_what_a_deployed_stack_holds(self, doctor: Doctor) -> None:
+        queue = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "vectorforge-prod-jobs"}}
+        doctor.account.client("cloudformation").create_stack(
+            StackName="VectorForge-prod-Data", TemplateBody=json.dumps({"Resources": {"Queue": queue}})
+        )
+        assert doctor.statuses()["leftovers"] == "ok"
 
 
 @pytest.mark.parametrize(
