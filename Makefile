@@ -6,7 +6,7 @@ CDK := infra/node_modules/.bin/cdk
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy destroy test fmt campaign
+.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt campaign
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,12 @@ deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
 
 destroy: $(UV) $(CDK) ## Delete STAGE (dev), and say what survives
 	@$(RUN) python -m infra.destroy --stage $(STAGE) $(ARGS)
+
+deploy-local: $(UV) $(CDK) ## Deploy the stacks into LocalStack on this machine, and print the URL
+	@$(RUN) python -m vectorforge.local.deployment deploy $(ARGS)
+
+destroy-local: $(UV) ## End what deploy-local started, and nothing else
+	@$(RUN) python -m vectorforge.local.deployment destroy $(ARGS)
 
 test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff check .

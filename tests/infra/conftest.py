@@ -44,6 +44,8 @@ VARIANTS = (
         provisioned_concurrency=2,
         query=dataclasses.replace(PROD.query, max_concurrency=50),
         api_gateway_log_role=False,
+        uploads_kept_days=None,
+        upload_origins=("https://docs.example.org",),
         tenants=("acme", "beta-2"),
         iam_tenants={"arn:aws:iam::123456789012:role/teams/acme-reader": "acme"},
         cloudfront_domain=CustomDomain(
@@ -114,11 +116,19 @@ def assembly(cdk_app: "App") -> Path:
 @pytest.fixture(scope="session")
 def app_templates(assembly: Path) -> dict[str, StackTemplate]:
     """The app stack of each variant, by stage."""
+    return _templates(assembly, "App")
 
+
+@pytest.fixture(scope="session")
+def data_templates(assembly: Path) -> dict[str, StackTemplate]:
+    """The data stack of each variant, by stage."""
+    return _templates(assembly, "Data")
+
+
+def _templates(assembly: Path, stack: str) -> dict[str, StackTemplate]:
     def read(stage: StageSettings) -> StackTemplate:
-        return StackTemplate(
-            json.loads((assembly / f"VectorForge-{stage.stage}-App.template.json").read_text())
-        )
+        file = assembly / f"VectorForge-{stage.stage}-{stack}.template.json"
+        return StackTemplate(json.loads(file.read_text()))
 
     return {stage.stage: read(stage) for stage in VARIANTS}
 

@@ -58,6 +58,7 @@ def test_it_lists_the_prefix_of_its_input_and_reports_into_a_bucket_that_wakes_n
 def test_a_batch_is_one_call_of_the_ingest_function_at_the_stages_concurrency(
     objects: dict[str, Any], task: dict[str, Any], stage: StageSettings
 ) -> None:
+    assert objects["Label"] == "Objects"  # the role names it
     assert objects["MaxConcurrency"] == stage.ingest.max_concurrency
     assert objects["ItemBatcher"] == {"MaxItemsPerBatch": 10}
     # An express execution ends after five minutes: https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html

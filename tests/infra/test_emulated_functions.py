@@ -201,8 +201,10 @@ async def test_the_ingest_function(deployment: Deployment) -> None:
     queue = Queue(deployment.aws.client("sqs"), "ingestion")
     settings = {**query_settings(deployment, "stream"), "ingestion_queue_url": queue.url}
     async with deployment.start("ingest", **settings) as function:
-        for name in events("ingest_"):
-            assert await function.answer(event(name)) in (None, {"batchItemFailures": []})
+        answers = {name: await function.answer(event(name)) for name in events("ingest_")}
+    loaded = answers.pop("ingest_step_functions_batch")
+    assert (loaded["unchanged"], [one["status"] for one in loaded["objects"]]) == (1, ["unchanged"])
+    assert all(answer in (None, {"batchItemFailures": []}) for answer in answers.values())
     sources = {row["source"] for row in deployment.rows("SELECT source FROM vectorforge.documents")}
     assert sources == {"refunds.txt", "moon.html", f"s3://{UPLOADS}/{UPLOADED}"}
     statuses = [row["status"] for row in deployment.rows("SELECT status FROM vectorforge.ingestion_jobs")]

@@ -147,6 +147,21 @@ def test_objects_go_when_nothing_can_need_them_any_more(
     assert days["AccessLogsBucket"] == stage.log_retention_days
 
 
+def test_uploads_stay_and_pages_may_post_where_the_stage_says_so(
+    app_templates: dict[str, StackTemplate],
+) -> None:
+    uploads = {
+        name: app_templates[name].of_kind("AWS::S3::Bucket")["IngestionUploads"] for name in ("dev", "both")
+    }
+    assert "CorsConfiguration" not in uploads["dev"]
+    (rule,) = uploads["both"]["CorsConfiguration"]["CorsRules"]
+    assert rule["AllowedOrigins"] == ["https://docs.example.org"]
+    assert rule["AllowedMethods"] == ["POST"]
+    (lifecycle,) = uploads["both"]["LifecycleConfiguration"]["Rules"]
+    assert "ExpirationInDays" not in lifecycle
+    assert lifecycle["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+
+
 def test_queues_and_buckets_take_tls_only(template: StackTemplate) -> None:
     queues = [f"{messages}{queue}" for messages in QUEUES for queue in ("Queue", "DeadLetters")]
     for key in (*queues, *BUCKETS):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from vectorforge.aws.clients import AwsClients
@@ -12,6 +13,8 @@ T = TypeVar("T")
 
 _GONE = ("404", "NoSuchKey", "NotFound")
 _CHANGED = ("412", "PreconditionFailed")
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class StoredObject:
     version: str
     """Empty where the bucket keeps no versions."""
     media_type: str | None
+    last_modified: datetime
+    """Of this revision's writing; whole seconds."""
 
     @property
     def revision(self) -> str:
@@ -45,8 +50,8 @@ class ObjectStore:
         """What is stored under a key now, or None.
 
         Raises:
-            ObjectStoreError: S3 did not answer, or refused. Without ``s3:ListBucket`` it refuses, too, where
-                there is no object.
+            ObjectStoreError: S3 did not answer (``retryable``), or refused. Without ``s3:ListBucket`` it
+                refuses, too, where there is no object.
             ConfigurationError: As ``AwsClients.get``.
         """
         found = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
@@ -57,6 +62,7 @@ class ObjectStore:
             etag=found["ETag"],
             version=found.get("VersionId", ""),
             media_type=found.get("ContentType"),
+            last_modified=found["LastModified"],
         )
 
     async def read(self, bucket: str, key: str, expected: StoredObject) -> bytes | None:
@@ -86,6 +92,9 @@ class ObjectStore:
         except ClientError as exc:
             if exc.response.get("Error", {}).get("Code") in unless:
                 return None
-            raise ObjectStoreError from exc
+            error = ObjectStoreError()
+            status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
+            error.retryable = status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR
+            raise error from exc
         except BotoCoreError as exc:
             raise ObjectStoreError from exc

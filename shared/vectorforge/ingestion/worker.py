@@ -113,29 +113,15 @@ class IngestionWorker:
         Raises:
             VectorForgeError: The database failed; what was not finished can be claimed again later.
         """
-        while not self._stopping.is_set() and await self._run_next():
+        while not self._stopping.is_set() and await self.run_next():
             pass
 
-    async def _loop(self) -> None:
-        failures = 0
-        while not self._stopping.is_set():
-            self._woken.clear()
-            try:
-                if await self._run_next():
-                    failures = 0
-                    continue
-                failures, pause_s = 0, self._poll_s
-            except VectorForgeError as exc:
-                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
-                failures += 1
-                logger.warning("Ingestion waits %.0f s: %s", pause_s, exc.message)
-            except Exception as exc:  # noqa: BLE001 - logged without its text; the loop must not end
-                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
-                failures += 1
-                log_unexpected(logger, f"Ingestion waits {pause_s:.0f} s after an unexpected error", exc)
-            await self._wait(pause_s)
+    async def run_next(self) -> bool:
+        """Carry out one waiting job; False when there is none that could be begun now.
 
-    async def _run_next(self) -> bool:
+        Raises:
+            VectorForgeError: As ``run_until_idle``.
+        """
         dispatcher = JobDispatcher(self._database)
         if self._kept_log_days and time.monotonic() >= self._next_cleaning:
             self._next_cleaning = time.monotonic() + _DAY_S
@@ -164,6 +150,25 @@ class IngestionWorker:
         )
         await run.run(self._stopping)
         return True
+
+    async def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                if await self.run_next():
+                    failures = 0
+                    continue
+                failures, pause_s = 0, self._poll_s
+            except VectorForgeError as exc:
+                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
+                failures += 1
+                logger.warning("Ingestion waits %.0f s: %s", pause_s, exc.message)
+            except Exception as exc:  # noqa: BLE001 - logged without its text; the loop must not end
+                pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
+                failures += 1
+                log_unexpected(logger, f"Ingestion waits {pause_s:.0f} s after an unexpected error", exc)
+            await self._wait(pause_s)
 
     async def _end(self, db: TenantDatabase, job_id: UUID, exc: Exception) -> None:
         """End a job that cannot even be begun, and say why."""

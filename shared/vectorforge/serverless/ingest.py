@@ -18,7 +18,8 @@ from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline
 from vectorforge.loop_thread import LoopThread
-from vectorforge.serverless.ingest_events import Message, read_uploads
+from vectorforge.serverless.bulk_load import BulkLoad
+from vectorforge.serverless.ingest_events import ListedObjects, Message, read_uploads
 from vectorforge.serverless.ingest_messages import MessageBatch
 from vectorforge.serverless.ingest_work import IngestWork
 from vectorforge.serverless.message_visibility import HELD_S
@@ -27,7 +28,7 @@ from vectorforge.serverless.uploads import UploadInbox
 
 
 class IngestFunction:
-    """Handles SQS messages (jobs and S3 notifications), S3 events and scheduled events."""
+    """Handles SQS messages (jobs, S3 notifications), S3 events, scheduled events and bulk loads."""
 
     def __init__(self) -> None:
         self._started: _Started | None = None
@@ -53,7 +54,8 @@ class IngestFunction:
         """Handle one event.
 
         Returns:
-            For SQS, which messages are to be delivered again; nothing for other events.
+            For SQS, which messages are to be delivered again; for a batch of a bulk load, what became of
+            each object; nothing for other events.
 
         Raises:
             VectorForgeError: The event failed as a whole; Lambda delivers it again.
@@ -90,7 +92,7 @@ async def handle(
 
     Args:
         application: Is opened when it is not open.
-        event: Of SQS, S3 or EventBridge.
+        event: Of SQS, S3 or EventBridge, or a batch of a bulk load (see ``ListedObjects``).
         deadline: When the invocation is killed.
         held_s: See ``HELD_S``; whole seconds.
     """
@@ -100,6 +102,8 @@ async def handle(
         await work.carry_out(kept_log_days=application.config.database.log_retention_days)
         return None
     inbox = UploadInbox(application, ObjectStore(application.aws_clients))
+    if event.get("action") == ListedObjects.ACTION:
+        return await BulkLoad(application, work, inbox).load(ListedObjects.of(event))
     records = event.get("Records") or []
     if any(record.get("eventSource") == "aws:sqs" for record in records):
         batch = MessageBatch(application, work, inbox, held_s=held_s)

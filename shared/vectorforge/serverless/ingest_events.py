@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from datetime import datetime
+from typing import Any, ClassVar, Self
 from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
+from vectorforge.aws.object_store import StoredObject
 from vectorforge.aws.upload_keys import UploadKey, source_of
 from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
@@ -22,17 +24,31 @@ class Upload:
     key: str
     tenant_id: str
     collection_name: str
-    event_id: str
-    """The same when the event is delivered again, another one when the object is written again."""
+    event_id: str | None
+    """The same when the event is delivered again, another one when the object is written again; None for an
+    object that no event tells of."""
 
     @property
     def source(self) -> str:
         """The document's name in its collection."""
         return source_of(self.bucket, self.key)
 
-    def job_id(self, revision: str) -> UUID:
-        """The id of the job that reads this revision because of this event."""
-        return uuid5(NAMESPACE_URL, "\n".join((self.source, self.event_id, revision)))
+    def job_id(self, found: StoredObject) -> UUID:
+        """The id of the job that reads this revision because of this event, or because it is there."""
+        why = self.event_id
+        if why is None:  # without versions, the same content may be there again: then it was written later
+            why = f"as of {found.last_modified.isoformat()}"
+        return uuid5(NAMESPACE_URL, "\n".join((self.source, why, found.revision)))
+
+    @classmethod
+    def listed(cls, bucket: str, key: str) -> Self:
+        """An object that lies in the bucket.
+
+        Raises:
+            InvalidInputError: Its key does not say whose document it is.
+        """
+        parsed = UploadKey.parse(key)
+        return cls(bucket, key, parsed.tenant_id, parsed.collection_name, None)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self | None:
@@ -93,3 +109,54 @@ class Message(ReceivedMessage):
         if body == AnyJob.BODY:
             return AnyJob()
         return read_uploads(body)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObjects:
+    """Objects that lie in a bucket, as a Distributed Map of Step Functions hands them over in batches.
+
+    Its items are those of ListObjectsV2, of which only the key counts: each object is read as it is now.
+    https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html
+    """
+
+    ACTION: ClassVar[str] = "ingest_objects"
+
+    bucket: str
+    keys: tuple[str, ...]
+    started_at: datetime | None = None
+    """When the load began; a revision whose job failed before is tried again. None: it is not."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """From ``{"action": "ingest_objects", "bucket": ..., "Items": [{"Key": ...}, ...]}``.
+
+        ``started_at`` (ISO 8601, with an offset) may be left out; other fields are ignored.
+
+        Raises:
+            InvalidInputError: A field is missing or something else.
+        """
+        bucket, items, started_at = event.get("bucket"), event.get("Items"), event.get("started_at")
+        if not (isinstance(bucket, str) and bucket):
+            raise InvalidInputError("bucket must be the name of a bucket.", field="bucket")
+        keys = [item.get("Key") if isinstance(item, Mapping) else None for item in _listed(items)]
+        if not all(isinstance(key, str) and key for key in keys):
+            raise InvalidInputError("Items must be objects with a Key each.", field="Items")
+        return cls(bucket, tuple(str(key) for key in keys), _moment(started_at))
+
+
+def _listed(items: object) -> list[Any]:
+    if not isinstance(items, list):
+        raise InvalidInputError("Items must be a list of objects.", field="Items")
+    return items
+
+
+def _moment(text: object) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text if isinstance(text, str) else "")
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidInputError("started_at must be a time with an offset, in ISO 8601.", field="started_at")
+    return moment

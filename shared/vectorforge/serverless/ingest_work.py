@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob, IngestionQueue
 from vectorforge.bootstrap import Application
@@ -15,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
 """A job of a killed invocation can be claimed again after this time."""
+_POLL_S = 0.5
+"""Between looks whether another invocation has ended a job, or left it."""
 
 
 class IngestWork:
@@ -49,6 +54,30 @@ class IngestWork:
         Raises:
             VectorForgeError: The database failed; what was not finished can be claimed again later.
         """
+        async with self._worker(kept_log_days) as worker:
+            await worker.run_until_idle()
+
+    async def carry_out_until_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
+        """Carry out waiting jobs until these have ended, or the time is over.
+
+        Others too, when their turn comes before; and of these, some may be carried out by other invocations.
+
+        Returns:
+            Those that have not ended.
+
+        Raises:
+            VectorForgeError: As ``carry_out``.
+        """
+        async with self._worker() as worker:
+            while (open_jobs := await self.not_ended(jobs)) and not self.time_is_over:
+                jobs = open_jobs
+                if not await worker.run_next():
+                    await asyncio.sleep(_POLL_S)
+        return await self.not_ended(jobs)
+
+    @asynccontextmanager
+    async def _worker(self, kept_log_days: int = 0) -> AsyncIterator[IngestionWorker]:
+        """A worker that stops in time, at the latest with its document given back."""
         application = self._application
         worker = IngestionWorker(
             application.database,
@@ -62,7 +91,7 @@ class IngestWork:
         )
         try:
             async with asyncio.timeout(self._end_of_work.remaining_s()):
-                await worker.run_until_idle()
+                yield worker
         except TimeoutError:
             logger.info("A document is given back: it cannot be finished in this invocation")
         finally:
@@ -70,11 +99,15 @@ class IngestWork:
 
     async def not_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
         """Those that wait or run; a job that was deleted is none of them."""
-        found = [
-            (job, await self._application.for_tenant(job.tenant_id).jobs.find_by_id(job.job_id))
-            for job in jobs
-        ]
-        return [job for job, stored in found if stored is not None and stored.finished_at is None]
+        ids_of: defaultdict[str, list[UUID]] = defaultdict(list)
+        for job in jobs:
+            ids_of[job.tenant_id].append(job.job_id)
+        found = {
+            (tenant_id, job_id)
+            for tenant_id, ids in ids_of.items()
+            for job_id in await self._application.for_tenant(tenant_id).jobs.not_ended(ids)
+        }
+        return [job for job in jobs if (job.tenant_id, job.job_id) in found]
 
     async def announce_anew(self, job: AnnouncedJob) -> None:
         """Send another message for a job that has not ended, unless it cannot be begun yet.

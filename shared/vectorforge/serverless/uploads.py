@@ -1,6 +1,8 @@
 """Objects of the bucket of uploads, made into ingestion jobs."""
 
 import logging
+from datetime import datetime
+from uuid import UUID, uuid5
 
 from vectorforge.aws.ingestion_queue import AnnouncedJob
 from vectorforge.aws.object_store import ObjectStore, StoredObject
@@ -27,11 +29,15 @@ class UploadInbox:
         self._application = application
         self._store = store
 
-    async def accept(self, upload: Upload) -> list[AnnouncedJob]:
+    async def accept(self, upload: Upload, *, again_after: datetime | None = None) -> list[AnnouncedJob]:
         """Make a job of the object as it is now; the same event delivered twice makes no second one.
 
         S3 does not keep the order of events. Whatever the event says, the object is read as it is now, and
         looked at once more when its job is stored: so of two writes, the later one is always the last job.
+
+        Args:
+            upload: The object.
+            again_after: A revision whose job failed before this moment gets another one.
 
         Returns:
             The jobs, one unless the object changed meanwhile; none when it is gone.
@@ -53,14 +59,16 @@ class UploadInbox:
                 return jobs
             if found.revision == read:
                 return jobs
-            if await self._make_job(tenant, upload, found):
-                jobs.append(AnnouncedJob(upload.tenant_id, upload.job_id(found.revision)))
+            job_id = await _next_job_id(tenant, upload.job_id(found), again_after)
+            if await self._make_job(tenant, upload, found, job_id):
+                jobs.append(AnnouncedJob(upload.tenant_id, job_id))
                 read = found.revision
         raise ObjectStoreError("The object is written again and again.")
 
-    async def _make_job(self, tenant: TenantServices, upload: Upload, found: StoredObject) -> bool:
+    async def _make_job(
+        self, tenant: TenantServices, upload: Upload, found: StoredObject, job_id: UUID
+    ) -> bool:
         """False when the object is another one by now."""
-        job_id = upload.job_id(found.revision)
         if await tenant.jobs.find_by_id(job_id) is not None:
             return True
         limit = self._application.config.ingestion.max_document_bytes
@@ -74,8 +82,19 @@ class UploadInbox:
         if found.size > limit:
             message = f"The file has {found.size:,} bytes; at most {limit:,} are read."
             refusal = JobError("document_too_large", message)
-        await tenant.jobs.create(collection.id, [item], job_id=job_id, refusal=refusal)
+        await tenant.jobs.create(collection.id, [item], job_id=job_id, refusal=refusal, side_by_side=True)
         return True
+
+
+async def _next_job_id(tenant: TenantServices, first: UUID, again_after: datetime | None) -> UUID:
+    """The first id, unless its job failed, wholly or in part, before the moment."""
+    if again_after is None:
+        return first
+    job = await tenant.jobs.find_by_id(first)
+    failed = job is not None and job.status in ("failed", "partial")
+    if job is None or not failed or job.finished_at is None or job.finished_at >= again_after:
+        return first
+    return uuid5(first, again_after.isoformat())
 
 
 async def _find_or_create(tenant: TenantServices, name: str) -> Collection:

@@ -57,7 +57,6 @@ class _Question:
 
     log_bytes: list[int] = field(default_factory=list)
     log_lines: list[int] = field(default_factory=list)
-    wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
     answer_bytes: list[int] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
@@ -87,7 +86,6 @@ async def measure_bill(
         writer = await _write(queue, surroundings, base)
         look = await _look(surroundings, base)
     one = asked["essential"]
-    table.add("query function: ms beside the model's", statistics.median(one.wall_ms))
     table.add("query function: CPU ms, mean", statistics.mean(one.cpu_ms))
     for selection, seen in asked.items():
         table.add(
@@ -169,9 +167,8 @@ async def _ask(
                 "query": f"Question {number}: how long is a record of the query log kept?",
                 "stream": True,
             }
-            begun, cpu = time.perf_counter(), cpu_s(process.pid) if process.pid else 0.0
+            cpu = cpu_s(process.pid) if process.pid else 0.0
             text = (await client.post(QUERY_PATH, json=body)).text
-            wall_ms = (time.perf_counter() - begun) * 1000
             if "event: done" not in text:
                 raise RuntimeError(f"no answer: {text[-300:]}")
             await process.invocations[-1].completed.wait()
@@ -182,7 +179,6 @@ async def _ask(
             messages = await asyncio.to_thread(queue.receive)
             seen.log_bytes.append(sum(len(line.encode()) + 1 for line in lines))
             seen.log_lines.append(len(lines))
-            seen.wall_ms.append(wall_ms)
             assert process.pid is not None
             seen.cpu_ms.append((cpu_s(process.pid) - cpu) * 1000)
             seen.answer_bytes.append(len(text.encode()))

@@ -33,7 +33,8 @@ class JobDispatcher:
 
         A job whose lease has run out (its worker was killed) is taken over, with the items it had begun.
         Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
-        Of one collection only the oldest job that has not ended is handed out.
+        Of one collection only the oldest job that has not ended is handed out, and beside it jobs of a single
+        document each (see ``JobRepository.create``), of different ones.
 
         Args:
             lease_s: Seconds until another worker may take it over, more than 0 and at most 86,400.

@@ -14,20 +14,30 @@ from vectorforge.db.repositories.job_types import (
     IngestionJob,
     IngestionJobItem,
     JobError,
+    JobOutcome,
     NewJobItem,
 )
 from vectorforge.db.repositories.page import MAX_PAGE, checked_page
 from vectorforge.errors import InvalidInputError, NotFoundError
 
-__all__ = ["IngestionJob", "IngestionJobItem", "JobDispatcher", "JobError", "JobRepository", "NewJobItem"]
+__all__ = [
+    "IngestionJob",
+    "IngestionJobItem",
+    "JobDispatcher",
+    "JobError",
+    "JobOutcome",
+    "JobRepository",
+    "NewJobItem",
+]
 
 MAX_ITEMS = 10_000
 """Documents of one job."""
 
 
 _CREATE = f"""
-INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total)
-SELECT tenant_id, %(id)s, id, %(total)s FROM vectorforge.collections
+INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total, source_key)
+SELECT tenant_id, %(id)s, id, %(total)s, vectorforge.source_key(%(only_source)s::text)
+FROM vectorforge.collections
 WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ON CONFLICT (tenant_id, id) DO NOTHING
 RETURNING {JOB_COLUMNS}
@@ -54,13 +64,24 @@ WHERE tenant_id = %s AND job_id = %s ORDER BY ordinal LIMIT %s OFFSET %s
 """
 
 
+_OPEN = """
+SELECT id FROM vectorforge.ingestion_jobs
+WHERE tenant_id = %s AND id = ANY(%s::uuid[]) AND finished_at IS NULL
+"""
+_OUTCOMES = """
+SELECT job.id, job.status, job.finished_at IS NOT NULL AS ended,
+    coalesce(bool_and(item.status = 'unchanged'), false) AS unchanged,
+    coalesce(job.error_code,
+             (array_agg(item.error_code ORDER BY item.ordinal) FILTER (WHERE item.status = 'failed'))[1])
+        AS error_code
+FROM vectorforge.ingestion_jobs AS job
+LEFT JOIN vectorforge.ingestion_job_items AS item ON item.tenant_id = job.tenant_id AND item.job_id = job.id
+WHERE job.tenant_id = %s AND job.id = ANY(%s::uuid[])
+GROUP BY job.tenant_id, job.id
+"""
 _WAITS_BEHIND = """
-SELECT EXISTS (
-    SELECT FROM vectorforge.ingestion_jobs AS job
-    JOIN vectorforge.ingestion_jobs AS older USING (tenant_id, collection_id)
-    WHERE job.tenant_id = %s AND job.id = %s AND older.status IN ('queued', 'running')
-      AND (older.created_at, older.id) < (job.created_at, job.id)
-) AS found
+SELECT vectorforge.waits_behind_another(tenant_id, collection_id, source_key, created_at, id) AS found
+FROM vectorforge.ingestion_jobs WHERE tenant_id = %s AND id = %s
 """
 
 
@@ -74,6 +95,7 @@ class JobRepository(JobProgress):
         *,
         job_id: UUID | None = None,
         refusal: JobError | None = None,
+        side_by_side: bool = False,
     ) -> IngestionJob:
         """Accept documents. Once this returns, they survive a crash of this process.
 
@@ -83,6 +105,8 @@ class JobRepository(JobProgress):
             job_id: For a sender who may ask twice: a job that has this id already is returned as it is.
             refusal: Why the documents are not read: then the job has failed, which is how its tenant hears
                 of it, and no worker ever sees it.
+            side_by_side: For a single document: the job need not wait for older ones of other documents.
+                Else a job begins when every older one of its collection has ended.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -92,7 +116,10 @@ class JobRepository(JobProgress):
 
         if not 1 <= len(items) <= MAX_ITEMS:
             raise InvalidInputError(f"A job has 1 to {MAX_ITEMS} documents.", field="documents")
-        values = self._of(job_id or uuid4(), collection_id=collection_id, total=len(items))
+        only_source = items[0].source if side_by_side and len(items) == 1 else None
+        values = self._of(
+            job_id or uuid4(), collection_id=collection_id, total=len(items), only_source=only_source
+        )
         async with self._db.transaction() as connection:
             row = await (await connection.execute(_CREATE, {**values, "id": values["job_id"]})).fetchone()
             if row is not None:
@@ -121,8 +148,18 @@ class JobRepository(JobProgress):
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
         return IngestionJob.of(row) if row else None
 
+    async def not_ended(self, job_ids: Sequence[UUID]) -> set[UUID]:
+        """Those of these jobs that wait or run; a job that was deleted is none of them."""
+        rows = await self._db.fetch_all(_OPEN, (self._db.tenant_id, list(job_ids)))
+        return {row["id"] for row in rows}
+
+    async def outcomes(self, job_ids: Sequence[UUID]) -> dict[UUID, JobOutcome]:
+        """What these jobs have come to, by their ids; without those that were deleted."""
+        rows = await self._db.fetch_all(_OUTCOMES, (self._db.tenant_id, list(job_ids)))
+        return {row["id"]: JobOutcome(**row) for row in rows}
+
     async def waits_behind_another(self, job_id: UUID) -> bool:
-        """Whether an older job of the same collection has to end before this one can be begun."""
+        """Whether an older job of the collection has to end before this one can be begun."""
         row = await self._db.fetch_one(_WAITS_BEHIND, (self._db.tenant_id, job_id))
         return bool(row and row["found"])
 

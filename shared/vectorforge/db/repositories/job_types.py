@@ -65,6 +65,20 @@ class IngestionJob:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What a job has come to, without its documents."""
+
+    id: UUID
+    status: str
+    """As ``IngestionJob.status``."""
+    ended: bool
+    unchanged: bool
+    """Whether every document was stored already as it is."""
+    error_code: str | None
+    """Of the job, else of its first document that failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class IngestionJobItem:
     """One document of a job."""
 

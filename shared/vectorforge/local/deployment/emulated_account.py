@@ -115,9 +115,11 @@ class EmulatedAccount:
         """
         from botocore.exceptions import ClientError
 
-        name = f"vectorforge-{stage}-query"
+        name, functions = f"vectorforge-{stage}-query", self.client("lambda")
         try:
-            found = self.client("lambda").get_function_configuration(FunctionName=name, Qualifier="live")
+            version = functions.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
+            # LocalStack knows no alias here.
+            found = functions.get_function_configuration(FunctionName=name, Qualifier=version)
         except ClientError as exc:
             raise ConfigurationError(f"There is no function {name}; deploy first.") from exc
         told = found["Environment"]["Variables"]

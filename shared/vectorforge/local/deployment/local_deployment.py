@@ -124,7 +124,7 @@ class LocalDeployment:
             processes = self._processes()
             ended = [name for name in reversed(processes.names()) if processes.stop(name)]
             server = embedded(self.folder)
-            if server.is_running():
+            if server.running_pid() is not None:
                 server.stop(force=True)
                 ended.append("postgres")
             for name in ("emulator", "plugins", "cdk.out.local"):

@@ -1,0 +1,338 @@
+"""Batches of a bulk load: what becomes of each object, once whatever happens, and what is worth a retry."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.config import AwsSettings, IngestionSettings
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import (
+    DatabaseUnavailableError,
+    DeadlineExceededError,
+    InvalidInputError,
+    ObjectStoreError,
+)
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.local.lambda_service.bucket_event_source import object_created_event
+from vectorforge.serverless.ingest import handle
+from vectorforge.serverless.ingest_events import ListedObjects
+from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.live_api import settings_for
+from vectorforge.testing.sqs_events import Queue
+
+ROOT = Path(__file__).parents[2]
+BUCKET = "vectorforge-uploads"
+TENANT = "acme"
+LIMIT = 1000
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def aws_server() -> Iterator[FakeAws]:
+    with FakeAws() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(aws_server: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    aws_server.reset()
+    for name, value in aws_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return aws_server
+
+
+@dataclass
+class Load:
+    """The bucket, the queue, and the function's application."""
+
+    aws: FakeAws
+    queue: Queue
+    application: Application
+    embedder: HashingEmbedder
+
+    @property
+    def tenant(self) -> TenantServices:
+        return self.application.for_tenant(TENANT)
+
+    def put(self, *keys: str, text: str | None = None) -> None:
+        for key in keys:
+            body = f"Text of {key}" if text is None else text
+            self.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body.encode())
+
+    async def run(self, *keys: str, seconds: float = 60, **more: Any) -> Report:
+        """One invocation with what the state machine sends."""
+        items = [{"Key": key, "Etag": '"0"', "Size": 1, "LastModified": 1_795_302_600} for key in keys]
+        batch = {"action": "ingest_objects", "bucket": BUCKET, "Items": items, **more}
+        answer = await handle(self.application, json.loads(json.dumps(batch)), Deadline.after(seconds))
+        assert answer is not None
+        assert [entry["key"] for entry in answer["objects"]] == list(keys)
+        counts = {status: n for status, n in answer.items() if isinstance(n, int)}
+        told = [entry["status"] for entry in answer["objects"]]
+        assert counts == {status: told.count(status) for status in counts}
+        return answer
+
+    async def documents(self, collection: str = "docs") -> dict[str, str | None]:
+        found = await self.tenant.find_collection(collection)
+        documents, _ = await self.tenant.documents.list(found.id, limit=1000)
+        prefix = f"s3://{BUCKET}/"
+        texts = {d.source: await self.tenant.documents.text(d.id) for d in documents}
+        return {source.removeprefix(prefix): text for source, text in texts.items()}
+
+
+def statuses(report: Report) -> list[str]:
+    return [" ".join([entry["status"], *filter(None, [entry.get("code")])]) for entry in report["objects"]]
+
+
+def build(url: str, queue: str | None, embedder: HashingEmbedder) -> Application:
+    embeddings = EmbeddingProviderRegistry()
+    embeddings.register(embedder)
+    config = settings_for(
+        url,
+        aws=AwsSettings(ingestion_queue_url=queue),
+        ingestion=IngestionSettings(max_document_bytes=LIMIT),
+    )
+    return Application(
+        config,
+        database=Database(url, pool_size=5),
+        embedding_registry=embeddings,
+        llm_registry=LLMProviderRegistry(),
+    )
+
+
+@pytest.fixture
+async def load(aws: FakeAws, fresh_database_url: str) -> AsyncIterator[Load]:
+    queue = Queue(aws.client("sqs"), "ingestion")
+    aws.create_bucket(BUCKET)
+    embedder = HashingEmbedder(batch_size=1)
+    async with build(fresh_database_url, queue.url, embedder) as application:
+        yield Load(aws, queue, application, embedder)
+
+
+async def test_every_object_is_reported(load: Load) -> None:
+    good = ["acme/docs/a.txt", "acme/docs/Übung & more (2026) + 100%.md", "acme/other/rows.jsonl"]
+    load.put(*good[:2])
+    load.put(good[2], text='{"text": "one"}\n{"text": "two"}\n')
+    bad = ["acme/docs/large.txt", "acme/docs/broken.pdf", "acme/other/some.jsonl", "acme/docs/empty.txt"]
+    load.put(bad[0], text="x" * (LIMIT + 1))
+    load.put(bad[1], text="%PDF-1.7 nonsense")
+    load.put(bad[2], text='{"text": "one"}\nnot JSON\n')
+    load.put(bad[3], text="")
+    odd = ["acme/docs/", "acme/nothing", "acme/docs/a\0.txt", "acme/docs/gone.txt", f"acme/{'c' * 300}/a.txt"]
+    load.put(odd[2], odd[4])
+    report = await load.run(*good, *bad, *odd)
+    assert statuses(report) == [
+        *["stored"] * 3,
+        "failed document_too_large",
+        "failed document_unreadable",
+        "failed document_unreadable",
+        "failed document_empty",
+        "skipped",
+        "failed invalid_input",
+        "failed invalid_input",
+        "failed not_found",
+        "failed invalid_input",
+    ]
+    assert (report["bucket"], report["stored"], report["failed"], report["skipped"]) == (BUCKET, 3, 8, 1)
+    assert set(await load.documents()) == set(good[:2])
+    assert len(await load.documents("other")) == 3
+    jobs = {str(job.id) for job in await load.tenant.jobs.list()}
+    assert {entry["job_id"] for entry in report["objects"] if "job_id" in entry} == jobs
+    assert await load.application.for_tenant("other").collections.list() == []
+
+
+# faults.md row 38
+async def test_the_same_revision_makes_one_job_however_often_it_comes(load: Load) -> None:
+    keys = [f"acme/docs/{n}.txt" for n in range(8)]
+    load.put(*keys)
+    reports = await asyncio.gather(*(load.run(*keys, *keys) for _ in range(3)))
+    assert all(statuses(report) == ["stored"] * 16 for report in reports)
+    assert len(await load.tenant.jobs.list()) == 8
+    assert sorted(load.embedder.texts) == sorted(f"Text of {key}" for key in keys)
+    again = await load.run(*keys, started_at="2099-01-01T00:00:00Z")
+    assert again["objects"] == reports[0]["objects"][:8]
+
+    load.put(keys[0], text="Newer")
+    changed = await load.run(*keys)
+    assert len(await load.tenant.jobs.list()) == 9
+    assert (await load.documents())[keys[0]] == "Newer"
+    assert changed["objects"][1:] == again["objects"][1:]
+
+
+async def test_what_an_event_has_ingested_already_is_unchanged(load: Load) -> None:
+    load.put("acme/docs/a.txt")
+    await handle(load.application, object_created_event(BUCKET, "acme/docs/a.txt"), Deadline.after(60))
+    assert statuses(await load.run("acme/docs/a.txt")) == ["unchanged"]
+    assert load.embedder.texts == ["Text of acme/docs/a.txt"]
+
+
+async def test_content_that_is_back_is_another_revision(load: Load, aws: FakeAws) -> None:
+    """Without versions its ETag is the same; only the time of its writing tells."""
+    key = "acme/docs/a.txt"
+    for text in ("first", "second", "first"):
+        load.put(key, text=text)
+        assert statuses(await load.run(key)) == ["stored"]
+        assert (await load.documents())[key] == text
+        written = aws.client("s3").head_object(Bucket=BUCKET, Key=key)["LastModified"]
+        while datetime.now(UTC) < written + timedelta(seconds=1):  # noqa: ASYNC110 - S3 tells whole seconds
+            await asyncio.sleep(0.05)
+
+
+async def test_a_load_that_began_later_tries_again_what_had_failed(load: Load) -> None:
+    load.put("acme/docs/a.txt", "acme/docs/large.txt")
+    load.put("acme/docs/large.txt", text="x" * (LIMIT + 1))
+    before = datetime.now(UTC).isoformat()
+    keys = ["acme/docs/a.txt", "acme/docs/large.txt"]
+    expected = ["stored", "failed document_too_large"]
+    first = await load.run(*keys, started_at=before)
+    retried = await load.run(*keys, started_at=before)  # by the state machine, in the same load
+    assert statuses(first) == statuses(retried) == expected
+    assert len(await load.tenant.jobs.list()) == 2
+    later = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    for _ in range(2):
+        assert statuses(await load.run(*keys, started_at=later)) == expected
+    assert len(await load.tenant.jobs.list()) == 3
+    assert statuses(await load.run(*keys)) == expected
+    assert len(await load.tenant.jobs.list()) == 3
+
+
+async def test_jobs_that_another_invocation_holds_are_waited_for(load: Load) -> None:
+    load.put("acme/docs/a.txt")
+    await load.run("acme/docs/b.txt", "acme/docs/c/")  # opens, and finds nothing
+    assert await JobDispatcher(load.application.database).claim(60) is None
+    load.embedder._delay_s = 1.0
+    first = asyncio.create_task(load.run("acme/docs/a.txt"))
+    await asyncio.sleep(0.5)
+    second = await load.run("acme/docs/a.txt")
+    assert statuses(await first) == statuses(second) == ["stored"]
+    assert load.embedder.texts == ["Text of acme/docs/a.txt"]
+
+
+async def test_what_the_time_does_not_suffice_for_is_handed_to_the_queue(load: Load) -> None:
+    keys = [f"acme/docs/{n}.txt" for n in range(12)]
+    load.put(*keys)
+    load.embedder._delay_s = 1.5
+    report = await load.run(*keys, seconds=10)
+    assert report["stored"] >= 1
+    assert report["pending"] >= 1
+    assert report["stored"] + report["pending"] == 12
+    load.embedder._delay_s = 0
+    while records := load.queue.receive():
+        assert await handle(load.application, {"Records": records}, Deadline.after(60)) == {
+            "batchItemFailures": []
+        }
+        load.queue.delete(records)
+    assert set(await load.documents()) == set(keys)
+    assert sorted(load.embedder.texts) == sorted({f"Text of {key}" for key in keys})
+    assert statuses(await load.run(*keys)) == ["stored"] * 12
+
+
+async def test_without_a_queue_the_same_batch_has_to_come_again(load: Load, fresh_database_url: str) -> None:
+    keys = [f"acme/docs/{n}.txt" for n in range(12)]
+    load.put(*keys)
+    load.embedder._delay_s = 1.5
+    async with build(fresh_database_url, None, load.embedder) as application:
+        alone = Load(load.aws, load.queue, application, load.embedder)
+        with pytest.raises(DeadlineExceededError):
+            await alone.run(*keys, seconds=6)
+        load.embedder._delay_s = 0
+        assert statuses(await alone.run(*keys)) == ["stored"] * 12
+    assert sorted(load.embedder.texts) == sorted({f"Text of {key}" for key in keys})
+
+
+async def test_without_time_nothing_is_begun(load: Load) -> None:
+    load.put("acme/docs/a.txt")
+    with pytest.raises(DeadlineExceededError):
+        await load.run("acme/docs/a.txt", seconds=0.1)
+    assert await load.tenant.jobs.list() == []
+
+
+async def test_when_s3_does_not_answer_the_batch_comes_again(
+    load: Load, monkeypatch: pytest.MonkeyPatch, fresh_database_url: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    async with build(fresh_database_url, load.queue.url, load.embedder) as application:
+        alone = Load(load.aws, load.queue, application, load.embedder)
+        with pytest.raises(ObjectStoreError):
+            await alone.run("acme/docs/a.txt")
+
+
+async def test_an_object_that_s3_refuses_is_reported_and_its_siblings_are_stored(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.put("acme/docs/a.txt", "acme/docs/b.txt")
+    denied = {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject"}
+    denied["Resource"] = f"arn:aws:s3:::{BUCKET}/acme/docs/a.txt"
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
+    load.aws.client("s3").put_bucket_policy(Bucket=BUCKET, Policy=policy)
+    report = await load.run("acme/docs/a.txt", "acme/docs/b.txt")
+    assert statuses(report) == ["failed object_store_error", "stored"]
+
+
+async def test_an_unreachable_database_is_a_retry(load: Load, fresh_database_url: str) -> None:
+    url = fresh_database_url + " host=127.0.0.1 port=1 connect_timeout=2"
+    broken = Load(load.aws, load.queue, build(url, load.queue.url, load.embedder), load.embedder)
+    with pytest.raises(DatabaseUnavailableError):
+        await broken.run("acme/docs/a.txt")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"bucket": None}, "bucket"),
+        ({"bucket": ""}, "bucket"),
+        ({"Items": None}, "Items"),
+        ({"Items": {"Key": "a"}}, "Items"),
+        ({"Items": ["acme/docs/a.txt"]}, "Items"),
+        ({"Items": [{"key": "acme/docs/a.txt"}]}, "Items"),
+        ({"Items": [{"Key": ""}]}, "Items"),
+        ({"started_at": "yesterday"}, "started_at"),
+        ({"started_at": "2026-11-22T06:00:00"}, "started_at"),
+        ({"started_at": 7}, "started_at"),
+    ],
+)
+async def test_a_batch_that_cannot_be_understood(load: Load, change: dict[str, Any], field: str) -> None:
+    batch = json.loads((ROOT / "events" / "ingest_step_functions_batch.json").read_text())
+    with pytest.raises(InvalidInputError) as caught:
+        await handle(load.application, {**batch, **change}, Deadline.after(60))
+    assert caught.value.field == field
+
+
+async def test_an_empty_batch(load: Load) -> None:
+    assert (await load.run())["objects"] == []
+
+
+def test_the_event_in_its_real_shape() -> None:
+    event = json.loads((ROOT / "events" / "ingest_step_functions_batch.json").read_text())
+    batch = ListedObjects.of(event)
+    assert (batch.bucket, batch.keys) == (BUCKET, ("acme/handbook/policies/Refunds & returns (2026).md",))
+    assert batch.started_at == datetime(2026, 11, 21, 23, 10, 0, 123_000, tzinfo=UTC)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["Key", "Items", "bucket"]), inner),
+    max_leaves=6,
+)
+
+
+@given(bucket=_JSON, items=_JSON, started_at=_JSON)
+def test_any_batch_is_read_or_refused(bucket: Any, items: Any, started_at: Any) -> None:
+    try:
+        batch = ListedObjects.of({"bucket": bucket, "Items": items, "started_at": started_at})
+    except InvalidInputError:
+        return
+    assert batch.bucket
+    assert all(batch.keys)
