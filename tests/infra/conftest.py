@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,13 @@ import pytest
 from infra.bundling import Bundle, make_bundle
 from infra.settings import DEV, PROD, CustomDomain, StageSettings
 from tests.infra.stack_template import StackTemplate
+from vectorforge.testing.scripted_aws import ScriptedAws
 
 if TYPE_CHECKING:
     from aws_cdk import App
+
+    from tests.infra.deployment_commands import Commands
+    from tests.infra.deployment_doctor import Doctor
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
 
@@ -127,3 +131,63 @@ def _templates(assembly: Path, stack: str) -> dict[str, StackTemplate]:
         return StackTemplate(json.loads(file.read_text()))
 
     return {stage.stage: read(stage) for stage in VARIANTS}
+
+
+@pytest.fixture(scope="session")
+def doctor_assemblies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One assembly for each stage: "dev" is dual-stack, "prod" has NAT, "bound" belongs to a region."""
+    from tests.infra.deployment_doctor import synthesize
+
+    folder = tmp_path_factory.mktemp("assemblies")
+    synthesize(folder / "dev", "dev", nat=False)
+    synthesize(folder / "prod", "prod", nat=True)
+    synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def scripted_aws() -> Iterator[ScriptedAws]:
+    """An account's services."""
+    with ScriptedAws() as server:
+        yield server
+
+
+@pytest.fixture
+def account(scripted_aws: ScriptedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedAws:
+    """An empty account, to which the environment leads, and nothing else of this machine."""
+    scripted_aws.reset()
+    scripted_aws.recover()
+    for name in [name for name in os.environ if name.startswith(("AWS_", "VECTORFORGE_"))]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name, value in scripted_aws.environment.items():
+        monkeypatch.setenv(name, value)
+    return scripted_aws
+
+
+@pytest.fixture
+def doctor(
+    account: ScriptedAws,
+    doctor_assemblies: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> "Doctor":
+    """In a clone with the pinned CDK, a supported Node, and a bootstrapped account."""
+    from tests.infra.deployment_doctor import Doctor, make_clone, stand_in
+
+    account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    stand_in(tmp_path / "tools", "echo v24.1.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    return Doctor(make_clone(tmp_path / "clone"), doctor_assemblies, account, monkeypatch, capsys)
+
+
+@pytest.fixture
+def commands(account: ScriptedAws, tmp_path: Path) -> "Commands":
+    """Our commands, an empty account, and a CDK that only writes down how it was called."""
+    from tests.infra.deployment_commands import ROOT, Commands, write_stand_in
+
+    write_stand_in(tmp_path)
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "shared")))
+    return Commands(tmp_path, account, {**os.environ, "PYTHONPATH": paths})
