@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import ArnFormat, Aws, CfnOutput, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Aws, CfnOutput, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
@@ -15,7 +15,7 @@ from constructs import Construct
 
 from infra.ingestion import Ingestion
 from infra.private_bucket import AccessLogs, private_bucket
-from infra.retention import retention
+from infra.retention import removal, retention
 from infra.settings import FunctionSettings, StageSettings
 
 _OBJECTS_A_BATCH = 10
@@ -80,7 +80,7 @@ class BulkLoad(Construct):
             # Only this prefix keeps the account's resource policy for log delivery small.
             log_group_name=f"/aws/vendedlogs/states/{name}",
             retention=retention(stage.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal(stage),
         )
         self.role = self._make_role(name, ingestion)
         self.state_machine = sfn.StateMachine(

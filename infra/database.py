@@ -11,7 +11,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.network import Network
-from infra.retention import retention
+from infra.retention import removal, retention
 from infra.settings import StageSettings
 
 DATABASE = "vectorforge"
@@ -158,7 +158,7 @@ class Database(Construct):
             "Logs",
             log_group_name=f"/aws/rds/instance/{self._stage.prefix}/postgresql",
             retention=retention(self._stage.database.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if self._stage.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal(self._stage),
         )
 
     def _make_proxy(self) -> rds.DatabaseProxy:

@@ -1,11 +1,12 @@
 """A queue, the queue for what nobody could handle, and the way from one to a function."""
 
-from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.python_function import PythonFunction
+from infra.retention import removal
 from infra.settings import MESSAGE_DAYS, FunctionSettings, StageSettings
 
 _MAX_MESSAGE_BYTES = 1_048_576
@@ -46,7 +47,6 @@ class MessageQueue(Construct):
         self._consumer = consumer
         self._window_s = window_s
         name = f"{stage.prefix}-{name}"
-        removal = RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY
         self.dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
@@ -56,7 +56,7 @@ class MessageQueue(Construct):
             max_message_size_bytes=_MAX_MESSAGE_BYTES,
             retention_period=Duration.days(MESSAGE_DAYS),
             redrive_allow_policy=sqs.RedriveAllowPolicy(source_queues=[self._by_name(name)]),
-            removal_policy=removal,
+            removal_policy=removal(stage),
         )
         self.queue = sqs.Queue(
             self,
@@ -70,7 +70,7 @@ class MessageQueue(Construct):
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letter_queue, max_receive_count=_DELIVERIES
             ),
-            removal_policy=removal,
+            removal_policy=removal(stage),
         )
 
     def feed(self, function: PythonFunction, *, batch_size: int) -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.retention import removal
 from infra.settings import StageSettings
 
 _ABORT_AFTER = Duration.days(1)
@@ -66,5 +67,5 @@ def private_bucket(
                 expiration=None if expires_days is None else Duration.days(expires_days),
             )
         ],
-        removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+        removal_policy=removal(stage),
     )

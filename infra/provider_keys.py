@@ -1,10 +1,11 @@
 """The secret with the vendors' keys, and how functions are told of it."""
 
-from aws_cdk import CfnOutput, RemovalPolicy, SecretValue, Stack
+from aws_cdk import CfnOutput, SecretValue, Stack
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.python_function import PythonFunction
+from infra.retention import removal
 from infra.settings import StageSettings
 
 
@@ -25,7 +26,7 @@ class ProviderKeys(Construct):
             description='Vendors\' keys as a JSON object of settings: {"openai_api_key": "..."}',
             # Without a value CDK lets AWS make a random text up, which is no object of keys.
             secret_string_value=SecretValue.unsafe_plain_text("{}"),
-            removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal(stage),
         )
         self.environment = {
             "VECTORFORGE_PROVIDER_SECRET_ID": self.secret.secret_arn,
@@ -39,7 +40,7 @@ class ProviderKeys(Construct):
             "ProviderKeyCommand",
             description="Asks for a key of OpenAI, and makes it the whole content of the secret",
             value=(
-                'read -rsp \'Key: \' K && printf \'{"openai_api_key": "%s"}\' "$K" | '
+                'printf \'Key: \'; read -rs K && printf \'{"openai_api_key": "%s"}\' "$K" | '
                 f"aws secretsmanager put-secret-value --region {Stack.of(self).region} --secret-id {name} "
                 "--secret-string file:///dev/stdin"
             ),

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.function_code import function_code
 from infra.network import Network
-from infra.retention import retention
+from infra.retention import removal, retention
 from infra.settings import FunctionSettings, StageSettings, Start
 
 ALIAS = "live"
@@ -80,7 +80,7 @@ class PythonFunction(Construct):
             "Logs",
             log_group_name=f"/aws/lambda/{self.name}",
             retention=retention(stage.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if stage.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal(stage),
         )
         self.role = self._make_role()
         self.function = lambda_.Function(

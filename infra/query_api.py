@@ -11,7 +11,7 @@ from constructs import Construct
 
 from infra.gateway_responses import add_gateway_responses
 from infra.python_function import PythonFunction
-from infra.retention import retention
+from infra.retention import removal, retention
 from infra.settings import StageSettings
 from infra.tenant_keys import TenantKeys
 from infra.web_acl import WebAcl
@@ -103,7 +103,7 @@ class RestApi(Construct):
             throttling_burst_limit=2 * _PUBLIC_REQUESTS_PER_SECOND,
             logging_level=apigateway.MethodLoggingLevel.ERROR,
         )
-        access_logs = self._log_group("AccessLogs")
+        access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
             description=f"VectorForge ({self._stage.stage})",
@@ -149,14 +149,13 @@ class RestApi(Construct):
         account.apply_removal_policy(RemovalPolicy.RETAIN)
         return account
 
-    def _log_group(self, construct_id: str, name: str | None = None) -> logs.LogGroup:
-        """Without a name of ours, a stack can be made again beside logs that were kept."""
+    def _log_group(self, construct_id: str, name: str) -> logs.LogGroup:
         return logs.LogGroup(
             self,
             construct_id,
             log_group_name=name,
             retention=retention(self._stage.log_retention_days),
-            removal_policy=RemovalPolicy.RETAIN if self._stage.keep_data else RemovalPolicy.DESTROY,
+            removal_policy=removal(self._stage),
         )
 
     def _route(self, function: PythonFunction) -> None:

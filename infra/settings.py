@@ -73,6 +73,11 @@ class NetworkSettings:
     """One for all zones, or one in each zone, which survives the loss of a zone."""
     flow_logs: bool = False
     """Whether rejected packets are logged."""
+    zones: tuple[str, ...] = ()
+    """Names of two availability zones; empty: the region's first two.
+
+    RDS Proxy is not offered in every zone (use1-az3, for one), and a name means another zone in each account.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,12 @@ class StageSettings:
         if any(not origin.startswith("https://") for origin in self.upload_origins):
             raise SettingsError("upload_origins must each begin with https://.")
         _check_callers(self)
+        if len(self.network.zones) not in (0, 2):
+            raise SettingsError("network.zones names two availability zones, or none.")
+        if self.front_door != "rest_api" and self.query.max_concurrency is None:
+            raise SettingsError(
+                "CloudFront lets everybody start the query function: query.max_concurrency must bound that."
+            )
         for name in self.environment:
             if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_DATABASE_URL")):
                 raise SettingsError(f"environment may not set {name}: keys belong into the secret.")

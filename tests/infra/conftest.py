@@ -35,7 +35,12 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 VARIANTS = (
     DEV,
     PROD,
-    dataclasses.replace(DEV, stage="url", front_door="function_url"),
+    dataclasses.replace(
+        DEV,
+        stage="url",
+        front_door="function_url",
+        query=dataclasses.replace(DEV.query, max_concurrency=50),
+    ),
     dataclasses.replace(
         PROD,
         stage="both",

@@ -108,7 +108,8 @@ def test_settings_move_the_bill() -> None:
     assert by_name(idle_bill(DEV))["RDS Proxy"] == pytest.approx(21.90)
     x86 = dataclasses.replace(DEV, code=dataclasses.replace(DEV.code, architecture="x86_64"))
     assert total(question_bill(x86)) > total(question_bill(DEV))
-    url = by_name(question_bill(dataclasses.replace(DEV, front_door="function_url")))
+    bounded = dataclasses.replace(DEV.query, max_concurrency=50)
+    url = by_name(question_bill(dataclasses.replace(DEV, front_door="function_url", query=bounded)))
     assert "CloudFront" in url
     assert "API Gateway" not in url
 

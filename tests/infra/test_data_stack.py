@@ -147,7 +147,7 @@ def test_data_outlives_the_stack(template: Template, stage: StageSettings) -> No
     template.has_resource(
         "AWS::RDS::DBInstance", {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
     )
-    kept = "Retain" if stage.keep_data else "Delete"
+    kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
     template.has_resource("AWS::SecretsManager::Secret", {"DeletionPolicy": kept})
     template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": kept})
 

@@ -204,7 +204,7 @@ def test_the_stack_has_no_functions_of_cdk(template: StackTemplate) -> None:
 def test_data_outlives_the_stack_where_the_stage_says_so(
     template: StackTemplate, stage: StageSettings
 ) -> None:
-    kept = "Retain" if stage.keep_data else "Delete"
+    kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
     for resource in template.resources.values():
         if resource["Type"] in ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
             assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)

@@ -25,6 +25,8 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"stage": "a" * 13}, "1 to 12"),
         ({"network": NetworkSettings(egress="nat")}, "nat_gateways"),
         ({"network": NetworkSettings(egress="none", nat_gateways=1)}, "nat_gateways"),
+        ({"network": NetworkSettings(egress="none", zones=("us-east-1a",))}, "two availability zones"),
+        ({"front_door": "both"}, "max_concurrency"),
         ({"start": "provisioned"}, "provisioned_concurrency"),
         ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
         ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
