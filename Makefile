@@ -1,10 +1,12 @@
 # Everything goes through uv and uv.lock. Arguments for the command: make run ARGS="--port 9000"
 UV ?= $(shell command -v uv || echo .uv/bin/uv)
 ARGS ?=
+STAGE ?= dev
+CDK := infra/node_modules/.bin/cdk
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws test fmt campaign
+.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt campaign
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -14,6 +16,25 @@ run: $(UV) ## Start everything and serve the page and the API on http://localhos
 
 local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
 	@$(RUN) python -m vectorforge.local.aws $(ARGS)
+
+synth: $(UV) ## Synthesize the stacks of STAGE (dev) without AWS, and weigh the functions
+	@started=$$(date +%s); $(MAKE) --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
+		&& echo "With all installations: $$(( $$(date +%s) - started )) s."
+
+diff: $(UV) $(CDK) ## Compare the stacks of STAGE with what is deployed
+	@$(RUN) python -m infra.synth --stage $(STAGE) && $(CDK) diff --app cdk.out $(ARGS)
+
+deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
+	@$(RUN) python -m infra.deploy --stage $(STAGE) $(ARGS)
+
+destroy: $(UV) $(CDK) ## Delete STAGE (dev), and say what survives
+	@$(RUN) python -m infra.destroy --stage $(STAGE) $(ARGS)
+
+deploy-local: $(UV) $(CDK) ## Deploy the stacks into LocalStack on this machine, and print the URL
+	@$(RUN) python -m vectorforge.local.deployment deploy $(ARGS)
+
+destroy-local: $(UV) ## End what deploy-local started, and nothing else
+	@$(RUN) python -m vectorforge.local.deployment destroy $(ARGS)
 
 test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff check .
@@ -38,6 +59,11 @@ build-IngestFunction: function := ingest
 build-MigrateFunction: function := migrate
 build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction: $(UV)
 	@$(RUN) python -m infra.bundling $(function) --platform $(PLATFORM) --output "$(ARTIFACTS_DIR)"
+
+$(CDK): infra/package-lock.json
+	@command -v npm >/dev/null || { echo "Node.js 22 or newer is missing: https://nodejs.org/en/download" >&2; exit 2; }
+	@npm ci --prefix infra --no-audit --no-fund --loglevel=error
+	@touch $@
 
 .uv/bin/uv:
 	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }

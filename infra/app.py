@@ -9,7 +9,14 @@ from aws_cdk import App, Tags
 
 from infra.app_stack import AppStack
 from infra.data_stack import DataStack
-from infra.settings import SettingsError, StageSettings, choose
+from infra.rules import hold_to_rules
+from infra.settings import CodeSettings, SettingsError, StageSettings, choose
+
+_CONTEXT = {
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",  # the default, which warns where nobody says it
+    "@aws-cdk/core:validateAgainstDefaultRules": True,  # CDK's own findings are errors
+}
+"""Here, not in cdk.json: so nothing decides about templates that the tests do not see."""
 
 
 def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
@@ -33,7 +40,7 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
 
 def main() -> int:
     """Synthesize; 0, or 1 with the reason on stderr."""
-    app = App()
+    app = App(post_cli_context=_CONTEXT)
     try:
         stage = choose(
             app.node.try_get_context("stage") or "dev",
@@ -43,7 +50,9 @@ def main() -> int:
     except SettingsError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
-    build(app, stage)
+    data, functions = build(app, stage)
+    if stage.code == CodeSettings():  # an emulator's Python may not be the latest, which is a finding
+        hold_to_rules(app, {"Data": data, "App": functions}, stage)
     app.synth()
     return 0
 

@@ -5,7 +5,9 @@ from typing import Any
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.alarms import Alarms
 from infra.bulk_load import BulkLoad
+from infra.dashboard import Dashboard
 from infra.data_stack import DataStack
 from infra.ingestion import Ingestion
 from infra.migration import Migration
@@ -51,3 +53,13 @@ class AppStack(Stack):
             else None
         )
         self.migration.before(self.query_log.writer, self.ingestion.function, self.query.function)
+        self.alarms = Alarms(
+            self,
+            "Alarms",
+            stage=stage,
+            query=self.query.function,
+            ingest=self.ingestion.function,
+            bulk_load=self.bulk_load,
+        )
+        self.query.roll_back_on(self.alarms.deployment_alarms)
+        Dashboard(self, "Dashboard", stage=stage, alarms=self.alarms)

@@ -34,16 +34,19 @@ _LAMBDA_ERRORS = [
 ]
 """https://docs.aws.amazon.com/step-functions/latest/dg/bp-lambda-serviceexception.html"""
 _OWN_ERRORS = [
+    "DatabaseError",
+    "DatabaseLoginError",
     "DatabaseUnavailableError",
     "DeadlineExceededError",
+    "EmbeddingError",
     "EmbeddingRateLimitError",
     "EmbeddingTimeoutError",
     "ObjectStoreError",
     "QueueError",
     "SecretsUnavailableError",
 ]
-"""Names of exceptions in ``vectorforge.errors`` that may be gone a moment later."""
-_KILLED = ["States.Timeout", "Sandbox.Timedout", "Lambda.Unknown"]
+"""Names of exceptions in ``vectorforge.errors`` with which the ingest function asks for the batch again."""
+_KILLED = ["States.Timeout", "Sandbox.Timedout", "Lambda.Unknown", "Runtime.ExitError"]
 """No answer: the process ran out of time or memory. What it has stored stays stored."""
 _START_S = 60
 """For a process to start, beside the function's timeout."""
@@ -166,7 +169,7 @@ def definition(settings: FunctionSettings) -> dict[str, Any]:
                     # Express executions end after five minutes; an invocation may take fifteen.
                     "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
                     "StartAt": "Ingest",
-                    "States": {"Ingest": _ingest(settings)},
+                    "States": _batch(settings),
                 },
                 "ResultWriter": {
                     "Resource": "arn:${Partition}:states:::s3:putObject",
@@ -177,18 +180,45 @@ def definition(settings: FunctionSettings) -> dict[str, Any]:
     }
 
 
+def _batch(settings: FunctionSettings) -> dict[str, Any]:
+    """What becomes of a batch. One of which no object is in its collection counts as failed."""
+    nothing = [
+        {"Variable": f"$.{status}", "NumericEquals": 0} for status in ("stored", "unchanged", "pending")
+    ]
+    failed = {"Variable": "$.failed", "NumericGreaterThan": 0}
+    return {
+        "Ingest": _ingest(settings),
+        "Look": {
+            "Type": "Choice",
+            "Choices": [{"And": [failed, *nothing], "Next": "NothingIngested"}],
+            "Default": "Ingested",
+        },
+        "Ingested": {"Type": "Succeed"},
+        "NothingIngested": {
+            "Type": "Fail",
+            "Error": "NothingIngested",
+            "CausePath": "States.JsonToString($)",  # the report of a batch that fails
+        },
+    }
+
+
 def _ingest(settings: FunctionSettings) -> dict[str, Any]:
     return {
         "Type": "Task",
         "Resource": "${IngestFunction}",
-        "Parameters": {"action": "ingest_objects", "bucket": "${UploadsBucket}", "Items.$": "$.Items"},
+        "Parameters": {
+            "action": "ingest_objects",
+            "bucket": "${UploadsBucket}",
+            "Items.$": "$.Items",
+            "started_at.$": "$$.Execution.StartTime",
+        },
         "TimeoutSeconds": settings.timeout_s + _START_S,
         "Retry": [
             _retry(_LAMBDA_ERRORS, first_s=2, factor=2, longest_s=120, attempts=8),
             _retry(_OWN_ERRORS, first_s=10, factor=3, longest_s=300, attempts=5),
             _retry(_KILLED, first_s=30, factor=2, longest_s=60, attempts=2),
         ],
-        "End": True,
+        "Next": "Look",
     }
 
 

@@ -17,6 +17,7 @@ from infra.settings import StageSettings
 DATABASE = "vectorforge"
 APP_ROLE = "vectorforge_app"
 LOG_WRITER_ROLE = "vectorforge_log_writer"
+OWNER_ROLE = "vectorforge_owner"
 
 _PORT = 5432
 _ROOTS = "/var/task/certificates/database.pem"
@@ -90,6 +91,19 @@ class Database(Construct):
         """Let a function log in to the proxy as a role of the database."""
         self.proxy.grant_connect(client.role, role)
 
+    def allow_owner_login(self, client: DatabaseClient) -> None:
+        """Let a function log in to the instance, past the proxy, as its master user.
+
+        With its password in ``master_secret`` at first, and with a token once the database's roles have
+        ``rds_iam``, which PostgreSQL then counts as the master user's, too.
+        """
+        secret = iam.PolicyStatement(
+            actions=["secretsmanager:GetSecretValue"], resources=[self.master_secret.secret_arn]
+        )
+        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[self._database_user(OWNER_ROLE)])
+        client.role.add_to_policy(secret)
+        client.role.add_to_policy(token)
+
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
             self, construct_id, vpc=self._network.vpc, description=description, allow_all_outbound=False
@@ -104,7 +118,7 @@ class Database(Construct):
             engine=_ENGINE,
             database_name=DATABASE,
             instance_type=ec2.InstanceType(settings.instance_type),
-            credentials=rds.Credentials.from_username("vectorforge_owner"),
+            credentials=rds.Credentials.from_username(OWNER_ROLE),
             manage_master_user_password=True,
             iam_authentication=True,
             vpc=self._network.vpc,

@@ -1,11 +1,12 @@
 """Reads the templates of a cloud assembly (what ``cdk synth`` makes), and writes one with others.
 
+Functions' code is packed here and not by CDK, whose best compression costs the most of a local deployment.
 Its files: https://docs.aws.amazon.com/cdk/api/v2/docs/cloud-assembly-schema-readme.html
 """
 
 import hashlib
 import json
-import os
+import zipfile
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -35,7 +36,7 @@ def read_templates(assembly: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping[str, Any]]) -> None:
-    """The same assembly with other templates; the functions' code stays where it is.
+    """The same assembly with other templates and packed code.
 
     CDK uploads a template under a hash and never twice, so the hashes are made anew.
 
@@ -50,7 +51,7 @@ def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping
     output.mkdir(parents=True, exist_ok=True)
     manifest = _read(assembly / "manifest.json")
     artifacts = manifest["artifacts"]
-    code = os.path.relpath(assembly.resolve(), output.resolve())
+    packed: set[Path] = set()
     for name, template in templates.items():
         stack = artifacts[name]["properties"]
         text = json.dumps(template, indent=1)
@@ -60,10 +61,9 @@ def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping
         stack["stackTemplateAssetObjectUrl"] = stack["stackTemplateAssetObjectUrl"].replace(old, digest)
         artifacts[name].pop("additionalMetadataFile", None)  # construct paths of resources, some left out
         assets = artifacts[f"{name}.assets"]["properties"]["file"]
-        files = _read(assembly / assets)["files"]
-        if old not in files:
-            raise AssemblyError(f"{assembly / assets} does not list the template {old}.")
-        (output / assets).write_text(json.dumps(_with_assets(assembly, assets, code, old, digest)))
+        packed |= _write_assets(assembly / assets, output / assets, old, digest)
+    for archive in set(output.glob("*.zip")) - packed:
+        archive.unlink()
     kept = {
         name: artifact
         for name, artifact in artifacts.items()
@@ -72,15 +72,32 @@ def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping
     (output / "manifest.json").write_text(json.dumps({**manifest, "artifacts": kept}))
 
 
-def _with_assets(assembly: Path, name: str, code: str, old: str, new: str) -> dict[str, Any]:
-    """A list of assets in which the template has another hash, and code lies in another folder."""
-    listed = _read(assembly / name)
+def _write_assets(listing: Path, output: Path, old: str, new: str) -> set[Path]:
+    """Write a list of assets in which the template has another hash and code is packed; the archives."""
+    listed = _read(listing)
     files = listed["files"]
-    for digest, file in files.items():
-        if digest != old:
-            file["source"]["path"] = f"{code}/{file['source']['path']}"
-    moved = json.dumps(files.pop(old)).replace(old, new)
-    return {**listed, "files": {**files, new: json.loads(moved)}}
+    if old not in files:
+        raise AssemblyError(f"{listing} does not list the template {old}.")
+    template = json.loads(json.dumps(files.pop(old)).replace(old, new))
+    packed = {_pack(listing.parent, output.parent, file["source"]) for file in files.values()}
+    output.write_text(json.dumps({**listed, "files": {**files, new: template}}))
+    return packed
+
+
+def _pack(assembly: Path, output: Path, source: dict[str, str]) -> Path:
+    """Put an asset into the new assembly, a folder as an archive, and say so in ``source``."""
+    path = assembly / source["path"]
+    if source["packaging"] != "zip":
+        raise AssemblyError(f"{path} is an asset of a kind that is not known here: {source['packaging']}.")
+    archive = output / f"{path.name}.zip"  # the name has the content's hash
+    if not archive.exists():
+        unfinished = archive.with_suffix(".new")
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as opened:
+            for file in sorted(path.rglob("*")):
+                opened.write(file, file.relative_to(path))
+        unfinished.replace(archive)
+    source.update(path=archive.name, packaging="file")
+    return archive
 
 
 def _read(file: Path) -> dict[str, Any]:

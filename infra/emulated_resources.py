@@ -99,19 +99,14 @@ class Removal:
 REMOVALS = (
     Removal("AWS::Lambda::Function", ("Properties", "VpcConfig"), NO_NETWORK),
     Removal("AWS::Lambda::Function", ("Properties", "Ipv6AllowedForDualStack"), NO_NETWORK),
-    Removal("AWS::Lambda::Function", ("Properties", "KmsKeyArn"), "there is no KMS"),
     Removal("AWS::Lambda::Function", ("Properties", "SnapStart"), "a process has no snapshot"),
     Removal(
         "AWS::Lambda::Function",
         ("Properties", "Environment", "Variables", "AWS_USE_DUALSTACK_ENDPOINT"),
         "the emulator has one address; SDKs refuse both settings together",
     ),
-    Removal("AWS::Lambda::Alias", ("UpdatePolicy",), "CodeDeploy is dropped: the alias moves at once"),
-    Removal("AWS::Logs::LogGroup", ("Properties", "KmsKeyId"), "there is no KMS"),
-    Removal("AWS::S3::Bucket", ("Properties", "BucketEncryption"), "there is no KMS"),
     Removal("AWS::SNS::Topic", ("Properties", "KmsMasterKeyId"), "there is no KMS"),
-    Removal("AWS::SQS::Queue", ("Properties", "KmsMasterKeyId"), "there is no KMS"),
-    Removal("AWS::SecretsManager::Secret", ("Properties", "KmsKeyId"), "there is no KMS"),
+    Removal("AWS::Lambda::Alias", ("UpdatePolicy",), "CodeDeploy is dropped: the alias moves at once"),
     Removal(
         "AWS::ApiGateway::Method",
         ("Properties", "Integration", "ResponseTransferMode"),

@@ -1,6 +1,6 @@
 """Ingestion: the bucket of uploads, the queue that wakes the function, and a look every five minutes."""
 
-from aws_cdk import CfnOutput, Duration
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -17,7 +17,7 @@ from infra.settings import StageSettings
 
 _LOOK_EVERY = Duration.minutes(5)
 _CONNECTIONS = 4
-"""An invocation carries out two jobs at a time, each of which has its lease renewed meanwhile."""
+"""One carries out a job and one renews its lease; a bulk load takes in four objects at a time."""
 _BATCH = 1
 """A job may take the whole invocation."""
 
@@ -65,6 +65,7 @@ class Ingestion(Construct):
         self.function = self._make_function(stage, data)
         self._messages.feed(self.function, batch_size=_BATCH)
         self._look()
+        self._tell_how_to_upload(stage)
 
     def allow_announcing(self, function: PythonFunction) -> None:
         """Let a function announce jobs."""
@@ -99,6 +100,18 @@ class Ingestion(Construct):
         # Without it S3 answers 403, not 404, for an object that is gone.
         function.allow("s3:ListBucket", on=[self.uploads_bucket.bucket_arn])
         return function
+
+    def _tell_how_to_upload(self, stage: StageSettings) -> None:
+        stack, bucket = Stack.of(self), self.uploads_bucket.bucket_name
+        CfnOutput(
+            stack,
+            "UploadExample",
+            description=f"Adds a document to the collection handbook of the tenant {stage.tenants[0]}",
+            value=(
+                f"aws s3 cp --region {stack.region} README.md "
+                f"s3://{bucket}/{stage.tenants[0]}/handbook/README.md"
+            ),
+        )
 
     def _look(self) -> None:
         """Find jobs that have no message. A look that fails is made up for by the next, not repeated."""

@@ -32,7 +32,6 @@ class Migration(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
         super().__init__(scope, construct_id)
         database = data.database
-        secret = database.master_secret.secret_arn
         self.function = PythonFunction(
             self,
             "Migrate",
@@ -44,10 +43,10 @@ class Migration(Construct):
             environment={
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_MIGRATOR_DATABASE_URL": database.instance_url,
-                "VECTORFORGE_MIGRATOR_SECRET_ID": secret,
+                "VECTORFORGE_MIGRATOR_SECRET_ID": database.master_secret.secret_arn,
             },
         )
-        self.function.allow("secretsmanager:GetSecretValue", on=[secret])
+        database.allow_owner_login(self.function)
         wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))
         # What CloudFormation does not wait for any more must not begin.
         self.function.alias.configure_async_invoke(max_event_age=wait)

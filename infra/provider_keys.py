@@ -1,6 +1,6 @@
 """The secret with the vendors' keys, and how functions are told of it."""
 
-from aws_cdk import RemovalPolicy, SecretValue
+from aws_cdk import CfnOutput, RemovalPolicy, SecretValue, Stack
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
@@ -32,6 +32,18 @@ class ProviderKeys(Construct):
             "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",  # the local model is in no bundle
             **stage.environment,
         }
+        # `printf` is the shell's own: no list of processes shows the key, nor does the shell's history.
+        name = f"{stage.prefix}/providers"
+        CfnOutput(
+            Stack.of(self),
+            "ProviderKeyCommand",
+            description="Asks for a key of OpenAI, and makes it the whole content of the secret",
+            value=(
+                'read -rsp \'Key: \' K && printf \'{"openai_api_key": "%s"}\' "$K" | '
+                f"aws secretsmanager put-secret-value --region {Stack.of(self).region} --secret-id {name} "
+                "--secret-string file:///dev/stdin"
+            ),
+        )
 
     def allow_reading(self, function: PythonFunction) -> None:
         """Let a function read the keys, and not what the secret is tagged or shared with."""

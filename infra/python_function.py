@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import Annotations, ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -110,6 +110,10 @@ class PythonFunction(Construct):
             ),
             **more,
         )
+        if start == "snap_start":
+            Annotations.of(self.function).acknowledge_warning(
+                "@aws-cdk/aws-lambda:snapStartRequirePublish", "The alias below is of a published version."
+            )
         self.alias = lambda_.Alias(
             self,
             "Alias",
@@ -168,7 +172,7 @@ def _architecture(stage: StageSettings) -> lambda_.Architecture:
 
 
 def _common_environment(stage: StageSettings) -> dict[str, str]:
-    common = {"POWERTOOLS_METRICS_NAMESPACE": "VectorForge", "VECTORFORGE_TRACING": "true"}
+    common = {"POWERTOOLS_METRICS_NAMESPACE": stage.metrics_namespace, "VECTORFORGE_TRACING": "true"}
     if stage.network.egress == "dual_stack":
         # The classic hosts of SQS and Secrets Manager have no IPv6 addresses.
         # https://docs.aws.amazon.com/sdkref/latest/guide/feature-endpoints.html

@@ -103,7 +103,7 @@ class RestApi(Construct):
             throttling_burst_limit=2 * _PUBLIC_REQUESTS_PER_SECOND,
             logging_level=apigateway.MethodLoggingLevel.ERROR,
         )
-        access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
+        access_logs = self._log_group("AccessLogs")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
             description=f"VectorForge ({self._stage.stage})",
@@ -121,10 +121,9 @@ class RestApi(Construct):
 
     def _prepare_logs(self) -> None:
         """What has to be there before the stage."""
-        execution_logs = self._log_group(
-            "ExecutionLogs",  # API Gateway would make it by itself, and keep it for ever
-            f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}",
-        )
+        name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}"
+        # API Gateway would make the group by itself, and keep its logs for ever.
+        execution_logs = self._log_group("ExecutionLogs", name)
         self.api_stage.node.add_dependency(execution_logs)
         if self._stage.api_gateway_log_role:
             self.api_stage.node.add_dependency(self._allow_logs())
@@ -150,7 +149,8 @@ class RestApi(Construct):
         account.apply_removal_policy(RemovalPolicy.RETAIN)
         return account
 
-    def _log_group(self, construct_id: str, name: str) -> logs.LogGroup:
+    def _log_group(self, construct_id: str, name: str | None = None) -> logs.LogGroup:
+        """Without a name of ours, a stack can be made again beside logs that were kept."""
         return logs.LogGroup(
             self,
             construct_id,

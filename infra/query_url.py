@@ -60,7 +60,8 @@ class QueryUrl(Construct):
         access = cloudfront.FunctionUrlOriginAccessControl(
             self,
             "AccessControl",
-            origin_access_control_name=self._stage.prefix,
+            # CloudFront is one for all regions.
+            origin_access_control_name=f"{self._stage.prefix}-{Stack.of(self).region}",
             signing=cloudfront.Signing.SIGV4_ALWAYS,
         )
         origin = origins.FunctionUrlOrigin(
@@ -117,7 +118,9 @@ class QueryUrl(Construct):
             value=(
                 f"curl -N {self.url.url}v1/rag/query --aws-sigv4 aws:amz:{stack.region}:lambda "
                 '--user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" '
-                f"-H \"x-amz-security-token: $AWS_SESSION_TOKEN\" {json_type} -d '{EXAMPLE_BODY}'"
+                # Where there is none, curl would sign an empty header and not send it.
+                '${AWS_SESSION_TOKEN:+"-Hx-amz-security-token: $AWS_SESSION_TOKEN"} '
+                f"{json_type} -d '{EXAMPLE_BODY}'"
             ),
         )
 

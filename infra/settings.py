@@ -93,6 +93,14 @@ class DatabaseSettings:
     proxy_max_connections_percent: int = 90
     """Of the instance's ``max_connections``; the rest is left to the migrate function and to operators."""
 
+    @property
+    def memory_gib(self) -> float:
+        """Of the instance, by its size: https://aws.amazon.com/rds/instance-types/."""
+        family, _, size = self.instance_type.partition(".")
+        small = {"micro": 1.0, "small": 2.0, "medium": 4.0}
+        large = 16.0 if family.startswith(("r", "x")) else 8.0
+        return small.get(size) or large * (2 * int(size.removesuffix("xlarge") or 1) if "x" in size else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class CustomDomain:
@@ -175,14 +183,19 @@ class StageSettings:
         """What the names of this stage's resources begin with."""
         return f"vectorforge-{self.stage}"
 
+    @property
+    def metrics_namespace(self) -> str:
+        """Of the functions' own metrics: the stages of an account are told apart."""
+        return f"VectorForge/{self.stage}"
+
 
 def _check_callers(stage: StageSettings) -> None:
     named = (*stage.tenants, *stage.iam_tenants.values())
     for tenant in named:
         if not _TENANT.fullmatch(tenant):
             raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
-    if len(set(stage.tenants)) < len(stage.tenants):
-        raise SettingsError("tenants names a tenant twice; each has one key.")
+    if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
+        raise SettingsError("tenants names one twice, or two that differ in punctuation only.")
     if stage.iam_tenants and stage.front_door == "rest_api":
         raise SettingsError('iam_tenants call the function URL: front_door must be "function_url" or "both".')
     if stage.cloudfront_domain is not None and stage.front_door == "rest_api":

@@ -3,11 +3,8 @@
 import asyncio
 import logging
 import os
-import pwd
 import shutil
-import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -19,12 +16,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.pgbouncer import PGBOUNCER, PgBouncer
 from vectorforge.testing.pin_detector import PinDetector
 
 pytest_plugins = ["vectorforge.testing.pin_plugin"]
 
 TEMPLATE = "vectorforge_template"
-PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 
 
 class ObservedPostgres(EmbeddedPostgres):
@@ -60,49 +57,6 @@ class ObservedPostgres(EmbeddedPostgres):
 
     def _observed(self, conninfo: str) -> str:
         return make_conninfo(conninfo, host=str(self._detector.directory))
-
-
-class PgBouncer:
-    """PgBouncer in transaction mode before the embedded server: a stricter stand-in for RDS Proxy.
-
-    What it sends to the server is its own affair; the pin detector is between it and its clients.
-    """
-
-    def __init__(
-        self, directory: Path, server: ObservedPostgres, detector: PinDetector, *, pool_size: int = 5
-    ) -> None:
-        account = pwd.getpwuid(server.data_dir.stat().st_uid)
-        users = ("vectorforge_app", "vectorforge_log_writer", "vectorforge_eraser", "postgres")
-        (directory / "users.txt").write_text("".join(f'"{user}" ""\n' for user in users))
-        (directory / "pgbouncer.ini").write_text(
-            f"[databases]\n* = host={server.socket.parent} port=5432\n"
-            f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
-            f"listen_addr =\nlisten_port = 6432\nunix_socket_dir = {directory}\nlogfile = {directory}/log\n"
-            f"max_client_conn = 500\ndefault_pool_size = {pool_size}\nadmin_users = postgres\n"
-        )
-        command = [PGBOUNCER, str(directory / "pgbouncer.ini")]
-        if os.geteuid() == 0:
-            for path in (directory, *directory.iterdir()):
-                os.chown(path, account.pw_uid, account.pw_gid)
-            command[1:1] = ["-u", account.pw_name]
-        self.process = subprocess.Popen(
-            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        give_up_at = time.monotonic() + 10
-        while not (directory / ".s.PGSQL.6432").exists():
-            assert self.process.poll() is None, (directory / "log").read_text()
-            assert time.monotonic() < give_up_at, "PgBouncer did not start"
-            time.sleep(0.02)
-        detector.listen(directory / ".s.PGSQL.6432")
-        self._host = str(detector.directory)
-
-    def route(self, conninfo: str) -> str:
-        """The same role and database, through PgBouncer."""
-        return make_conninfo(conninfo, host=self._host, port=6432)
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
 
 
 @pytest.fixture(autouse=True)
@@ -151,12 +105,16 @@ def postgres_server(
 def pgbouncer(
     postgres_server: ObservedPostgres, pin_detector: PinDetector, private_dir: Callable[[str], Path]
 ) -> Iterator[PgBouncer]:
-    """PgBouncer before ``postgres_server``, five server connections a database and role."""
+    """PgBouncer before ``postgres_server``, five server connections a database and role.
+
+    What it sends to the server is its own affair, so the pin detector is between it and its clients.
+    """
     if not Path(PGBOUNCER).exists() and "CI" not in os.environ:
         pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
-    bouncer = PgBouncer(private_dir("pgb"), postgres_server, pin_detector)
-    yield bouncer
-    bouncer.stop()
+    with PgBouncer(private_dir("pgb"), postgres_server.socket) as bouncer:
+        pin_detector.listen(bouncer.socket)
+        bouncer.host = pin_detector.directory
+        yield bouncer
 
 
 @pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])

@@ -39,8 +39,14 @@ class DatabaseSettings(_Section):
 
     database_url: SecretStr | None = None
     """postgresql:// URL of the app role (no superuser, no BYPASSRLS)."""
+    database_auth: Literal["password", "iam"] = "password"
+    """How app and log writer log in. "iam": with a token of RDS, made for each connection; their URLs then
+    hold no password and have sslmode=verify-full."""
     migrator_database_url: SecretStr | None = None
     """postgresql:// URL of the role that owns the schema; only ``vectorforge migrate`` uses it."""
+    migrator_secret_id: str | None = None
+    """Name or ARN of a Secrets Manager secret {"username": ..., "password": ...} for that URL, which then has
+    neither: what RDS makes, and exchanges, for its master user."""
     log_writer_database_url: SecretStr | None = None
     """postgresql:// URL of the role that may only add to the query log."""
     database_pool_size: int = Field(default=10, ge=1, le=200)

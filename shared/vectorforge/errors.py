@@ -27,6 +27,8 @@
     ├── RetrievalError                  the search itself failed
     └── DatabaseError
         ├── DatabaseUnavailableError
+        │   ├── DatabaseLoginError      it refused the role, or what the role logged in with
+        │   └── UntrustedDatabaseError  its certificate does not prove that it is the one that was meant
         ├── MigrationError
         ├── RefusedRowError         it does not take these values; another row may pass
         └── UnsafeRoleError             the database role would bypass row-level security
@@ -264,6 +266,14 @@ class DatabaseUnavailableError(DatabaseError):
 
     code = "database_unavailable"
     retryable = True
+
+
+class DatabaseLoginError(DatabaseUnavailableError):
+    """The database refused the role or its password."""
+
+
+class UntrustedDatabaseError(DatabaseUnavailableError):
+    """The database's TLS certificate cannot be trusted."""
 
 
 class RefusedRowError(DatabaseError):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from figures.database import private_server
+from figures.lambda_bill import measure_bill
 from figures.lambda_functions import measure_functions, measure_imports
 from figures.lambda_streams import measure_chunks, measure_first_bytes
 from figures.measuring import Table, progress
@@ -25,6 +26,7 @@ parts:
   chunks      what one chunk of a stream costs inside the function, beside a bare socket
   import      CPU of importing each handler, with and without bytecode
   functions   process start to the first poll, memory after init, after one event and after many
+  bill        what a question is billed for on AWS: bytes of logs and answers, messages, milliseconds
 
 All run under the Lambda service of vectorforge.local.lambda_service, in processes of their own, against an
 embedded PostgreSQL and fake vendors that answer at once. No figure is of AWS: there, a network and a front
@@ -48,12 +50,13 @@ def _parts(
         "functions": lambda: asyncio.run(
             measure_functions(server, environment, starts=1 if quick else 5, events=10 if quick else 200)
         ),
+        "bill": lambda: asyncio.run(measure_bill(server, environment, repeats=5 if quick else 50)),
     }
 
 
 def main() -> None:
     """Parse the command line, measure, print."""
-    names = ("first-byte", "chunks", "import", "functions")
+    names = ("first-byte", "chunks", "import", "functions", "bill")
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,

@@ -92,8 +92,9 @@ class StubApi:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         self.requests.append(f"{request.method} {request.path}")
-        sent = request.headers.get("Authorization")
-        if self.api_key and request.path != "/" and sent != f"Bearer {self.api_key}":
+        # Not Authorization: behind API Gateway and CloudFront only this header can be a key.
+        sent = request.headers.get("X-Api-Key")
+        if self.api_key and request.path != "/" and sent != self.api_key:
             return problem(401, "A valid API key is required.")
         return await handler(request)
 

@@ -9,15 +9,23 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.bundling import Bundle, make_bundle
 from infra.settings import DEV, PROD, CustomDomain, StageSettings
 from tests.infra.stack_template import StackTemplate
+from vectorforge.testing.scripted_aws import ScriptedAws
+
+if TYPE_CHECKING:
+    from aws_cdk import App
+
+    from tests.infra.deployment_commands import Commands
+    from tests.infra.deployment_doctor import Doctor
 
 PLATFORM = f"{platform.machine()}-manylinux_2_34"
 
@@ -36,6 +44,8 @@ VARIANTS = (
         provisioned_concurrency=2,
         query=dataclasses.replace(PROD.query, max_concurrency=50),
         api_gateway_log_role=False,
+        uploads_kept_days=None,
+        upload_origins=("https://docs.example.org",),
         tenants=("acme", "beta-2"),
         iam_tenants={"arn:aws:iam::123456789012:role/teams/acme-reader": "acme"},
         cloudfront_domain=CustomDomain(
@@ -85,8 +95,8 @@ def bare_environment() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What CDK writes for all variants, without bundles: ``<stack>.template.json`` for each stack."""
+def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
+    """All variants in one app, without bundles."""
     from aws_cdk import App
 
     from infra.app import build
@@ -94,16 +104,90 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path_factory.mktemp("assembly")))
     for stage in VARIANTS:
         build(app, stage)
-    return Path(app.synth().directory)
+    return app
+
+
+@pytest.fixture(scope="session")
+def assembly(cdk_app: "App") -> Path:
+    """What CDK writes for all variants: ``<stack>.template.json`` for each stack."""
+    return Path(cdk_app.synth().directory)
 
 
 @pytest.fixture(scope="session")
 def app_templates(assembly: Path) -> dict[str, StackTemplate]:
     """The app stack of each variant, by stage."""
+    return _templates(assembly, "App")
 
+
+@pytest.fixture(scope="session")
+def data_templates(assembly: Path) -> dict[str, StackTemplate]:
+    """The data stack of each variant, by stage."""
+    return _templates(assembly, "Data")
+
+
+def _templates(assembly: Path, stack: str) -> dict[str, StackTemplate]:
     def read(stage: StageSettings) -> StackTemplate:
-        return StackTemplate(
-            json.loads((assembly / f"VectorForge-{stage.stage}-App.template.json").read_text())
-        )
+        file = assembly / f"VectorForge-{stage.stage}-{stack}.template.json"
+        return StackTemplate(json.loads(file.read_text()))
 
     return {stage.stage: read(stage) for stage in VARIANTS}
+
+
+@pytest.fixture(scope="session")
+def doctor_assemblies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One assembly for each stage: "dev" is dual-stack, "prod" has NAT, "bound" belongs to a region."""
+    from tests.infra.deployment_doctor import synthesize
+
+    folder = tmp_path_factory.mktemp("assemblies")
+    synthesize(folder / "dev", "dev", nat=False)
+    synthesize(folder / "prod", "prod", nat=True)
+    synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def scripted_aws() -> Iterator[ScriptedAws]:
+    """An account's services."""
+    with ScriptedAws() as server:
+        yield server
+
+
+@pytest.fixture
+def account(scripted_aws: ScriptedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedAws:
+    """An empty account, to which the environment leads, and nothing else of this machine."""
+    scripted_aws.reset()
+    scripted_aws.recover()
+    for name in [name for name in os.environ if name.startswith(("AWS_", "VECTORFORGE_"))]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name, value in scripted_aws.environment.items():
+        monkeypatch.setenv(name, value)
+    return scripted_aws
+
+
+@pytest.fixture
+def doctor(
+    account: ScriptedAws,
+    doctor_assemblies: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> "Doctor":
+    """In a clone with the pinned CDK, a supported Node, and a bootstrapped account."""
+    from tests.infra.deployment_doctor import Doctor, make_clone, stand_in
+
+    account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    stand_in(tmp_path / "tools", "echo v24.1.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    return Doctor(make_clone(tmp_path / "clone"), doctor_assemblies, account, monkeypatch, capsys)
+
+
+@pytest.fixture
+def commands(account: ScriptedAws, tmp_path: Path) -> "Commands":
+    """Our commands, an empty account, and a CDK that only writes down how it was called."""
+    from tests.infra.deployment_commands import ROOT, Commands, write_stand_in
+
+    write_stand_in(tmp_path)
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "shared")))
+    return Commands(tmp_path, account, {**os.environ, "PYTHONPATH": paths})

@@ -1,156 +1,18 @@
-"""``vectorforge doctor --aws`` over a cloud assembly of CDK and an account that answers over HTTP."""
+"""``vectorforge doctor --aws``: what it says of an account."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, Environment, Stack
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_rds as rds
 
-from vectorforge.cli.app import run
+from tests.infra.deployment_doctor import BOOTSTRAP, ORDER, Doctor
 from vectorforge.cli.deployed_stacks import DeployedStack, check_stacks
 from vectorforge.testing.fake_aws import REGION
-from vectorforge.testing.scripted_aws import CANARY, EVERY, ScriptedAws
+from vectorforge.testing.scripted_aws import EVERY
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
-ROOT = Path(__file__).parents[2]
-PINNED = json.loads((ROOT / "infra" / "package.json").read_text())["devDependencies"]["aws-cdk"]
-BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
-ORDER = [
-    "node", "cdk", "stacks", "bytecode", "region", "credentials", "deployed", "bootstrap", "concurrency",
-    "vpcs", "addresses", "interfaces", "instances", "database",
-]  # fmt: skip
-
-
-def synthesize(folder: Path, stage: str, *, nat: bool, region: str | None = None) -> None:
-    """Stacks named as a stage's, with what the checks look for, in CDK's own format."""
-    app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
-    environment = Environment(region=region) if region else None
-    data = Stack(app, f"VectorForge-{stage}-Data", env=environment)
-    private = ec2.SubnetType.PRIVATE_WITH_EGRESS
-    public = [ec2.SubnetConfiguration(name="nat", subnet_type=ec2.SubnetType.PUBLIC)] if nat else []
-    vpc = ec2.Vpc(
-        data, "Vpc", nat_gateways=2 if nat else 0, max_azs=2,
-        ip_protocol=ec2.IpProtocol.IPV4_ONLY if nat else ec2.IpProtocol.DUAL_STACK,
-        create_internet_gateway=nat, restrict_default_security_group=False,
-        subnet_configuration=[*public, ec2.SubnetConfiguration(name="functions", subnet_type=private)],
-    )  # fmt: skip
-    version = rds.PostgresEngineVersion.VER_17_9
-    rds.DatabaseInstance(
-        data, "Instance", engine=rds.DatabaseInstanceEngine.postgres(version=version), vpc=vpc,
-        vpc_subnets=ec2.SubnetSelection(subnet_type=private), multi_az=nat,
-        instance_type=ec2.InstanceType("t4g.micro"), manage_master_user_password=True,
-    )  # fmt: skip
-    code = folder.parent / f"{folder.name}-code"
-    compiled = code / "functions" / "query" / "__pycache__"
-    compiled.mkdir(parents=True)
-    (compiled / "handler.cpython-314.pyc").write_bytes(b"")
-    lambda_.Function(
-        Stack(app, f"VectorForge-{stage}-App", env=environment), "Query",
-        code=lambda_.Code.from_asset(str(code)), handler="functions.query.handler.handler",
-        runtime=lambda_.Runtime.PYTHON_3_14, reserved_concurrent_executions=20,
-        environment={
-            "VECTORFORGE_OPENAI_BASE_URL": "https://127.0.0.1/v1",
-            "VECTORFORGE_EMBEDDING_BASE_URL": "https://[::1]/v1",
-            "VECTORFORGE_GOOGLE_BASE_URL": "https://no-such-host.invalid/v1",
-        },
-    )  # fmt: skip
-    app.synth()
-
-
-@pytest.fixture(scope="module")
-def assemblies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One assembly for each stage: "dev" is dual-stack, "prod" has NAT, "bound" belongs to a region."""
-    folder = tmp_path_factory.mktemp("assemblies")
-    synthesize(folder / "dev", "dev", nat=False)
-    synthesize(folder / "prod", "prod", nat=True)
-    synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def account() -> Iterator[ScriptedAws]:
-    with ScriptedAws() as server:
-        yield server
-
-
-@dataclass
-class Doctor:
-    """Runs the command in a clone, which is a folder with what the checks read."""
-
-    clone: Path
-    assemblies: Path
-    account: ScriptedAws
-    patch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def sign_out(self) -> None:
-        """What needs no account is checked before, and is all that is checked then."""
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            self.patch.delenv(name)
-
-    def run(self, *arguments: str, stage: str = "prod", **variables: str) -> tuple[int, str]:
-        """Exit code and what was printed on stdout."""
-        with self.patch.context() as patch:
-            patch.chdir(self.clone)
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            assembly = str(self.assemblies / stage)
-            code = run(["doctor", "--aws", "--stage", stage, "--assembly", assembly, *arguments])
-        printed = self.capsys.readouterr()
-        assert "Traceback" not in printed.err
-        for secret in (CANARY, "testing"):  # the latter are the keys of ``aws_environment``
-            assert secret not in printed.out + printed.err
-        return code, printed.out
-
-    def checks(self, *arguments: str, stage: str = "prod", **variables: str) -> dict[str, dict[str, str]]:
-        """The last check of each name."""
-        code, printed = self.run("--json", *arguments, stage=stage, **variables)
-        report = json.loads(printed)
-        failed = any(check["status"] == "fail" for check in report["checks"])
-        assert (code, report["ok"]) == (1 if failed else 0, not failed)
-        for check in report["checks"]:
-            assert (check["status"] == "ok") == (not check["remedy"])
-            assert "\n" not in check["detail"] + check["remedy"]
-        return {check["name"]: check for check in report["checks"]}
-
-    def statuses(self, *arguments: str, stage: str = "prod", **variables: str) -> dict[str, str]:
-        found = self.checks(*arguments, stage=stage, **variables)
-        return {name: check["status"] for name, check in found.items()}
-
-
-@pytest.fixture
-def doctor(
-    account: ScriptedAws,
-    assemblies: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Doctor:
-    account.reset()
-    account.recover()
-    account.client("ssm").put_parameter(Name=BOOTSTRAP, Value="30", Type="String")
-    clone = tmp_path / "clone"
-    installed = clone / "infra" / "node_modules" / "aws-cdk"
-    installed.mkdir(parents=True)
-    (clone / "cdk.json").write_text("{}")
-    shutil.copy(ROOT / "infra" / "package.json", clone / "infra")
-    (installed / "package.json").write_text(json.dumps({"version": PINNED}))
-    for name in [name for name in os.environ if name.startswith(("AWS_", "VECTORFORGE_"))]:
-        monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    for name, value in account.environment.items():
-        monkeypatch.setenv(name, value)
-    return Doctor(clone, assemblies, account, monkeypatch, capsys)
 
 
 def test_it_is_a_command(doctor: Doctor) -> None:
@@ -174,25 +36,6 @@ def test_a_stage_with_nat_may_be_deployed_to_an_ordinary_account(doctor: Doctor)
     assert details["instances"] == "0 of 40 RDS instances in use, 1 more needed"
     assert details["database"] == f"db.t4g.micro with PostgreSQL 17.9 is offered in {REGION}"
     assert details["bytecode"] == "in all 1 functions"
-
-
-class TestHostsOfADualStackStage:
-    def test_without_ipv6_are_named(self, doctor: Doctor) -> None:
-        report = json.loads(doctor.run("--json", stage="dev")[1])
-        found = {c["detail"].split()[0]: c for c in report["checks"] if c["name"] == "ipv6"}
-        assert found["127.0.0.1"]["status"] == "fail"
-        assert "VECTORFORGE_OPENAI_BASE_URL" in found["127.0.0.1"]["detail"]
-        assert '"nat"' in found["127.0.0.1"]["remedy"]
-        assert found["::1"]["status"] == "ok"
-        assert found["no-such-host.invalid"]["status"] == "warn"
-        assert {"api.openai.com", "api.anthropic.com"} <= set(found)
-        assert {f"sqs.{REGION}.api.aws", f"secretsmanager.{REGION}.api.aws"} <= set(found)
-
-    def test_are_not_looked_up_where_there_is_nat(self, doctor: Doctor) -> None:
-        assert "ipv6" not in doctor.checks()
-
-    def test_need_no_address_of_an_elastic_ip(self, doctor: Doctor) -> None:
-        assert "addresses" not in doctor.checks(stage="dev")
 
 
 class TestCredentials:
@@ -359,6 +202,31 @@ class TestAnAccountThatDoesNotTell:
         assert doctor.statuses(stage="prod", AWS_ENDPOINT_URL="nowhere")["credentials"] == "fail"
 
 
+class TestLeftovers:
+    def test_under_a_name_that_is_needed_stop_a_deployment(self, doctor: Doctor) -> None:
+        secrets = doctor.account.client("secretsmanager")
+        secrets.create_secret(Name="vectorforge-prod/providers", SecretString="{}")
+        secrets.delete_secret(SecretId="vectorforge-prod/providers")  # in thirty days
+        doctor.account.client("logs").create_log_group(logGroupName="/aws/lambda/vectorforge-prod")
+        doctor.account.client("sqs").create_queue(QueueName="vectorforge-prod-jobs")
+        found = doctor.checks()["leftovers"]
+        assert found["status"] == "fail"
+        assert found["detail"].endswith(" and 2 more")
+        assert "make destroy STAGE=prod" in found["remedy"]
+
+    def test_are_not_what_only_begins_alike(self, doctor: Doctor) -> None:
+        doctor.account.client("logs").create_log_group(logGroupName="/aws/lambda/vectorforge-prod2")
+        doctor.account.client("sqs").create_queue(QueueName="vectorforge-prod-jobs-dead")
+        assert doctor.statuses()["leftovers"] == "ok"
+
+    def test_are_not_what_a_deployed_stack_holds(self, doctor: Doctor) -> None:
+        queue = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "vectorforge-prod-jobs"}}
+        doctor.account.client("cloudformation").create_stack(
+            StackName="VectorForge-prod-Data", TemplateBody=json.dumps({"Resources": {"Queue": queue}})
+        )
+        assert doctor.statuses()["leftovers"] == "ok"
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
@@ -372,76 +240,6 @@ class TestAnAccountThatDoesNotTell:
 def test_a_stack_that_takes_no_update_is_found(status: str, expected: str) -> None:
     [check] = check_stacks({"VectorForge-dev-App": DeployedStack(status, {})}, "dev")
     assert (check.status, bool(check.remedy)) == (expected, expected == "fail")
-
-
-class TestTools:
-    @pytest.fixture(autouse=True)
-    def signed_out(self, doctor: Doctor) -> None:
-        doctor.sign_out()
-
-    def test_an_old_node(self, doctor: Doctor, tmp_path: Path) -> None:
-        self._stand_in(tmp_path / "bin", "echo v18.20.1")
-        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        assert doctor.checks(stage="prod", PATH=path)["node"]["status"] == "fail"
-
-    @pytest.mark.parametrize("script", ["exit 1", "echo hello"])
-    def test_a_node_that_does_not_work(self, doctor: Doctor, tmp_path: Path, script: str) -> None:
-        self._stand_in(tmp_path / "bin", script)
-        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        assert doctor.checks(stage="prod", PATH=path)["node"]["status"] == "fail"
-
-    def test_no_node(self, doctor: Doctor, tmp_path: Path) -> None:
-        assert doctor.checks(stage="prod", PATH=str(tmp_path))["node"]["status"] == "fail"
-
-    def test_a_newer_cdk_that_reads_older_assemblies(self, doctor: Doctor) -> None:
-        package = doctor.clone / "infra" / "node_modules" / "aws-cdk" / "package.json"
-        package.write_text('{"version": "3.0.0"}')
-        found = doctor.checks()["cdk"]
-        assert (found["status"], found["remedy"]) == ("fail", "Run `npm ci --prefix infra`.")
-        package.unlink()
-        assert PINNED in doctor.checks()["cdk"]["detail"]
-
-    def test_outside_of_a_clone(self, doctor: Doctor, tmp_path: Path) -> None:
-        doctor.clone = tmp_path
-        assert doctor.checks()["cdk"]["status"] == "fail"
-
-    @staticmethod
-    def _stand_in(folder: Path, script: str) -> None:
-        folder.mkdir()
-        (folder / "node").write_text(f"#!/bin/sh\n{script}\n")
-        (folder / "node").chmod(0o755)
-
-
-class TestTheAssembly:
-    @pytest.fixture(autouse=True)
-    def signed_out(self, doctor: Doctor) -> None:
-        doctor.sign_out()
-
-    @pytest.mark.parametrize("content", [None, "{", "[]", '{"artifacts": {}}'])
-    def test_that_cannot_be_used_leaves_a_warning(
-        self, doctor: Doctor, tmp_path: Path, content: str | None
-    ) -> None:
-        if content is not None:
-            (tmp_path / "prod").mkdir()
-            (tmp_path / "prod" / "manifest.json").write_text(content)
-        doctor.assemblies = tmp_path
-        found = doctor.checks()
-        assert (found["stacks"]["status"], "bytecode" in found) == ("warn", False)
-        assert "make synth STAGE=prod" in found["stacks"]["remedy"]
-
-    def test_of_another_stage_is_not_this_one_s(self, doctor: Doctor, tmp_path: Path) -> None:
-        shutil.copytree(doctor.assemblies / "dev", tmp_path / "prod")
-        doctor.assemblies = tmp_path
-        found = doctor.checks()["stacks"]
-        assert "VectorForge-dev-Data" in found["detail"]
-
-    def test_without_bytecode_is_slow(self, doctor: Doctor, tmp_path: Path) -> None:
-        copied: Path = shutil.copytree(doctor.assemblies / "prod", tmp_path / "prod")
-        for file in copied.rglob("*.pyc"):
-            file.rename(file.with_name("handler.cpython-311.pyc"))
-        doctor.assemblies = tmp_path
-        found = doctor.checks()["bytecode"]
-        assert (found["status"], "uv python install 3.14" in found["remedy"]) == ("warn", True)
 
 
 def test_a_sum_of_what_failed_ends_the_report(doctor: Doctor) -> None:

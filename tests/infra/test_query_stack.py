@@ -138,9 +138,12 @@ def test_a_canary_moves_the_alias_where_the_stage_wants_one(
     assert text(policy["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"]) == "QueryCanaryGroup"
     group = groups["QueryCanaryGroup"]
     assert group["DeploymentConfigName"] == "CodeDeployDefault.LambdaCanary10Percent5Minutes"
-    assert {"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_REQUEST"} <= set(
-        group["AutoRollbackConfiguration"]["Events"]
-    )
+    assert set(group["AutoRollbackConfiguration"]["Events"]) == {
+        "DEPLOYMENT_FAILURE",
+        "DEPLOYMENT_STOP_ON_ALARM",
+        "DEPLOYMENT_STOP_ON_REQUEST",
+    }
+    assert group["AlarmConfiguration"]["Enabled"] is True
     assert "QueryCanaryRoleDefaultPolicy" in template.dependencies("QueryCanaryGroup")
 
 
@@ -149,11 +152,15 @@ def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(
 ) -> None:
     arn = f"arn:AWS::Partition:lambda:AWS::Region:AWS::AccountId:function:{PROD.prefix}-query"
     moves = {"lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig"}
-    allowed = app_templates["prod"].permissions("QueryCanaryRole")
-    others = {(action, resource) for action, resource in allowed if action not in moves}
-    assert allowed - others == {(action, resource) for action in moves for resource in (arn, f"{arn}:live")}
-    assert {action for action, _ in others} <= {"cloudwatch:DescribeAlarms"}
-    assert "*" not in {resource for _, resource in others}
+    [group] = app_templates["prod"].of_kind("AWS::CodeDeploy::DeploymentGroup").values()
+    alarms = [text(alarm["Name"]) for alarm in group["AlarmConfiguration"]["Alarms"]]
+    assert alarms
+    assert set(alarms) <= set(app_templates["prod"].of_kind("AWS::CloudWatch::Alarm"))  # no composite ones:
+    # they can only be described with permission for all alarms of the account.
+    assert app_templates["prod"].permissions("QueryCanaryRole") == {
+        *((action, resource) for action in moves for resource in (arn, f"{arn}:live")),
+        *(("cloudwatch:DescribeAlarms", f"{alarm}.Arn") for alarm in alarms),
+    }
 
 
 def test_alarms_that_are_handed_in_roll_a_canary_back() -> None:

@@ -73,10 +73,14 @@ def test_the_ingest_function_reads_uploads_and_the_providers_keys(template: Stac
     )
 
 
-def test_the_migrate_function_reads_one_secret_and_no_more(template: StackTemplate) -> None:
+def test_the_migrate_function_logs_in_as_the_owner_and_nowhere_else(template: StackTemplate) -> None:
     assert template.permissions("MigrationMigrateRole") == _function(
         "MigrationMigrateLogs",
         ("secretsmanager:GetSecretValue", "DatabaseInstance.MasterUserSecretSecretArn"),
+        (
+            "rds-db:connect",
+            f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:DatabaseInstance.DbiResourceId/vectorforge_owner",
+        ),
     )
 
 

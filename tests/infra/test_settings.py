@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.settings import DEV, PROD, STAGES, NetworkSettings, SettingsError, choose
+from infra.settings import DEV, PROD, STAGES, CustomDomain, NetworkSettings, SettingsError, choose
+
+ROLE = "arn:aws:iam::123456789012:role/acme-reader"
 
 
 def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None:
@@ -27,6 +29,15 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
         ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
         ({"environment": {"PATH": "/bin"}}, "PATH"),
+        ({"tenants": ("acme corp",)}, "acme corp"),
+        ({"tenants": ("acme", "beta", "acme")}, "twice"),
+        ({"tenants": ("acme-1", "acme1")}, "twice"),
+        ({"iam_tenants": {ROLE: "acme"}}, "function URL"),
+        ({"front_door": "both", "iam_tenants": {ROLE: ""}}, "tenant ''"),
+        ({"front_door": "both", "iam_tenants": {f"{ROLE}/*": "acme"}}, "no ARN"),
+        ({"front_door": "both", "iam_tenants": {"arn:aws:iam::123456789012:root": "acme"}}, "no ARN"),
+        ({"front_door": "function_url"}, "web_acl"),
+        ({"cloudfront_domain": CustomDomain("ask.example.org", "arn:...")}, "cloudfront_domain"),
         ({"uploads_kept_days": 14}, "uploads_kept_days"),
         ({"upload_origins": ("https://docs.example.com", "http://docs.example.com")}, "upload_origins"),
         ({"upload_origins": ("*",)}, "upload_origins"),

@@ -1,6 +1,7 @@
 """What a deployment prints can be pasted into a shell as it is."""
 
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def paste(tmp_path: Path) -> Paste:
 
     def pasted(*lines: str, **variables: str) -> dict[str, list[str]]:
         path = f"{tmp_path}:{os.environ['PATH']}"
-        subprocess.run(["bash", "-euc", "\n".join(lines)], env={"PATH": path, **variables}, check=True)
+        subprocess.run(["bash", "-ec", "\n".join(lines)], env={"PATH": path, **variables}, check=True)
         written = tmp_path.glob("*.arguments")
         return {file.stem: file.read_text().splitlines() for file in written}
 
@@ -59,6 +60,28 @@ def test_a_tenant_s_key_is_fetched_and_asks(
     assert told["ApiUrl"] == f"{URL}{stage}"
 
 
+def test_the_key_of_a_vendor_is_typed_into_the_shell_and_read_from_stdin(
+    assembly: Path, paste: Paste, tmp_path: Path
+) -> None:
+    template = json.loads((assembly / "VectorForge-dev-Data.template.json").read_text())
+    line = text(template["Outputs"]["ProviderKeyCommand"]["Value"])
+    (tmp_path / "aws").write_text('#!/bin/sh\n(printf "%s\\n" "$@"; cat) > "$0.arguments"\n')
+    given = paste(f"{{ {line}; }} <<< sk-typed")["aws"]
+    assert given[:-1] == [
+        *("secretsmanager", "put-secret-value", "--region", "AWS::Region"),
+        *("--secret-id", "vectorforge-dev/providers", "--secret-string", "file:///dev/stdin"),
+    ]
+    assert json.loads(given[-1]) == {"openai_api_key": "sk-typed"}
+
+
+def test_an_upload_goes_to_a_collection_of_a_tenant(
+    app_templates: dict[str, StackTemplate], paste: Paste
+) -> None:
+    given = paste(outputs(app_templates["both"])["UploadExample"])["aws"]
+    place = "s3://IngestionUploads/acme/handbook/README.md"
+    assert given == ["s3", "cp", "--region", "AWS::Region", "README.md", place]
+
+
 def test_through_cloudfront_the_body_s_hash_goes_along(
     app_templates: dict[str, StackTemplate], paste: Paste
 ) -> None:
@@ -78,16 +101,16 @@ def test_through_cloudfront_the_body_s_hash_goes_along(
         ]
 
 
-def test_the_url_is_asked_with_a_signature(app_templates: dict[str, StackTemplate], paste: Paste) -> None:
+@pytest.mark.parametrize("session", [{"AWS_SESSION_TOKEN": "t/o="}, {}], ids=["role", "user"])
+def test_the_url_is_asked_with_a_signature(
+    app_templates: dict[str, StackTemplate], paste: Paste, session: dict[str, str]
+) -> None:
     told = outputs(app_templates["url"])
-    credentials = {
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "s/e+c",
-        "AWS_SESSION_TOKEN": "t/o=",
-    }
-    given = paste(told["FunctionUrlExample"], **credentials)["curl"]
+    keys = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "s/e+c"}
+    given = paste(told["FunctionUrlExample"], **keys, **session)["curl"]
+    token = [f"-Hx-amz-security-token: {value}" for value in session.values()]
     assert given[:-1] == [
         *("-N", "QueryUrl.FunctionUrlv1/rag/query", "--aws-sigv4", "aws:amz:AWS::Region:lambda"),
-        *("--user", "AKIDEXAMPLE:s/e+c", "-H", "x-amz-security-token: t/o=", *JSON, "-d"),
+        *("--user", "AKIDEXAMPLE:s/e+c", *token, *JSON, "-d"),
     ]
     assert RAGQueryRequest.model_validate_json(given[-1]).stream is True

@@ -13,9 +13,11 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from vectorforge.db.connection import Database
+from vectorforge.db.login_roles import LOGIN_ROLES
 from vectorforge.db.migrate import MIGRATIONS, migrate, pending, read_migrations
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError, MigrationError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.pin_detector import PinDetector
 
 COUNT = len(read_migrations())
 
@@ -157,10 +159,14 @@ async def test_another_migrator_is_not_waited_for_without_end(
     await first
 
 
-async def test_a_role_like_the_master_of_rds(make_database: Callable[..., str]) -> None:
+# See tests/functions/test_migrate_login.py for one that made the roles himself.
+async def test_a_role_like_the_master_of_rds(
+    make_database: Callable[..., str], pin_detector: PinDetector
+) -> None:
     """Not a superuser: CREATEROLE, owner of its database; the extension is there (RDS lets it be made)."""
     conninfo = make_database(empty=True)
     role = f"master_{uuid.uuid4().hex[:8]}"
+    pin_detector.unjudged.add(role)  # migrations go to the instance, past RDS Proxy
     with psycopg.connect(conninfo, autocommit=True) as connection:
         database = connection.info.dbname
         connection.execute(f"CREATE ROLE {role} LOGIN CREATEROLE CREATEDB".encode())
@@ -200,6 +206,32 @@ async def test_passwords_are_sent_as_verifiers(
             connection.execute("ALTER ROLE vectorforge_eraser PASSWORD NULL")
     with pytest.raises(MigrationError, match="postgres"):
         await migrate(conninfo, login_passwords={"postgres": SecretStr(password)})
+
+
+async def test_login_roles_are_let_in_with_tokens_where_rds_is(make_database: Callable[..., str]) -> None:
+    conninfo = make_database()
+    master = make_conninfo(conninfo, user=(role := f"master_{uuid.uuid4().hex[:8]}"))
+    members = (
+        "SELECT m.rolname FROM pg_auth_members JOIN pg_roles m ON m.oid = member"
+        " JOIN pg_roles r ON r.oid = roleid WHERE r.rolname = 'rds_iam' ORDER BY m.rolname"
+    )
+    await migrate(conninfo, tokens=True)
+    assert query(conninfo, members) == []  # no such role, no RDS
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE ROLE rds_iam NOLOGIN")
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+        connection.execute(f"GRANT SELECT ON vectorforge.schema_migrations TO {role}".encode())
+        connection.execute(f"GRANT USAGE ON SCHEMA vectorforge TO {role}".encode())
+        try:
+            with pytest.raises(MigrationError, match="rds_iam could not be granted to vectorforge_app"):
+                await migrate(master, tokens=True)
+            for _ in range(2):
+                await migrate(conninfo, tokens=True)
+                assert query(conninfo, members) == [(name,) for name in sorted(LOGIN_ROLES)]
+        finally:
+            connection.execute("DROP ROLE rds_iam")
+            connection.execute(f"DROP OWNED BY {role}".encode())
+            connection.execute(f"DROP ROLE {role}".encode())
 
 
 class TestTheAppLooksFirst:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from vectorforge.api.front_doors import FrontDoorCaller, FrontDoorTenants
 from vectorforge.config import ServerSettings
-from vectorforge.db.connection import checked_tenant
+from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
 
 MAX_KEY_CHARS = 512

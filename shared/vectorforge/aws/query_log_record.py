@@ -21,8 +21,8 @@ from pydantic import (
     ValidationError,
 )
 
-from vectorforge.db.connection import checked_tenant
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
+from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
 

@@ -1,12 +1,11 @@
 """One reading of a secret, or of a path of parameters, through Powertools; its failures in our words."""
 
 import json
-import logging
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.unlogged import unlogged
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
@@ -33,18 +32,26 @@ _IDENTITY = frozenset(
     }
 )
 """The last three are botocore's own, before anything is sent."""
-_reading: ContextVar[bool] = ContextVar("reading a secret", default=False)
 
 Reader = Callable[[], Mapping[str, Any]]
 
 
-def secret_reader(clients: AwsClients, secret_id: str, *, max_age_s: int) -> Reader:
+def secret_reader(
+    clients: AwsClients,
+    secret_id: str,
+    *,
+    max_age_s: int,
+    setting: str = "VECTORFORGE_PROVIDER_SECRET_ID",
+    content: str = 'settings, e.g. {"openai_api_key": "..."}',
+) -> Reader:
     """Reads the fields of a secret that is a JSON object. AWS is first needed when it is called.
 
     Args:
         clients: Where the client comes from.
         secret_id: Name or ARN.
         max_age_s: How long Powertools may keep it; every call here reads it anew all the same.
+        setting: The variable that names the secret.
+        content: What the object holds, for the error when it is none.
     """
     providers: list[Any] = []
 
@@ -53,11 +60,12 @@ def secret_reader(clients: AwsClients, secret_id: str, *, max_age_s: int) -> Rea
             from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
             providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
-        return _fields(secret_id, providers[0].get(secret_id, max_age=max_age_s, force_fetch=True))
+        found = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
+        return _fields(secret_id, found, content)
 
     return _guarded(
         read,
-        setting="VECTORFORGE_PROVIDER_SECRET_ID",
+        setting=setting,
         place=f"Secret {secret_id}",
         permission=f"secretsmanager:GetSecretValue on {secret_id}",
         service="Secrets Manager",
@@ -87,16 +95,14 @@ def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reade
     )
 
 
-def _fields(secret_id: str, content: str | bytes) -> Mapping[str, Any]:
+def _fields(secret_id: str, text: str | bytes, content: str) -> Mapping[str, Any]:
     """The secret as a JSON object. The parser's own error carries the text, so it is not chained."""
     try:
-        fields = json.loads(content)
+        fields = json.loads(text)
     except ValueError:  # not UTF-8 either
         fields = None
     if not isinstance(fields, dict):
-        raise ConfigurationError(
-            f'Secret {secret_id} must be a JSON object of settings, e.g. {{"openai_api_key": "..."}}.'
-        )
+        raise ConfigurationError(f"Secret {secret_id} must be a JSON object of {content}.")
     return fields
 
 
@@ -107,23 +113,15 @@ def _guarded(read: Reader, *, setting: str, place: str, permission: str, service
         from aws_lambda_powertools.utilities.parameters import GetParameterError
         from botocore.exceptions import BotoCoreError
 
-        logging.getLogger("botocore.parsers").addFilter(_passes)  # adding it again does nothing
-        token = _reading.set(True)
         try:
-            return read()
+            with unlogged("botocore.parsers"):  # which logs the bodies of all responses
+                return read()
         except (GetParameterError, BotoCoreError) as exc:
             failure = exc.__context__ if isinstance(exc, GetParameterError) else exc
             error = _error(failure, setting=setting, place=place, permission=permission, service=service)
-        finally:
-            _reading.reset(token)
         raise error  # not from the failure: an answer that could not be parsed may be its text
 
     return guarded
-
-
-def _passes(record: logging.LogRecord) -> bool:
-    """Whether botocore may log it: at DEBUG it logs the bodies of all responses."""
-    return not _reading.get()
 
 
 def _error(

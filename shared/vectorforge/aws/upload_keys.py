@@ -4,7 +4,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Self
 
-from vectorforge.db.connection import checked_tenant
+from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import ConflictError, InvalidInputError
 
 MAX_KEY_BYTES = 1024

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
+from vectorforge.aws.database_login import database_password
 from vectorforge.bootstrap.tenant_services import TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.credentials import CredentialStore
@@ -104,6 +105,7 @@ class Application:
                 url.get_secret_value(),
                 pool_size=config.database.database_pool_size,
                 timeout_s=config.database.database_timeout_s,
+                password=database_password(config.database),
             ),
             embedding_registry=embedding_registry,
             llm_registry=llm_registry,

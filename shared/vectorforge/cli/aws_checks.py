@@ -24,6 +24,7 @@ from vectorforge.cli.deployment_files import (
     read_assembly,
 )
 from vectorforge.cli.deployment_tools import check_bytecode, check_tools
+from vectorforge.cli.leftovers import PERMISSIONS, check_leftovers
 from vectorforge.cli.vendor_addresses import check_ipv6
 from vectorforge.errors import ConfigurationError
 
@@ -132,6 +133,11 @@ def _account_checks(target: Target) -> Iterator[Check]:
     deployed, checks = _deployed(target)
     yield from checks
     looks: list[tuple[str, str, Look]] = [
+        (
+            "leftovers",
+            PERMISSIONS,
+            lambda: [check_leftovers(target.clients, target.assembly, deployed, target.stage)],
+        ),
         ("bootstrap", "ssm:GetParameter", lambda: [_bootstrap(target)]),
         (
             "concurrency",

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
+from vectorforge.aws.database_login import database_password
+from vectorforge.aws.migrator_login import as_migrator
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
@@ -61,7 +63,7 @@ def _not_made(directory: Path) -> Check | None:
 
 
 async def _collect(setup: LocalSetup) -> list[Check]:
-    checks = [await _migrations(setup.migrator_url, embedded=setup.embedded)]
+    checks = [await _migrations(setup)]
     url = setup.config.database.database_url
     current = checks[0].status == "ok" or setup.migrator_url is None
     if current and url is not None:
@@ -69,10 +71,10 @@ async def _collect(setup: LocalSetup) -> list[Check]:
     return checks
 
 
-async def _migrations(migrator_url: str | None, *, embedded: bool) -> Check:
+async def _migrations(setup: LocalSetup) -> Check:
     from vectorforge.db.migrate import pending
 
-    if migrator_url is None:
+    if setup.migrator_url is None:
         return Check(
             "migrations",
             "warn",
@@ -80,12 +82,12 @@ async def _migrations(migrator_url: str | None, *, embedded: bool) -> Check:
             "Set VECTORFORGE_MIGRATOR_DATABASE_URL to have it checked.",
         )
     try:
-        waiting = await pending(migrator_url)
+        waiting = await as_migrator(setup.config.database, pending)
     except VectorForgeError as exc:
         return Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
     if waiting:
         # `up` does it by itself; a database of one's own has to be migrated on purpose.
-        status: Literal["warn", "fail"] = "warn" if embedded else "fail"
+        status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
         return Check("migrations", status, f"{len(waiting)} pending", "Run `vectorforge migrate`.")
     return Check("migrations", "ok", "up to date")
 
@@ -96,7 +98,8 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
     tenant = setup.config.server.local_tenant
     versions: dict[str, Any] = {}
     try:
-        async with Database(url.get_secret_value(), pool_size=1) as database:
+        password = database_password(setup.config.database)
+        async with Database(url.get_secret_value(), pool_size=1, password=password) as database:
             yield Check("role", "ok", "row-level security binds it")
             versions = await database.for_tenant(tenant).fetch_one(_VERSIONS) or {}
     except UnsafeRoleError as exc:

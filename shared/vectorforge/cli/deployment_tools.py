@@ -11,6 +11,7 @@ from vectorforge.cli.database_checks import Check
 from vectorforge.cli.deployment_files import Assembly
 
 _LEAST_NODE = 20  # "engines" of aws-cdk-lib 2.275, which runs in Node also when Python calls it
+_SUPPORTED_NODE = 22  # https://nodejs.org/en/about/previous-releases
 _INSTALL = "npm ci --prefix infra"
 
 
@@ -26,7 +27,7 @@ def check_tools(project: Path | None) -> Iterator[Check]:
 
 
 def _node() -> Check:
-    name, remedy = "node", f"Install Node.js {_LEAST_NODE} or newer: https://nodejs.org/en/download"
+    name, remedy = "node", f"Install Node.js {_SUPPORTED_NODE} or newer: https://nodejs.org/en/download"
     program = shutil.which("node")
     if program is None:
         return Check(name, "fail", "there is no node on PATH", remedy)
@@ -37,8 +38,12 @@ def _node() -> Check:
     found = re.fullmatch(r"v(\d+)\.\S+", done.stdout.strip())
     if found is None:
         return Check(name, "fail", f"{program} does not tell its version", remedy)
-    fits = int(found[1]) >= _LEAST_NODE
-    return Check(name, "ok" if fits else "fail", done.stdout.strip(), "" if fits else remedy)
+    version, major = found[0], int(found[1])
+    if major < _LEAST_NODE:
+        return Check(name, "fail", version, remedy)
+    if major < _SUPPORTED_NODE:
+        return Check(name, "warn", f"{version} still works, but its support has ended", remedy)
+    return Check(name, "ok", version)
 
 
 def _cdk(project: Path) -> Check:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from vectorforge.aws.database_login import database_password
 from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
 from vectorforge.cli.terminal import Terminal
@@ -121,8 +122,13 @@ async def _replay(terminal: Terminal, paths: Sequence[Path], settings: DatabaseS
     url = settings.log_writer_database_url
     if url is None:
         raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
-    summary, timeout_s = ReplaySummary(), settings.database_timeout_s
-    async with Database(url.get_secret_value(), pool_size=1, timeout_s=timeout_s) as database:
+    summary = ReplaySummary()
+    async with Database(
+        url.get_secret_value(),
+        pool_size=1,
+        timeout_s=settings.database_timeout_s,
+        password=database_password(settings),
+    ) as database:
         writer = QueryLogWriter(database)
         with _progress(terminal) as progress:
             for batch in _batches(paths, summary):

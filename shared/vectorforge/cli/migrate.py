@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import command
-from vectorforge.errors import ConfigurationError
 
 
 def migrate(
@@ -56,20 +56,28 @@ def migrate(
 
 def _migrate(database_url: str | None, data_dir: Path | None, *, check: bool) -> list[str]:
     """Names of the migrations that were applied or, with ``check``, that are pending."""
+    from vectorforge.aws.migrator_login import as_migrator
     from vectorforge.config import VectorForgeConfig
     from vectorforge.db import migrate as migrations
     from vectorforge.db.login_passwords import login_passwords
+    from vectorforge.db.login_roles import LOGIN_ROLES
     from vectorforge.local.laptop import local_setup
 
     config = VectorForgeConfig.from_environment()
     with local_setup(config, data_dir=data_dir) as setup:
-        url = database_url or setup.migrator_url
-        if url is None:
-            raise ConfigurationError(
-                "Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema."
-            )
+        settings = setup.config.database
+        if database_url is not None:
+            given = {"migrator_database_url": SecretStr(database_url)}
+            settings = config.database.model_copy(update=given)
         if check:
-            return [migration.name for migration in asyncio.run(migrations.pending(url))]
-        passwords = login_passwords(config.database, migrations.LOGIN_ROLES)
-        applied = asyncio.run(migrations.migrate(url, login_passwords=passwords))
-        return [migration.name for migration in applied]
+            pending = asyncio.run(as_migrator(settings, migrations.pending))
+            return [migration.name for migration in pending]
+
+        async def apply(conninfo: str) -> list[migrations.AppliedMigration]:
+            return await migrations.migrate(
+                conninfo,
+                login_passwords=login_passwords(config.database, LOGIN_ROLES),
+                tokens=settings.database_auth == "iam",
+            )
+
+        return [migration.name for migration in asyncio.run(as_migrator(settings, apply))]

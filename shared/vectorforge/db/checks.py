@@ -1,13 +1,18 @@
 """What must be true of a database before the app uses it."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from vectorforge.db.conninfo import connect_error
 from vectorforge.db.migrate import read_migrations
 from vectorforge.errors import MigrationError, UnsafeRoleError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import DictRow
+    from psycopg.types import TypeInfo
+
+    from vectorforge.db.session import Session
 
 _SCHEMA_VERSION = "SELECT max(version) AS version FROM vectorforge.schema_migrations"
 _SCHEMA_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL AS found"
@@ -24,6 +29,42 @@ WHERE (pg_has_role(session_user, r.oid, 'MEMBER') OR pg_has_role(current_user, r
 ORDER BY r.rolsuper DESC, r.rolbypassrls DESC, owner DESC
 LIMIT 1
 """
+
+
+async def check_database(
+    connect: "Callable[[], Awaitable[Session]]", *, timeout_s: float, with_token: bool
+) -> "list[TypeInfo]":
+    """Connect once and check schema and role.
+
+    Args:
+        connect: Makes a connection.
+        timeout_s: Longest wait for one statement.
+        with_token: Whether its password is a token of IAM.
+
+    Returns:
+        The vector types of this database.
+
+    Raises:
+        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
+        MigrationError: As ``check_schema``.
+        UnsafeRoleError: As ``check_role``.
+    """
+    import psycopg
+    from psycopg.types import TypeInfo
+
+    from vectorforge.db.session import translated_errors
+
+    try:
+        connection = await connect()
+    except psycopg.OperationalError as exc:
+        raise connect_error(exc, with_token=with_token) from exc
+    with translated_errors():
+        async with connection:
+            connection.timeout_s = timeout_s
+            await check_schema(connection)
+            await check_role(connection)
+            found = [await TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")]
+            return [info for info in found if info is not None]
 
 
 async def check_schema(connection: "AsyncConnection[DictRow]") -> None:

@@ -4,29 +4,25 @@ import importlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from vectorforge.db.checks import check_role, check_schema
+from vectorforge.db import conninfo as connection_strings
+from vectorforge.db.checks import check_database
+from vectorforge.db.login import PasswordSource, check_conninfo
 from vectorforge.db.refusals import Refusals
-from vectorforge.errors import (
-    ConfigurationError,
-    DatabaseUnavailableError,
-    InvalidInputError,
-)
+from vectorforge.db.tenant_id import checked_tenant
+from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import DictRow
-    from psycopg.types import TypeInfo
     from psycopg_pool import AsyncConnectionPool
 
     from vectorforge.db.session import Session
 
 Params = Sequence[Any] | Mapping[str, Any]
-
-MAX_TENANT_BYTES = 128
-"""Longest tenant id, in UTF-8 bytes; the tables check the same."""
 
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
@@ -49,26 +45,45 @@ class Database:
         conninfo: URL or key-value string for libpq.
         pool_size: Most connections at a time.
         timeout_s: Longest wait for a free connection, and for one statement.
+        password: Makes a password for each connection; None: the connection string has it, if one is needed.
     """
 
-    def __init__(self, conninfo: str, *, pool_size: int = 10, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        pool_size: int = 10,
+        timeout_s: float = 10.0,
+        password: PasswordSource | None = None,
+    ) -> None:
         self._conninfo = conninfo
         self._pool_size = pool_size
         self._timeout_s = timeout_s
+        self._password = password
         self._pool: AsyncConnectionPool[Session] | None = None
-        self._refusals = Refusals()
+        self._refusals = Refusals(with_tokens=password is not None)
 
     def preload(self) -> None:
-        """Import the driver ahead of ``open``; connects to nothing."""
+        """Import ahead what ``open`` needs; connects to nothing, and makes no password.
+
+        Raises:
+            ConfigurationError: As ``open``.
+        """
         importlib.import_module("psycopg_pool")
         importlib.import_module("vectorforge.db.session")
+        self._complete_conninfo()
+        if self._password is not None:
+            self._password.preload()
 
     async def open(self) -> None:
         """Check role and schema, and open the pool. A second call does nothing.
 
         Raises:
-            ConfigurationError: The connection string cannot be parsed.
-            DatabaseUnavailableError: No connection, or the role was refused.
+            ConfigurationError: The connection string cannot be parsed, or a password is to be made for it and
+                it would not verify the server; or none can be made.
+            DatabaseUnavailableError: No connection.
+            DatabaseLoginError: The role or its password was refused.
+            UntrustedDatabaseError: The server's certificate does not prove that it is the one that was meant.
             UnsafeRoleError: The role is, or can become, one that row-level security does not apply to.
             MigrationError: The schema is missing or behind this version.
         """
@@ -76,18 +91,24 @@ class Database:
             return
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.session import Session, register_vectors, watched_session
+        from vectorforge.db.session import Session, register_vectors, session_class
 
         conninfo = self._complete_conninfo()
-        types = await self._verify(conninfo)
+        sessions = session_class(self._refusals, self._password)
         timeout_s = self._timeout_s
+        # One connection before the pool: a pool reports a refusal only after its timeout, and not why.
+        types = await check_database(
+            partial(sessions.connect, conninfo, **_connection_options()),
+            timeout_s=timeout_s,
+            with_token=self._password is not None,
+        )
 
         async def configure(connection: Session) -> None:
             register_vectors(connection, types)
 
         pool = AsyncConnectionPool(
             conninfo,
-            connection_class=watched_session(self._refusals),
+            connection_class=sessions,
             kwargs=_connection_options(),
             min_size=0,
             max_size=self._pool_size,
@@ -144,11 +165,15 @@ class Database:
         # The pool's own check sleeps longer after every dead connection it finds, 15 s for five of them; but
         # they die together, when the server is restarted or this process was frozen.
         import psycopg
+        from psycopg_pool import PoolTimeout
 
         give_up_at = time.monotonic() + self._timeout_s
         while True:
-            async with self._refusals.watched():
-                connection = await pool.getconn(timeout=give_up_at - time.monotonic())
+            try:
+                async with self._refusals.watched():
+                    connection = await pool.getconn(timeout=give_up_at - time.monotonic())
+            except PoolTimeout as exc:
+                raise self._refusals.too_late() from exc
             try:
                 connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
                 await connection.execute(_PING)
@@ -190,43 +215,10 @@ class Database:
         return ComponentHealth("database", not detail, detail, (time.perf_counter() - started) * 1000)
 
     def _complete_conninfo(self) -> str:
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-        try:
-            given = conninfo_to_dict(self._conninfo)
-        except psycopg.Error as exc:
-            raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
-        return make_conninfo(
-            self._conninfo,
-            application_name=given.get("application_name", "vectorforge"),
-            connect_timeout=given.get(
-                "connect_timeout", max(2, round(self._timeout_s))
-            ),  # libpq takes 1 for 2
-            tcp_user_timeout=given.get("tcp_user_timeout", int(self._timeout_s * 1000)),
-        )
-
-    async def _verify(self, conninfo: str) -> "list[TypeInfo]":
-        """One connection before the pool: a pool reports a refusal only after its timeout, and not why."""
-        import psycopg
-        from psycopg.types import TypeInfo
-
-        from vectorforge.db.session import Session, translated_errors
-
-        try:
-            connection = await Session.connect(conninfo, **_connection_options())
-        except psycopg.OperationalError as exc:
-            raise DatabaseUnavailableError(
-                "The database cannot be reached, or it refused the role or password "
-                "(roles are made by `vectorforge migrate`)."
-            ) from exc
-        with translated_errors():
-            async with connection:
-                connection.timeout_s = self._timeout_s
-                await check_schema(connection)
-                await check_role(connection)
-                found = [await TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")]
-                return [info for info in found if info is not None]
+        conninfo = connection_strings.complete(self._conninfo, timeout_s=self._timeout_s)
+        if self._password is not None:
+            check_conninfo(connection_strings.parsed(conninfo))
+        return conninfo
 
 
 class TenantDatabase:
@@ -297,23 +289,6 @@ class TenantDatabase:
                     cursor = await connection.execute(query.encode(), params)
                     await connection.execute("COMMIT")
                 return (await cursor.fetchall() if rows else []), cursor.rowcount
-
-
-def checked_tenant(tenant_id: str) -> str:
-    """The same tenant id, if the tables can hold it.
-
-    Raises:
-        InvalidInputError: It is empty, too long, or not text that PostgreSQL can hold.
-    """
-    try:
-        size = len(tenant_id.encode())
-    except UnicodeEncodeError as exc:
-        raise InvalidInputError("tenant_id is not valid text.", field="tenant_id") from exc
-    if not 1 <= size <= MAX_TENANT_BYTES or "\0" in tenant_id:
-        raise InvalidInputError(
-            f"tenant_id must have 1 to {MAX_TENANT_BYTES} bytes and no NUL.", field="tenant_id"
-        )
-    return tenant_id
 
 
 def _connection_options() -> dict[str, Any]:

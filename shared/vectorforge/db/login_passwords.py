@@ -13,7 +13,7 @@ def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[
 
     Args:
         settings: With the URLs.
-        roles: Our login roles: ``migrate.LOGIN_ROLES``.
+        roles: Our login roles: ``login_roles.LOGIN_ROLES``.
 
     Raises:
         InvalidInputError: A setting is no URL.

@@ -17,13 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from vectorforge.errors import DatabaseUnavailableError, MigrationError
+from vectorforge.db.conninfo import connect_error
+from vectorforge.db.login_roles import let_in_with_tokens, set_passwords
+from vectorforge.errors import (
+    DatabaseLoginError,
+    DatabaseUnavailableError,
+    MigrationError,
+    UntrustedDatabaseError,
+)
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-LOGIN_ROLES = ("vectorforge_app", "vectorforge_log_writer", "vectorforge_eraser")
 
 _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _NO_TRANSACTION = "-- no-transaction"
@@ -88,6 +94,7 @@ async def migrate(
     *,
     on_progress: Callable[[Migration], None] | None = None,
     login_passwords: Mapping[str, SecretStr] | None = None,
+    tokens: bool = False,
     accept_newer: bool = False,
     directory: Path = MIGRATIONS,
     lock_timeout_s: float = 5.0,
@@ -99,6 +106,8 @@ async def migrate(
         conninfo: Of a role with CREATEROLE that may create the schema and the ``vector`` extension.
         on_progress: Called before each migration is applied.
         login_passwords: New passwords of ``LOGIN_ROLES``; sent as SCRAM verifiers, never as they are.
+        tokens: Whether these roles log in with tokens of IAM; RDS then wants them to be members of its role
+            ``rds_iam``. They are made so where that role exists.
         accept_newer: Whether a database that a newer version has migrated is well as it is; else it is an
             error. It serves this version, too (see ``check_schema``).
         directory: Where the files are.
@@ -111,7 +120,7 @@ async def migrate(
     Raises:
         MigrationError: An applied file has changed or is missing, a file failed (the earlier ones stay
             applied), or the wait was too long.
-        DatabaseUnavailableError: No connection.
+        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
     """
     migrations = read_migrations(directory)
     applied = []
@@ -123,7 +132,9 @@ async def migrate(
             await _apply(connection, migration, lock_timeout_s)
             elapsed_ms = (time.perf_counter() - started) * 1000
             applied.append(AppliedMigration(migration.version, migration.name, elapsed_ms))
-        await _set_passwords(connection, login_passwords or {})
+        await set_passwords(connection, login_passwords or {})
+        if tokens:
+            await let_in_with_tokens(connection)
     return applied
 
 
@@ -148,6 +159,11 @@ async def _connect(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
             conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10
         )
     except psycopg.Error as exc:
+        error = connect_error(exc)
+        if isinstance(error, DatabaseLoginError):
+            raise DatabaseLoginError("The database refused the migrator's role or password.") from exc
+        if isinstance(error, UntrustedDatabaseError):
+            raise error from exc
         raise DatabaseUnavailableError("The migrator cannot connect to the database.") from exc
     async with connection:
         yield connection
@@ -237,22 +253,6 @@ async def _limit_lock_waits(connection: "AsyncConnection[Any]", seconds: float) 
 async def _record(connection: "AsyncConnection[Any]", migration: Migration) -> None:
     await connection.execute("SET LOCAL ROLE vectorforge_migrator")
     await connection.execute(_RECORD, (migration.version, migration.name, migration.sha256))
-
-
-async def _set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[str, SecretStr]) -> None:
-    from psycopg import Error, sql
-
-    for role, password in passwords.items():
-        if role not in LOGIN_ROLES:
-            raise MigrationError(f"{role} is not a login role of VectorForge.")
-        verifier = connection.pgconn.encrypt_password(
-            password.get_secret_value().encode(), role.encode(), b"scram-sha-256"
-        )
-        statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), verifier.decode())
-        try:
-            await connection.execute(statement)
-        except Error as exc:
-            raise MigrationError(f"The password of {role} was not accepted.") from exc
 
 
 async def _fetch(connection: "AsyncConnection[Any]", query: str) -> list[Any]:

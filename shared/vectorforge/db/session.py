@@ -10,10 +10,17 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.abc import PQGen
 from psycopg.types import TypeInfo
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import PoolClosed, TooManyRequests
 
+from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.refusals import Refusals
-from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError, RefusedRowError
+from vectorforge.errors import (
+    DatabaseError,
+    DatabaseUnavailableError,
+    InvalidInputError,
+    RefusedRowError,
+    VectorForgeError,
+)
 
 RV = TypeVar("RV")
 
@@ -74,21 +81,29 @@ class Session(psycopg.AsyncConnection[Any]):
             duplicate.shutdown(socket.SHUT_RDWR)
 
 
-def watched_session(refusals: Refusals) -> type[Session]:
-    """The class of connections whose failures to connect are told to ``refusals``."""
+def session_class(refusals: Refusals, password: PasswordSource | None = None) -> type[Session]:
+    """The class of connections for one database.
 
-    class WatchedSession(Session):
+    Args:
+        refusals: Is told when an attempt to connect fails or succeeds.
+        password: Makes the password of each connection; None: the connection string has it.
+    """
+
+    class DatabaseSession(Session):
         @classmethod
         async def connect(cls, conninfo: str = "", **options: Any) -> Any:
             try:
+                if password is not None:
+                    made = await asyncio.to_thread(make_password, password, conninfo)
+                    options |= password_options(made)
                 connection = await super().connect(conninfo, **options)
-            except psycopg.OperationalError as exc:
-                refusals.failed(str(exc))
+            except (psycopg.OperationalError, VectorForgeError) as exc:
+                refusals.failed(exc)
                 raise
             refusals.succeeded()
             return connection
 
-    return WatchedSession
+    return DatabaseSession
 
 
 @contextmanager
@@ -103,8 +118,6 @@ def translated_errors() -> Iterator[None]:
     """
     try:
         yield
-    except PoolTimeout as exc:
-        raise DatabaseUnavailableError("There was no database connection in time.") from exc
     except TooManyRequests as exc:
         raise DatabaseUnavailableError("Too many requests wait for a database connection.") from exc
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as exc:

@@ -54,7 +54,9 @@ def embeddings_app(provider: EmbeddingProvider) -> FastAPI:
     async def embeddings(body: EmbeddingsRequest) -> Any:
         try:
             vectors = await provider.embed_documents(body.input, model=body.model)
-        except (EmbeddingInputError, UnknownModelError) as exc:
+        except UnknownModelError as exc:
+            return _error(404, exc.message)
+        except EmbeddingInputError as exc:
             return _error(400, exc.message)
         except EmbeddingError as exc:
             return _error(500, exc.message)

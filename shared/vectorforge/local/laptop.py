@@ -88,6 +88,8 @@ def local_setup(
             "database_url": SecretStr(server.app_url),
             "migrator_database_url": SecretStr(server.migrator_url),
             "log_writer_database_url": SecretStr(server.log_writer_url),
+            "database_auth": "password",
+            "migrator_secret_id": None,
             "data_dir": folder,
         }
         settings = config.model_copy(update={"database": database.model_copy(update=found)})

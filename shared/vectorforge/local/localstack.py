@@ -1,5 +1,6 @@
 """LocalStack without Docker and without a licence: its installation, its settings, our plug-ins for it."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -15,6 +16,8 @@ from vectorforge.local.localstack_plugins import settings as plugin_settings
 LOCALSTACK_VERSION = "4.13.1"
 """The last one that runs on Python 3.11 without Docker and without a licence."""
 LOCALSTACK_MODULE = "localstack.runtime.main"
+MODULE_WITH_PLUGINS = "vectorforge_localstack.start"
+"""The same, where ``FunctionProcesses.variables`` are set."""
 HEALTH_PATH = "/_localstack/health"
 
 _AS_OF = "2026-02-20"
@@ -85,9 +88,13 @@ def install_localstack(folder: Path) -> Path:
     if complete.exists():
         return python
     requirement = f"localstack-core[runtime]=={LOCALSTACK_VERSION}"
-    _uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(environment)])
-    _uv(_install_with(python, requirement, "setuptools"))
-    complete.touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".localstack-{LOCALSTACK_VERSION}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes meanwhile waits, and finds it installed
+        if not complete.exists():
+            _uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(environment)])
+            _uv(_install_with(python, requirement, "setuptools"))
+            complete.touch()
     return python
 
 

@@ -81,12 +81,13 @@ class EmbeddedPostgres:
                     raise DatabaseUnavailableError(f"PostgreSQL does not answer; see {self.log_path}.")
                 time.sleep(0.1)
 
-    def is_running(self) -> bool:
-        """Whether the server over this directory runs, whoever started it."""
+    def running_pid(self) -> int | None:
+        """Process id of the server over this directory, whoever started it; None when there is none."""
         if not self.data_dir.exists():
-            return False
+            return None
         with self._lock():
-            return self._running() is not None
+            postmaster = self._running()
+        return None if postmaster is None else postmaster.pid
 
     def stop(self, *, force: bool = False) -> bool:
         """Stop the server, unless somebody else is connected to it.

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from vectorforge.aws.ingestion_queue import AnnouncedJob, AnyJob
 from vectorforge.aws.object_store import StoredObject
 from vectorforge.aws.upload_keys import UploadKey, source_of
-from vectorforge.db.connection import checked_tenant
+from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.serverless.message_visibility import ReceivedMessage
 

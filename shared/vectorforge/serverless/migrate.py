@@ -12,11 +12,13 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
+from vectorforge.aws.migrator_login import as_migrator
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db import migrate as migrations
 from vectorforge.db.login_passwords import login_passwords
+from vectorforge.db.login_roles import LOGIN_ROLES
 from vectorforge.deadline import Deadline
-from vectorforge.errors import ConfigurationError, DeadlineExceededError, InvalidInputError, VectorForgeError
+from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.serverless.stack_request import StackAnswer, StackRequest
 from vectorforge.serverless.telemetry import FunctionTelemetry
@@ -101,22 +103,24 @@ async def _migrate(
         accept_newer: See ``migrate``.
         seconds: What has not ended by then is rolled back.
     """
-    url = config.database.migrator_database_url
-    if url is None:
-        raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
+
+    async def look(conninfo: str) -> dict[str, list[str]]:
+        return {"pending": [migration.name for migration in await migrations.pending(conninfo)]}
+
+    async def migrate(conninfo: str) -> dict[str, list[str]]:
+        applied = await migrations.migrate(
+            conninfo,
+            login_passwords=login_passwords(config.database, LOGIN_ROLES),
+            tokens=config.database.database_auth == "iam",
+            on_progress=lambda migration: logger.info("Applying %s", migration.name),
+            accept_newer=accept_newer,
+            wait_s=seconds,
+        )
+        return {"applied": [migration.name for migration in applied]}
+
     try:
         async with asyncio.timeout(seconds):
-            if check:
-                pending = await migrations.pending(url.get_secret_value())
-                return {"pending": [migration.name for migration in pending]}
-            applied = await migrations.migrate(
-                url.get_secret_value(),
-                login_passwords=login_passwords(config.database, migrations.LOGIN_ROLES),
-                on_progress=lambda migration: logger.info("Applying %s", migration.name),
-                accept_newer=accept_newer,
-                wait_s=seconds,
-            )
-            return {"applied": [migration.name for migration in applied]}
+            return await as_migrator(config.database, look if check else migrate)
     except TimeoutError:
         raise DeadlineExceededError(
             f"Migrating was stopped after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.database_login import database_password
 from vectorforge.aws.query_log_overflow import QueryLogOverflow
 from vectorforge.aws.sqs_queue import SqsQueue
 from vectorforge.config import VectorForgeConfig
@@ -82,7 +83,10 @@ class _Started:
             raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
         # One connection: the function answers one event at a time. Found dead after a thaw, it is replaced.
         self._database = Database(
-            url.get_secret_value(), pool_size=1, timeout_s=config.database.database_timeout_s
+            url.get_secret_value(),
+            pool_size=1,
+            timeout_s=config.database.database_timeout_s,
+            password=database_password(config.database),
         )
         self._loop: LoopThread | None = None
         self._clients = AwsClients(read_timeout_s=3.0)

@@ -47,6 +47,8 @@ class PinDetector:
 
     def __init__(self, directory: Path, *, unjudged: Collection[str] = ()) -> None:
         self.directory = directory
+        self.unjudged = set(unjudged)
+        """May be added to, before the role connects."""
         self.connections: Counter[str] = Counter()
         """Judged connections by role."""
         self.messages: Counter[str] = Counter()
@@ -56,7 +58,6 @@ class PinDetector:
         self.cancel_requests = 0
         """Of any role, for they do not say whose. RDS Proxy ignores them.
         https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations-pg"""
-        self._unjudged = frozenset(unjudged)
         self._pins: list[Pin] = []
         self._lock = threading.Lock()
         self._relay = PostgresRelay(self._opened)
@@ -100,7 +101,7 @@ class PinDetector:
             self.cancel_requests += 1
             return None
         role = packet.parameters.get("user", "")
-        if role in self._unjudged:
+        if role in self.unjudged:
             return None
         self.connections[role] += 1
         note = partial(self._note, role, os.environ.get("PYTEST_CURRENT_TEST", "no test"))

@@ -16,7 +16,7 @@ from vectorforge.testing.pin_detector import PinDetector
 
 _DETECTOR = pytest.StashKey[PinDetector]()
 _PINS = pytest.StashKey[Counter[str]]()
-_CALLED = pytest.StashKey[bool]()
+_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,9 +25,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_PINS] = Counter()
 
 
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Remember that the test was not skipped before it began."""
-    item.stash[_CALLED] = True
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that the test did all it wanted to."""
+    report = yield
+    item.stash[_PASSED] = call.when == "call" and report.passed
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +77,7 @@ def _judge(item: pytest.Item, detector: PinDetector) -> None:
     counts["unexpected"] += len(unexpected)
     counts["deliberate"] += len(pins) - len(unexpected)
     found = [f"would pin a connection of RDS Proxy by {pin}" for pin in unexpected]
-    if item.stash.get(_CALLED, False):
+    if item.stash.get(_PASSED, False):
         missing = deliberate - {pin.rule for pin in pins}
         found += [f"is marked to break the rule of {rule}, and did not" for rule in sorted(missing)]
     if found:

@@ -46,6 +46,10 @@ class PostgresRelay:
 
     async def close(self) -> None:
         """Stop listening and cut what is open."""
+        # asyncio loses a connection that it has accepted when the listener is closed before the task that
+        # hands it over has run (an AssertionError in Server._attach)
+        while beginning := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(beginning)
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*[client.cut() for client in self._clients])

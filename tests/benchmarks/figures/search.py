@@ -22,7 +22,8 @@ _TOP_K = 10
 
 def clustered(count: int, rng: np.random.Generator, centres: np.ndarray) -> np.ndarray:
     """Unit vectors around the centres; the spread is as long as the way to the centre."""
-    noise = rng.standard_normal((count, DIMENSION)) / np.sqrt(DIMENSION)
+    dimension = centres.shape[1]
+    noise = rng.standard_normal((count, dimension)) / np.sqrt(dimension)
     vectors = centres[rng.integers(0, len(centres), count)] + noise
     found: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return found

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vectorforge.db.connection import Database, checked_tenant
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
+from vectorforge.db.tenant_id import checked_tenant
 
 _WRITE = "SELECT stored, already_there FROM vectorforge.write_query_logs(%s)"
 _TEXTS = ("query_text", "generated_response", "provider", "model", "error_code", "error_stage")

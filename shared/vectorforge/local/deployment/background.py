@@ -14,7 +14,6 @@ from vectorforge.errors import ConfigurationError
 if TYPE_CHECKING:  # only a laptop has it
     import psutil
 
-_STOP_TIMEOUT_S = 15.0
 _KILL_TIMEOUT_S = 5.0
 _START_TIME = 19
 """Field 22 of /proc/<pid>/stat, counted after the name."""
@@ -76,12 +75,24 @@ class BackgroundProcesses:
         record = self._recorded().get(name)
         return record is not None and _find(record) is not None
 
+    def pid(self, name: str) -> int:
+        """Of the process of this name, running or not.
+
+        Raises:
+            KeyError: It is not on record.
+        """
+        return self._recorded()[name].pid
+
     def names(self) -> list[str]:
         """Of all on record, running or not, in the order of their start."""
         return list(self._recorded())
 
-    def stop(self, name: str) -> bool:
-        """End a process and those that it started: SIGTERM, after 15 s SIGKILL.
+    def stop(self, name: str, *, timeout_s: float = 15.0) -> bool:
+        """End a process and those that it started.
+
+        Args:
+            name: In the record.
+            timeout_s: Between SIGTERM and SIGKILL.
 
         Returns:
             Whether it was running.
@@ -95,7 +106,7 @@ class BackgroundProcesses:
             family = [process, *process.children(recursive=True)]
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGTERM)
-            psutil.wait_procs([process], timeout=_STOP_TIMEOUT_S)
+            psutil.wait_procs([process], timeout=timeout_s)
             for member in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()  # by number and start time

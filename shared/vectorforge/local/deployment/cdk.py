@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.aws_emulator import REGION
@@ -59,6 +60,10 @@ class Cdk:
         for name, value in context.items():
             arguments += ["--context", f"{name}={value}"]
         self._cdk(arguments, _environment())
+        listed = "".join(file.read_text() for file in self.production.glob("*.assets.json"))
+        for folder in self.production.glob("asset.*"):
+            if folder.name not in listed:  # of an earlier version of the code
+                shutil.rmtree(folder)
 
     def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
         """Make the emulator's templates out of the production ones (infra/emulated_template.py).
@@ -88,6 +93,12 @@ class Cdk:
         arguments = ["deploy", "--all", "--app", str(self.emulated), "--method", "direct"]
         arguments += ["--require-approval", "never", "--progress", "events"]
         self._cdk(arguments, _environment(endpoint_url))
+
+    def templates(self) -> dict[str, dict[str, Any]]:
+        """The emulator's, by stack."""
+        ending = ".template.json"
+        files = self.emulated.glob(f"*{ending}")
+        return {file.name.removesuffix(ending): json.loads(file.read_text()) for file in files}
 
     def _cdk(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         program = self.root / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"

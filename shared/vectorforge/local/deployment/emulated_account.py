@@ -14,6 +14,7 @@ from vectorforge.local.deployment.database import OWNER
 _QUALIFIER = "hnb659fds"
 """CDK's own, https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html."""
 _BOOTSTRAP_VERSION = "30"
+_COMPLETE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 _OWNER_SECRET = "vectorforge/database-owner"  # noqa: S105 - its name
 
 
@@ -85,6 +86,27 @@ class EmulatedAccount:
             content = json.dumps({setting: key.get_secret_value() for setting, key in keys.items()})
             self.client("secretsmanager").put_secret_value(SecretId=secret_id, SecretString=content)
 
+    def check_stacks(self, templates: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make sure that all resources are there: LocalStack calls an update complete that was not.
+
+        Args:
+            templates: By stack.
+
+        Raises:
+            ConfigurationError: Some are not.
+        """
+        cloudformation = self.client("cloudformation")
+        pages = cloudformation.get_paginator("list_stack_resources")
+        for stack, template in templates.items():
+            found = [
+                resource
+                for page in pages.paginate(StackName=stack)
+                for resource in page["StackResourceSummaries"]
+            ]
+            complete = {r["LogicalResourceId"] for r in found if r["ResourceStatus"] in _COMPLETE}
+            if missing := sorted(set(template["Resources"]) - complete):
+                raise ConfigurationError(f"{stack} is not complete: {', '.join(missing[:5])} failed.")
+
     def look(self, stage: str) -> Deployed:
         """Find the parts of a stage's deployment, as its query function is told of them.
 
@@ -93,9 +115,11 @@ class EmulatedAccount:
         """
         from botocore.exceptions import ClientError
 
-        name = f"vectorforge-{stage}-query"
+        name, functions = f"vectorforge-{stage}-query", self.client("lambda")
         try:
-            found = self.client("lambda").get_function_configuration(FunctionName=name, Qualifier="live")
+            version = functions.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
+            # LocalStack knows no alias here.
+            found = functions.get_function_configuration(FunctionName=name, Qualifier=version)
         except ClientError as exc:
             raise ConfigurationError(f"There is no function {name}; deploy first.") from exc
         told = found["Environment"]["Variables"]

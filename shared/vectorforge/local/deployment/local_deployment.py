@@ -25,7 +25,7 @@ from vectorforge.local.deployment.database import embedded, start_database, star
 from vectorforge.local.deployment.emulated_account import Deployed, EmulatedAccount
 from vectorforge.local.localstack import (
     HEALTH_PATH,
-    LOCALSTACK_MODULE,
+    MODULE_WITH_PLUGINS,
     FunctionProcesses,
     install_localstack,
     install_plugins,
@@ -63,6 +63,11 @@ class LocalDeployment:
         """What of the production templates was kept and left out."""
         return self.logs / "emulated_template.txt"
 
+    @property
+    def _complete(self) -> Path:
+        """A file that is there when the last deployment ended well."""
+        return self.folder / "complete"
+
     def deploy(self, config: VectorForgeConfig, *, stage: str, port: int, cache: Path) -> Deployed:
         """Start what does not run, and bring the stacks up to date.
 
@@ -91,7 +96,10 @@ class LocalDeployment:
             synthesizing.result()
             self._turn(cdk, account, ports)
             self.note("Deploying the stacks with cdk deploy ...")
+            self._complete.unlink(missing_ok=True)
             cdk.deploy(account.endpoint_url)
+            account.check_stacks(cdk.templates())
+            self._complete.touch()
             deployed = account.look(stage)
             account.store_keys(deployed.provider_secret_id, provider_keys(config))
             self.note("Waiting for an answer ...")
@@ -116,7 +124,7 @@ class LocalDeployment:
             processes = self._processes()
             ended = [name for name in reversed(processes.names()) if processes.stop(name)]
             server = embedded(self.folder)
-            if server.is_running():
+            if server.running_pid() is not None:
                 server.stop(force=True)
                 ended.append("postgres")
             for name in ("emulator", "plugins", "cdk.out.local"):
@@ -142,8 +150,10 @@ class LocalDeployment:
         self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
 
     def _start_emulator(self, port: int, cache: Path, roots: Path) -> EmulatedAccount:
-        """A LocalStack that runs already keeps its functions: they get their new code from the stacks."""
+        """One that runs already is kept, unless its stacks were left half-way, which it cannot mend."""
         processes = self._processes()
+        if processes.is_running(_EMULATOR) and not self._complete.exists():
+            processes.stop(_EMULATOR)
         if not processes.is_running(_EMULATOR):
             self.note("Starting LocalStack ...")
             python = install_localstack(cache)
@@ -162,7 +172,7 @@ class LocalDeployment:
             }
             log = self.logs / f"{_EMULATOR}.log"
             processes.start(
-                _EMULATOR, [str(python), "-m", LOCALSTACK_MODULE], log=log, environment=environment
+                _EMULATOR, [str(python), "-m", MODULE_WITH_PLUGINS], log=log, environment=environment
             )
             self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
         return EmulatedAccount(f"http://127.0.0.1:{port}")
@@ -216,7 +226,10 @@ class LocalDeployment:
             "VECTORFORGE_EMBEDDING_DIMENSION": str(DIMENSION),
             **passed_on(),
         }
-        self.report.write_text(cdk.turn(references, environment))
+        told = cdk.turn(references, environment)
+        self.report.write_text(told)
+        counts = [line.rstrip(":") for line in told.splitlines() if line.endswith(":")]
+        self.note(f"Turned the templates for the emulator: {', '.join(counts)}; see {self.report}")
 
     def _wait_for_answer(self, deployed: Deployed) -> None:
         api, _, path = deployed.url.removeprefix("http://").partition("/")

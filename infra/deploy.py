@@ -1,0 +1,143 @@
+"""``make deploy``: checks the account, deploys a stage, and prints what to paste next.
+
+    python -m infra.deploy --stage dev --region eu-central-1
+
+Exit codes: 0 done; 1 a check, the CDK or CloudFormation failed; 2 the command line is wrong; 130 interrupted.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra.bundling import ROOT
+from infra.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
+from infra.settings import StageSettings, choose
+from infra.synth import synthesize, templates
+
+_KEYS = ("openai_api_key", "VECTORFORGE_OPENAI_API_KEY")
+_EMBEDDING_PROVIDER = "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER"
+
+
+def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> None:
+    """Synthesize, check, deploy, and say what came of it.
+
+    Args:
+        cdk: The CDK command line.
+        stage: The stage's settings.
+        approved: Whether nobody is asked about changes of permissions.
+        checked: Whether the account is checked before.
+
+    Raises:
+        DeploymentError: One of the steps failed.
+    """
+    if not approved and not sys.stdin.isatty():
+        raise DeploymentError("Nobody can be asked here; --yes deploys without asking.", exit_code=2)
+    synthesize(cdk)
+    if checked:
+        _check(cdk)
+    outputs = cdk.assembly / f"outputs-{stage.stage}.json"
+    outputs.unlink(missing_ok=True)  # those of an earlier deployment, if this one fails
+    approval = "never" if approved else "broadening"
+    arguments = ["--app", str(cdk.assembly), "--require-approval", approval, "--progress", "events"]
+    names = list(templates(cdk.assembly))
+    if _starts_before_use(stage) and not _has_key(cdk, stage):
+        data = [name for name in names if name.endswith("-Data")]
+        cdk.run("deploy", *data, *arguments, "--outputs-file", str(outputs))
+        _demand_key(cdk, stage)
+    cdk.run("deploy", *names, *arguments, "--outputs-file", str(outputs))
+    sys.stdout.write(
+        "\n".join(["", f"The stage {stage.stage} is deployed.", *report(cdk.assembly, outputs), ""])
+    )
+
+
+def report(assembly: Path, outputs: Path) -> Iterator[str]:
+    """The stacks' outputs that are meant for people, each under what it is for.
+
+    Args:
+        assembly: Its templates describe the outputs.
+        outputs: What ``cdk deploy --outputs-file`` wrote.
+
+    Raises:
+        DeploymentError: There is no such file, or it is none.
+    """
+    try:
+        values: dict[str, dict[str, str]] = json.loads(outputs.read_text())
+    except (OSError, ValueError):
+        raise DeploymentError(f"The CDK wrote no outputs to {outputs}.") from None
+    for stack, template in templates(assembly).items():
+        described: dict[str, Any] = template.get("Outputs", {})
+        for key, output in described.items():
+            if "Description" in output and key in values.get(stack, {}):
+                yield f"\n# {output['Description']}\n{values[stack][key]}"
+
+
+def _check(cdk: Cdk) -> None:
+    command = [sys.executable, "-m", "vectorforge.cli", "doctor", "--aws", "--stage", cdk.stage]
+    command += ["--assembly", str(cdk.assembly), *(["--region", cdk.region] if cdk.region else [])]
+    done = subprocess.run(command, cwd=ROOT, env=cdk.environment, check=False)  # noqa: S603 - our own words
+    if done.returncode:
+        raise DeploymentError(
+            "A check failed, and nothing was deployed. --skip-checks deploys all the same.",
+            exit_code=done.returncode,
+        )
+
+
+def _starts_before_use(stage: StageSettings) -> bool:
+    """Whether Lambda starts the query function while deploying it, which fails without the key it needs."""
+    asks_openai = stage.environment.get(_EMBEDDING_PROVIDER, "openai") == "openai"
+    return stage.start != "on_demand" and asks_openai
+
+
+def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
+    """Whether the stage's secret names a key of OpenAI; the key itself is not kept."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    name = secret_name(stage)
+    try:
+        session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
+        found = session.client("secretsmanager").get_secret_value(SecretId=name)
+        secret = json.loads(found["SecretString"])
+    except ClientError as exc:
+        code = exc.response["Error"]["Code"]
+        if code == "ResourceNotFoundException":
+            return False
+        raise DeploymentError(f"{name} cannot be read ({code}).") from None
+    except (BotoCoreError, KeyError, ValueError) as exc:
+        raise DeploymentError(f"{name} cannot be read ({type(exc).__name__}).") from None
+    return isinstance(secret, dict) and any(secret.get(key) for key in _KEYS)
+
+
+def _demand_key(cdk: Cdk, stage: StageSettings) -> None:
+    if not _has_key(cdk, stage):
+        raise DeploymentError(
+            f"The data stack is deployed. The query function of {stage.stage} is started before its first "
+            f"question, and needs a key for that: put it into {secret_name(stage)} as docs/deploy.md says, "
+            "then deploy again."
+        )
+
+
+def secret_name(stage: StageSettings) -> str:
+    """Of the secret with the vendors' keys."""
+    return f"{stage.prefix}/providers"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Deploy as the command line says; its exit code."""
+    parser = argument_parser("infra.deploy", __doc__.partition("\n")[0])
+    parser.add_argument("--yes", action="store_true", help="do not ask about changes of permissions")
+    parser.add_argument("--skip-checks", action="store_true", help="do not check the account before")
+    options = parser.parse_args(arguments)
+
+    def work() -> None:
+        stage = choose(options.stage)
+        deploy(chosen_cdk(options), stage, approved=options.yes, checked=not options.skip_checks)
+
+    return guarded(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""What is left in an account of a stage whose stacks are gone, and the command that removes each.
+
+Found by the names that the stacks give, not by what a deletion reported: so it can be asked at any time.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infra.settings import StageSettings
+
+
+def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
+    """What it is, and the command.
+
+    Args:
+        session: Of boto3.
+        stage: The stage's settings.
+
+    Raises:
+        botocore.exceptions.ClientError: AWS refuses to tell.
+        botocore.exceptions.BotoCoreError: AWS does not answer.
+    """
+    where = f"--region {session.region_name}"
+    yield from _snapshots(session, stage, where)
+    yield from _buckets(session, stage, where)
+    yield from _secret(session, stage, where)
+    yield from _queues(session, stage, where)
+    yield from _log_groups(session, stage, where)
+
+
+def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    pages = (
+        session.client("rds")
+        .get_paginator("describe_db_snapshots")
+        .paginate(DBInstanceIdentifier=stage.prefix, SnapshotType="manual")
+    )
+    for snapshot in (found for page in pages for found in page["DBSnapshots"]):
+        name = snapshot["DBSnapshotIdentifier"]
+        yield (
+            f"Snapshot of the database, {snapshot['AllocatedStorage']} GiB",
+            f"aws rds delete-db-snapshot {where} --db-snapshot-identifier {name}",
+        )
+
+
+def _buckets(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    """CloudFormation makes a bucket's name of those of stack and construct, in lower case."""
+    pages = (
+        session.client("s3")
+        .get_paginator("list_buckets")
+        .paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
+    )
+    for bucket in (found for page in pages for found in page["Buckets"]):
+        if bucket["Name"].startswith((f"{stage.prefix}-app-", f"{stage.prefix}-data-")):
+            yield "Bucket with its objects", f"aws s3 rb {where} --force s3://{bucket['Name']}"
+
+
+def _secret(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    secrets = session.client("secretsmanager")
+    name = f"{stage.prefix}/providers"
+    try:
+        found = secrets.describe_secret(SecretId=name)
+    except secrets.exceptions.ResourceNotFoundException:
+        return
+    waiting = ", which waits for its deletion and blocks its name" if found.get("DeletedDate") else ""
+    yield (
+        f"Secret with the vendors' keys{waiting}",
+        f"aws secretsmanager delete-secret {where} --secret-id {name} --force-delete-without-recovery",
+    )
+
+
+def _queues(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    pages = session.client("sqs").get_paginator("list_queues").paginate(QueueNamePrefix=f"{stage.prefix}-")
+    for url in (found for page in pages for found in page.get("QueueUrls", [])):
+        yield "Queue with its messages", f"aws sqs delete-queue {where} --queue-url {url}"
+
+
+def _log_groups(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
+    logs = session.client("logs")
+    ours = re.compile(rf"VectorForge-{stage.stage}-.*|(.*/)?{stage.prefix}([-/].*)?")
+    found = [
+        group
+        for page in logs.get_paginator("describe_log_groups").paginate()
+        for group in page["logGroups"]
+        if ours.fullmatch(group["logGroupName"]) or _is_of_our_api(logs, stage, group)
+    ]
+    for group in found:
+        yield (
+            "Log group",
+            f"aws logs delete-log-group {where} --log-group-name '{group['logGroupName']}'",
+        )
+
+
+def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) -> bool:
+    """API Gateway names its execution logs after the API's id, so the tags have to tell whose they are."""
+    name = str(group["logGroupName"])
+    if not (name.startswith("API-Gateway-Execution-Logs_") and name.endswith(f"/{stage.stage}")):
+        return False
+    tags = logs.list_tags_for_resource(resourceArn=str(group["arn"]).removesuffix(":*"))["tags"]
+    return (tags.get("application"), tags.get("stage")) == ("vectorforge", stage.stage)

@@ -1,0 +1,26 @@
+"""``python -m vectorforge_localstack.start``: LocalStack, on a Python older than the one it is written for.
+
+From 3.13 on ``threading.Lock`` is a class (https://docs.python.org/3/library/threading.html#threading.Lock).
+LocalStack 4.13 writes ``Lock | None`` without saying that it needs 3.13, so Step Functions would not start.
+"""
+
+import runpy
+import sys
+import threading
+from typing import Any
+
+_allocate = threading.Lock
+
+
+class Lock:
+    """A class to name in annotations; making one gives a plain lock."""
+
+    def __new__(cls) -> Any:
+        """A lock."""
+        return _allocate()
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 13):
+        threading.Lock = Lock
+    runpy.run_module("localstack.runtime.main", run_name="__main__", alter_sys=True)

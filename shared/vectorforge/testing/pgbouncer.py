@@ -1,0 +1,76 @@
+"""PgBouncer in transaction mode before a PostgreSQL server: a stricter stand-in for RDS Proxy."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.login_roles import LOGIN_ROLES
+
+PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+ADMINISTRATOR = "postgres"
+"""The role that may connect to the database ``pgbouncer``, where ``SHOW POOLS`` and the like are answered."""
+
+_PORT = 6432
+_START_TIMEOUT_S = 10
+
+
+class PgBouncer:
+    """Runs while it is an entered context manager; listens on a Unix socket and believes everybody.
+
+    Args:
+        directory: Of its own, with a short path that other accounts may pass. As root, it runs as the account
+            that the server runs as.
+        server: The server's Unix socket.
+        pool_size: Server connections for each database and role.
+    """
+
+    def __init__(self, directory: Path, server: Path, *, pool_size: int = 5) -> None:
+        self.socket = directory / f".s.PGSQL.{_PORT}"
+        self.host = directory
+        """Where clients look for its socket: another directory if a relay is between."""
+        self._directory = directory
+        self._server = server
+        self._pool_size = pool_size
+
+    def route(self, conninfo: str) -> str:
+        """The same role and database, through PgBouncer."""
+        return make_conninfo(conninfo, host=str(self.host), port=_PORT)
+
+    def __enter__(self) -> Self:
+        directory, log = self._directory, self._directory / "log"
+        users = "".join(f'"{role}" ""\n' for role in (*LOGIN_ROLES, ADMINISTRATOR))
+        (directory / "users.txt").write_text(users)
+        (directory / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host={self._server.parent} port={self._server.suffix.removeprefix('.')}\n"
+            f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
+            f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {directory}\nlogfile = {log}\n"
+            f"max_client_conn = 500\ndefault_pool_size = {self._pool_size}\nadmin_users = {ADMINISTRATOR}\n"
+        )
+        command = [PGBOUNCER, str(directory / "pgbouncer.ini")]
+        if os.geteuid() == 0:
+            account = pwd.getpwuid(self._server.stat().st_uid)
+            for path in (directory, *directory.iterdir()):
+                os.chown(path, account.pw_uid, account.pw_gid)
+            command[1:1] = ["-u", account.pw_name]
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed program
+            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        give_up_at = time.monotonic() + _START_TIMEOUT_S
+        while not self.socket.exists():
+            assert self._process.poll() is None, log.read_text()
+            assert time.monotonic() < give_up_at, "PgBouncer did not start"
+            time.sleep(0.02)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(_START_TIMEOUT_S)

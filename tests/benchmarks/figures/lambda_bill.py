@@ -1,0 +1,251 @@
+"""What AWS bills a question for, beside its model: bytes of logs and answers, messages, milliseconds."""
+
+import asyncio
+import json
+import statistics
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from figures.database import fresh_database
+from figures.measuring import Table, cpu_s, progress
+from pydantic import SecretStr
+from rich.progress import track
+
+from vectorforge.bootstrap import Application
+from vectorforge.config import EmbeddingSettings
+from vectorforge.local.lambda_service.front_doors import FunctionUrl
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_aws import FakeAws
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_api import settings_for
+from vectorforge.testing.live_query_function import (
+    DIMENSION,
+    EMBEDDING_KEY,
+    QUERY_PATH,
+    QuerySurroundings,
+    query_surroundings,
+)
+from vectorforge.testing.sqs_events import Queue
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import DistanceMetric
+
+_ROOT = Path(__file__).resolve().parents[3]
+_TENANT = "local"
+_ANSWER = (
+    "According to the documents",
+    " [Source 1]",
+    *(f" word{number % 40}" for number in range(296)),
+    ".",
+    "",
+)
+"""Pieces of the answer: about as many tokens."""
+_SELECTIONS = ("essential", "all")
+_SETTING = "VECTORFORGE_CLOUDWATCH_METRICS"
+_INIT_S = 60.0  # bytes are the same on a busy machine
+
+
+@dataclass(slots=True)
+class _Question:
+    """What was seen of the questions of one process, one entry each."""
+
+    log_bytes: list[int] = field(default_factory=list)
+    log_lines: list[int] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+    answer_bytes: list[int] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
+    message_bytes: list[int] = field(default_factory=list)
+    prompt_tokens: list[int] = field(default_factory=list)
+    request_bytes: list[int] = field(default_factory=list)
+    reply_bytes: list[int] = field(default_factory=list)
+
+
+async def measure_bill(
+    server: EmbeddedPostgres, environment: Mapping[str, str], *, repeats: int
+) -> list[Table]:
+    """One table: everything that a question and its log records make AWS count."""
+    table = Table(
+        "What one question is billed for",
+        ("what", "median"),
+        notes=[
+            f"{repeats} questions of one warm process, streamed; an answer of {len(_ANSWER)} pieces at once.",
+            "Over this project's documents, with the passages and the prompt of /v1/rag/query.",
+            "Lambda's own log lines (start, report) are not in it: this service writes none.",
+        ],
+    )
+    async with _surroundings(server, environment) as (surroundings, queue, base):
+        asked: dict[str, _Question] = {}
+        for selection in _SELECTIONS:
+            asked[selection] = await _ask(surroundings, queue, {**base, _SETTING: selection}, repeats)
+        writer = await _write(queue, surroundings, base)
+        look = await _look(surroundings, base)
+    one = asked["essential"]
+    table.add("query function: CPU ms, mean", statistics.mean(one.cpu_ms))
+    for selection, seen in asked.items():
+        table.add(
+            f"query function: bytes of log, {selection} metrics", int(statistics.median(seen.log_bytes))
+        )
+        table.add(
+            f"query function: lines of log, {selection} metrics", int(statistics.median(seen.log_lines))
+        )
+    for name, values in {
+        "answer: bytes to the client": one.answer_bytes,
+        "prompt: tokens": one.prompt_tokens,
+        "model: bytes of the request": one.request_bytes,
+        "model: bytes of the reply": one.reply_bytes,
+        "query log: messages": one.messages,
+        "query log: bytes of its messages": one.message_bytes,
+    }.items():
+        table.add(name, int(statistics.median(values)))
+    table.add("log writer: ms a batch of one question", writer[0])
+    table.add("log writer: bytes of log a batch", writer[1])
+    table.add("ingest function: ms of a look that finds nothing", look[0])
+    table.add("ingest function: bytes of log of a look", look[1])
+    return [table]
+
+
+@asynccontextmanager
+async def _surroundings(
+    server: EmbeddedPostgres, environment: Mapping[str, str]
+) -> AsyncIterator[tuple[QuerySurroundings, Queue, dict[str, str]]]:
+    async with AsyncExitStack() as stack:
+        app_url, _ = stack.enter_context(fresh_database(server, "lambda_bill"))
+        aws = stack.enter_context(FakeAws())
+        surroundings = await stack.enter_async_context(query_surroundings(app_url, _TENANT, fill=False))
+        surroundings.vendor.unscripted = Reply(_ANSWER, usage=(1, len(_ANSWER)))
+        await _fill(surroundings)
+        queue = Queue(aws.client("sqs"), "query-log")
+        yield surroundings, queue, {**aws.environment, **environment}
+
+
+async def _fill(surroundings: QuerySurroundings) -> None:
+    """The project's own documents, in the tenant's default collection."""
+    embedding = EmbeddingSettings(
+        default_provider="http",
+        embedding_base_url=surroundings.embeddings.base_url,
+        embedding_api_key=SecretStr(EMBEDDING_KEY),
+        embedding_model="fake-embeddings",
+        embedding_dimension=DIMENSION,
+    )
+    application = Application.build(settings_for(surroundings.app_url, embedding=embedding))
+    async with application:
+        services = application.for_tenant(_TENANT)
+        collection = await services.collections.create(
+            application.config.query.default_collection,
+            embedding_provider="http",
+            embedding_model="fake-embeddings",
+            dimension=DIMENSION,
+            distance_metric=DistanceMetric.COSINE,
+        )
+        for file in track(
+            sorted((_ROOT / "docs").glob("*.md")), "  reading", console=progress, transient=True
+        ):
+            await services.ingestion.ingest_bytes(collection, file.read_bytes(), file.name)
+
+
+async def _ask(
+    surroundings: QuerySurroundings, queue: Queue, more: Mapping[str, str], repeats: int
+) -> _Question:
+    seen = _Question()
+    environment = surroundings.environment(query_log_queue_url=queue.url) | dict(more)
+    function = surroundings.function(environment, init_timeout_s=_INIT_S)
+    lines: list[str] = []
+    async with (
+        FunctionProcess(function, on_log=lines.append) as process,
+        FunctionUrl(process, response_mode="stream") as door,
+        surroundings.client(door.url, timeout=120) as client,
+    ):
+        for number in track(range(repeats + 1), "  asking", console=progress, transient=True):
+            lines.clear()
+            body = {
+                "query": f"Question {number}: how long is a record of the query log kept?",
+                "stream": True,
+            }
+            cpu = cpu_s(process.pid) if process.pid else 0.0
+            text = (await client.post(QUERY_PATH, json=body)).text
+            if "event: done" not in text:
+                raise RuntimeError(f"no answer: {text[-300:]}")
+            await process.invocations[-1].completed.wait()
+            await asyncio.sleep(0.1)  # its last lines are on their way through a pipe
+            if number == 0:
+                await asyncio.to_thread(queue.bodies)
+                continue  # the first one opens connections
+            messages = await asyncio.to_thread(queue.receive)
+            seen.log_bytes.append(sum(len(line.encode()) + 1 for line in lines))
+            seen.log_lines.append(len(lines))
+            assert process.pid is not None
+            seen.cpu_ms.append((cpu_s(process.pid) - cpu) * 1000)
+            seen.answer_bytes.append(len(text.encode()))
+            seen.messages.append(len(messages))
+            seen.message_bytes.append(sum(len(message["body"]) for message in messages))
+            if number < repeats:
+                await asyncio.to_thread(queue.delete, messages)
+            else:
+                await asyncio.to_thread(queue.show, messages)  # for the log writer
+            asked = surroundings.vendor.bodies[-1]
+            prompt = "".join(message["content"] for message in asked["messages"])
+            seen.prompt_tokens.append(estimate_tokens(prompt))
+            seen.request_bytes.append(len(json.dumps(asked)))
+            seen.reply_bytes.append(_streamed_bytes(surroundings, asked))
+    return seen
+
+
+def _streamed_bytes(surroundings: QuerySurroundings, asked: Any) -> int:
+    reply = surroundings.vendor.unscripted
+    assert isinstance(reply, Reply)
+    return sum(len(surroundings.vendor.text_event(text, reply, asked)) for text in reply.texts)
+
+
+async def _write(queue: Queue, surroundings: QuerySurroundings, base: Mapping[str, str]) -> tuple[float, int]:
+    """The last question's records, under ever new ids; milliseconds and bytes of log, medians."""
+    records = await asyncio.to_thread(queue.receive)
+    url = surroundings.app_url.replace("vectorforge_app", "vectorforge_log_writer")
+    function = _function("log_writer", {**base, "VECTORFORGE_LOG_WRITER_DATABASE_URL": url})
+
+    def event() -> dict[str, Any]:
+        query_id = str(uuid.uuid4())
+        return {
+            "Records": [
+                {**one, "body": json.dumps({**json.loads(one["body"]), "id": query_id})} for one in records
+            ]
+        }
+
+    return await _repeat(function, event)
+
+
+async def _look(surroundings: QuerySurroundings, base: Mapping[str, str]) -> tuple[float, int]:
+    queue_url = base.get("AWS_ENDPOINT_URL", "http://localhost") + "/123456789012/ingestion"
+    environment = surroundings.environment(ingestion_queue_url=queue_url) | dict(base)
+    event = json.loads((_ROOT / "events" / "ingest_scheduled.json").read_text())
+    return await _repeat(_function("ingest", environment), lambda: event)
+
+
+async def _repeat(function: FunctionConfiguration, event: Any, times: int = 20) -> tuple[float, int]:
+    """Milliseconds and bytes of log of a warm invocation, medians."""
+    lines: list[str] = []
+    wall_ms, log_bytes = [], []
+    async with FunctionProcess(function, on_log=lines.append) as process:
+        for _ in range(times):
+            lines.clear()
+            begun = time.perf_counter()
+            await (await process.invoke(event())).result()
+            wall_ms.append((time.perf_counter() - begun) * 1000)
+            await asyncio.sleep(0.05)
+            log_bytes.append(sum(len(line.encode()) + 1 for line in lines))
+    return statistics.median(wall_ms[1:]), int(statistics.median(log_bytes[1:]))
+
+
+def _function(name: str, environment: Mapping[str, str]) -> FunctionConfiguration:
+    return FunctionConfiguration(
+        handler=f"functions.{name}.handler.handler",
+        name=name,
+        environment=environment,
+        timeout_s=120,
+        init_timeout_s=_INIT_S,
+    )

@@ -1,0 +1,201 @@
+"""How the migrate function logs in on RDS: its master user's secret, and tokens once they are wanted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from trustme import CA
+
+from tests.functions.migrate_process import Stack, event, invoke
+from vectorforge.aws.database_login import IamDatabaseLogin
+from vectorforge.db.connection import Database
+from vectorforge.db.migrate import read_migrations
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.serverless.migrate import MigrateFunction
+from vectorforge.testing.fake_aws_faults import FaultyAws
+from vectorforge.testing.fake_rds import FakeRds, keys_in
+from vectorforge.testing.lambda_context import LambdaContext
+
+MASTER, FIRST, SECOND = "vectorforge_owner", "canary-first-password", "canary-second-password"
+SECRET = "rds!db-11111111-2222-3333-4444-555555555555"
+NAMES = [migration.name for migration in read_migrations()]
+
+
+@pytest.fixture(scope="module")
+def cluster(private_dir: Callable[[str], Path]) -> Iterator[EmbeddedPostgres]:
+    """A server as RDS makes it: its master user makes roles and databases, and is no superuser."""
+    server = EmbeddedPostgres(private_dir("rds") / "data", settings={"fsync": "off"})
+    server.start()
+    with psycopg.connect(server.migrator_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE rds_superuser NOLOGIN")
+        connection.execute(f"CREATE ROLE {MASTER} LOGIN CREATEROLE CREATEDB IN ROLE rds_superuser".encode())
+    yield server
+    server.stop(force=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rds:
+    """One database of the cluster, behind its endpoint, and the secret of its master user."""
+
+    endpoint: FakeRds
+    root: Path
+    aws: FaultyAws
+
+    def environment(self, *, auth: str = "iam", url: str | None = None) -> dict[str, str]:
+        """Of the migrate function, as the stack sets it."""
+        return {
+            **self.aws.environment,
+            "VECTORFORGE_DATABASE_AUTH": auth,
+            "VECTORFORGE_MIGRATOR_DATABASE_URL": url or self.endpoint.url(self.root),
+            "VECTORFORGE_MIGRATOR_SECRET_ID": SECRET,
+        }
+
+    def exchange(self, password: str) -> None:
+        """As RDS does it for its master user."""
+        self.endpoint.passwords[MASTER] = password
+        self.aws.put_secret(SECRET, {"username": MASTER, "password": password})
+
+
+@pytest.fixture(scope="module")
+def faulty_aws() -> Iterator[FaultyAws]:
+    with FaultyAws() as server:
+        yield server
+
+
+@pytest.fixture
+async def rds(
+    cluster: EmbeddedPostgres, faulty_aws: FaultyAws, private_dir: Callable[[str], Path]
+) -> AsyncIterator[Rds]:
+    with psycopg.connect(cluster.migrator_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE rds_iam NOLOGIN")
+        connection.execute("GRANT rds_iam TO rds_superuser WITH ADMIN OPTION")
+        connection.execute(f"CREATE DATABASE rag OWNER {MASTER}".encode())
+    superuser_url = make_conninfo(cluster.migrator_url, dbname="rag")
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")  # which RDS lets its master user do
+    authority, root = CA(), private_dir("root") / "database.pem"
+    authority.cert_pem.write_to_path(root)
+    faulty_aws.recover()
+    async with FakeRds(superuser_url, authority, keys_in(faulty_aws.environment)) as endpoint:
+        made = Rds(endpoint, root, faulty_aws)
+        made.exchange(FIRST)
+        yield made
+    with psycopg.connect(cluster.migrator_url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE rag WITH (FORCE)")
+        connection.execute("DROP ROLE rds_iam")
+
+
+def how_they_came(rds: Rds) -> list[tuple[str, str]]:
+    """Role, and "password" or "token", of the logins that were let in."""
+    return [
+        (login.user, "token" if "X-Amz-Signature" in login.password else "password")
+        for login in rds.endpoint.logins
+        if login.refused is None
+    ]
+
+
+# The master user is no superuser. And after the first migration his password is good no longer: the roles
+# that he created have rds_iam, so that he counts as a member of it.
+async def test_a_stack_on_rds_from_its_first_deployment_to_its_next(
+    rds: Rds, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = rds.environment()
+    _, printed = await invoke(environment, (stack.request("migrate_cloudformation_create"), 60_000))
+    [created] = stack.answers
+    assert (created["Status"], created["Reason"]) == ("SUCCESS", "")
+    assert created["Data"]["Applied"] == str(len(NAMES))
+    assert how_they_came(rds) == [(MASTER, "password")] * 2
+
+    for name, value in rds.aws.environment.items():
+        monkeypatch.setenv(name, value)
+    for role in ("vectorforge_app", "vectorforge_log_writer"):
+        url = rds.endpoint.url(rds.root, user=role)
+        async with Database(url, pool_size=1, password=IamDatabaseLogin()) as database:
+            assert (await database.health()).healthy
+
+    rds.endpoint.logins.clear()
+    answers, printed_later = await invoke(
+        environment,
+        (stack.request("migrate_cloudformation_update"), 60_000),
+        (event("migrate_invoke_check"), 60_000),
+        (stack.request("migrate_cloudformation_delete"), 60_000),
+    )
+    assert [answer["Status"] for answer in stack.answers] == ["SUCCESS"] * 3
+    assert stack.answers[1]["Data"] == {"Version": str(len(NAMES)), "Applied": "0"}
+    assert answers[1] == {"pending": []}
+    assert set(how_they_came(rds)) == {(MASTER, "token")}
+    assert "canary" not in printed + printed_later + str(stack.answers)
+    assert "X-Amz" not in printed + printed_later + str(stack.answers)
+
+
+async def test_with_passwords_nobody_is_given_rds_iam(rds: Rds, stack: Stack) -> None:
+    environment = rds.environment(auth="password")
+    await invoke(
+        environment,
+        (stack.request("migrate_cloudformation_create"), 60_000),
+        (stack.request("migrate_cloudformation_update"), 60_000),
+    )
+    assert [answer["Status"] for answer in stack.answers] == ["SUCCESS"] * 2
+    assert set(how_they_came(rds)) == {(MASTER, "password")}
+
+
+async def test_a_password_that_was_exchanged_is_read_anew(rds: Rds, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in rds.environment(auth="password").items():
+        monkeypatch.setenv(name, value)
+    function = MigrateFunction()
+    for password in (FIRST, SECOND):
+        rds.exchange(password)
+        found = await asyncio.to_thread(function, {"action": "check"}, LambdaContext())
+        assert found == {"pending": NAMES}
+    assert [login.password for login in rds.endpoint.logins] == [FIRST, SECOND]
+
+
+async def test_what_is_wrong_with_the_login_is_said_without_it(rds: Rds, stack: Stack) -> None:
+    secret: Mapping[str, object]
+    for secret, change, reason in (
+        (
+            {"username": MASTER, "password": SECOND},
+            {"auth": "password"},
+            "refused the migrator's role or password",
+        ),
+        (
+            {"username": MASTER, "password": SECOND},
+            {},
+            "a token of IAM as well. Allow this process rds-db:connect",
+        ),
+        ({"username": MASTER}, {}, f"Secret {SECRET} must be a JSON object of username and password"),
+        ({"username": MASTER, "password": 7}, {}, "of username and password"),
+        (
+            {"username": MASTER, "password": SECOND},
+            {"url": rds.endpoint.url(rds.root, user=MASTER)},
+            "no role",
+        ),
+        ({"username": MASTER, "password": SECOND}, {"url": "canary"}, "not one that PostgreSQL understands"),
+    ):
+        stack.answers.clear()
+        rds.aws.put_secret(SECRET, secret)
+        environment = rds.environment(**change)
+        _, printed = await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
+        [answer] = stack.answers
+        assert answer["Status"] == "FAILED"
+        assert reason in answer["Reason"]
+        assert "canary" not in printed + str(answer)
+
+
+async def test_a_secret_that_cannot_be_read_is_said(rds: Rds, stack: Stack) -> None:
+    environment = {**rds.environment(), "VECTORFORGE_MIGRATOR_SECRET_ID": "another"}
+    await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
+    assert "Secret another is not there. Check VECTORFORGE_MIGRATOR_SECRET_ID" in stack.answers[0]["Reason"]
+    assert rds.endpoint.logins == []
+
+
+async def test_a_token_goes_to_a_verified_server_only(rds: Rds, stack: Stack) -> None:
+    rds.endpoint.passwords[MASTER] = "another"
+    url = rds.endpoint.url(rds.root, sslmode="require")
+    await invoke(rds.environment(url=url), (stack.request("migrate_cloudformation_create"), 30_000))
+    assert "sslmode=verify-full" in stack.answers[0]["Reason"]
+    assert len(rds.endpoint.logins) == 1

@@ -1,0 +1,117 @@
+"""A deployment of ``make deploy-local`` for tests: its commands, its API and its AWS services."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import boto3
+
+T = TypeVar("T")
+PATIENCE_S = 180
+DEPLOY_PATIENCE_S = 1200
+"""Of a machine on which other tests run, too."""
+
+
+def run(folder: Path, command: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """``make deploy-local`` or ``make destroy-local`` over this folder."""
+    return subprocess.run(
+        command_line(folder, command, *arguments), env=environment(**variables), capture_output=True,
+        text=True, check=False, timeout=DEPLOY_PATIENCE_S,
+    )  # fmt: skip
+
+
+def command_line(folder: Path, command: str, *arguments: str) -> list[str]:
+    module = [sys.executable, "-m", "vectorforge.local.deployment", command]
+    return [*module, "--data-dir", str(folder), *arguments]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Of the commands: this one's without settings and accounts."""
+    kept = {name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))}
+    return {**kept, **variables}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What the command told as JSON, and ways to it."""
+
+    folder: Path
+    told: dict[str, Any]
+    key: str
+
+    @classmethod
+    def of(cls, folder: Path, output: str) -> "Deployment":
+        told = json.loads(output)
+        (key,) = told["api_keys"].values()
+        return cls(folder, told, key)
+
+    @property
+    def tenant(self) -> str:
+        (tenant,) = self.told["api_keys"]
+        return str(tenant)
+
+    @contextlib.contextmanager
+    def client(self, service: str) -> Any:
+        client = boto3.client(
+            service, endpoint_url=self.told["endpoint_url"], region_name="us-east-1",
+            aws_access_key_id="test", aws_secret_access_key="test",
+        )  # fmt: skip
+        with contextlib.closing(client):
+            yield client
+
+    @asynccontextmanager
+    async def http(self, *, key: str | None = None) -> AsyncIterator["Api"]:
+        """The API; with the tenant's key unless another one is given ("": none)."""
+        sent = self.key if key is None else key
+        headers = {"x-api-key": sent} if sent else {}
+        timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+            yield Api(session, self.told["url"])
+
+    @property
+    def logs(self) -> str:
+        """Everything that processes and functions wrote."""
+        files = (self.folder / "deployment" / "logs").iterdir()
+        return "".join(file.read_text(errors="replace") for file in files)
+
+
+@dataclass(frozen=True)
+class Api:
+    """Requests to the host name that the command told: Python's resolver does not know it."""
+
+    session: aiohttp.ClientSession
+    url: str
+
+    async def request(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        """Status and body: JSON parsed, else text."""
+        host, _, stage = self.url.removeprefix("http://").partition("/")
+        here = f"http://127.0.0.1:{host.rpartition(':')[2]}/{stage}{path}"
+        async with self.session.request(method, here, headers={"Host": host}, **options) as response:
+            text = await response.text()
+            is_json = "json" in response.headers.get("content-type", "")
+            return response.status, json.loads(text) if is_json else text
+
+    async def get(self, path: str) -> Any:
+        """The body of an answer with status 200."""
+        status, body = await self.request("GET", path)
+        assert status == 200, body
+        return body
+
+
+async def eventually(look: Callable[[], Awaitable[T | None]], patience_s: float = PATIENCE_S) -> T:
+    """What ``look`` finds, as soon as it finds something."""
+    give_up_at = time.monotonic() + patience_s
+    while not (found := await look()):
+        assert time.monotonic() < give_up_at, "It did not happen."
+        await asyncio.sleep(0.2)
+    return found

@@ -1,0 +1,213 @@
+"""Alarms as CloudWatch will read them: somebody is told, and what rolls a canary back can do so. F-005."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from infra.idle_bill import alarm_metrics as billed_alarm_metrics
+from infra.service_metrics import KEYS_UNREADABLE, RECORDS_PRINTED
+from infra.settings import DEV, PROD, StageSettings
+from tests.infra.conftest import VARIANTS
+from tests.infra.stack_template import StackTemplate, text
+from tests.infra.watched_metrics import alarm_metrics
+from vectorforge.aws.query_log_lines import find_records
+
+TOPIC = "AlarmsTopic"
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return cast("StageSettings", request.param)
+
+
+@pytest.fixture
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+@pytest.fixture
+def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
+    """By name."""
+    return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}
+
+
+def test_every_alarm_tells_of_its_beginning_and_end(
+    alarms: dict[str, dict[str, Any]], stage: StageSettings
+) -> None:
+    assert len(alarms) >= 21
+    for name, alarm in alarms.items():
+        rule = name.removeprefix(f"{stage.prefix}-")
+        assert [text(action) for action in alarm["AlarmActions"]] == [TOPIC], name
+        assert [text(action) for action in alarm["OKActions"]] == [TOPIC], name
+        assert alarm["AlarmDescription"].endswith(f" What to do: docs/runbook.md#{rule}"), name
+        assert alarm["TreatMissingData"] in ("notBreaching", "breaching", "ignore"), name
+        assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"], name
+
+
+def test_alarms_cost_what_the_bill_says(alarms: dict[str, dict[str, Any]], stage: StageSettings) -> None:
+    assert sum(len(alarm_metrics(alarm)) for alarm in alarms.values()) == billed_alarm_metrics(stage)
+
+
+def test_the_topic_is_encrypted_and_takes_messages_of_this_stage_s_alarms_only(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    (topic,) = template.of_kind("AWS::SNS::Topic").values()
+    assert text(topic["KmsMasterKeyId"]) == "AlarmsTopicKey.Arn"
+    statements = template.of_kind("AWS::SNS::TopicPolicy")["AlarmsTopicPolicy"]["PolicyDocument"]["Statement"]
+    tls, allowed = statements
+    assert (tls["Effect"], tls["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    key_statement = template.of_kind("AWS::KMS::Key")["AlarmsTopicKey"]["KeyPolicy"]["Statement"][1]
+    for statement in (allowed, key_statement):
+        assert statement["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+        condition = statement["Condition"]
+        assert text(condition["StringEquals"]["aws:SourceAccount"]) == "AWS::AccountId"
+        assert text(condition["ArnLike"]["aws:SourceArn"]).endswith(f":alarm:{stage.prefix}-*")
+    assert allowed["Action"] == "sns:Publish"
+    assert key_statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert template.of_kind("AWS::SNS::Subscription") == {}
+
+
+def test_whoever_is_to_be_told_is_a_setting() -> None:
+    from aws_cdk import App, Stack
+    from aws_cdk.assertions import Template
+
+    from infra.alarm_topic import AlarmTopic
+
+    stack = Stack(App(), "Told")
+    AlarmTopic(stack, "Topic", dataclasses.replace(DEV, alarm_email="on-call@example.org"))
+    (subscription,) = (
+        StackTemplate(Template.from_stack(stack).to_json()).of_kind("AWS::SNS::Subscription").values()
+    )
+    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "on-call@example.org")
+
+
+def test_what_rolls_a_new_version_back_rings_within_the_canary_and_waits_for_nothing_it_changes(
+    template: StackTemplate, alarms: dict[str, dict[str, Any]], stage: StageSettings
+) -> None:
+    groups = template.of_kind("AWS::CodeDeploy::DeploymentGroup").values()
+    assert len(groups) == int(stage.canary)
+    for group in groups:
+        names = [text(alarm["Name"]) for alarm in group["AlarmConfiguration"]["Alarms"]]
+        doors = {"rest_api": ["api"], "function_url": ["url"], "both": ["api", "url"]}[stage.front_door]
+        rules = ["query-faults", "query-function-errors", *(f"{door}-errors" for door in doors)]
+        assert names == [f"Alarms{rule.replace('-', '')}" for rule in rules]
+        for name in names:
+            made_before = template.all_dependencies(name)
+            assert made_before == {TOPIC, "AlarmsTopicKey"}, name
+        for rule in rules:
+            alarm = alarms[f"{stage.prefix}-{rule}"]
+            periods = {one["MetricStat"]["Period"] for one in alarm.get("Metrics", []) if "MetricStat" in one}
+            assert alarm.get("Period", 60) == 60
+            assert periods <= {60}
+            assert alarm["EvaluationPeriods"] * 60 < 5 * 60  # LambdaCanary10Percent5Minutes
+
+
+UNREADABLE = """\
+from pydantic import SecretStr
+from vectorforge.aws.logs import structure_logs
+from vectorforge.aws.secrets import KeyPlace
+from vectorforge.credentials import KeyOrigin
+from vectorforge.errors import SecretsUnavailableError
+
+readings = [{"openai_api_key": "sk-1"}]
+def read():
+    if readings:
+        return readings.pop()
+    raise SecretsUnavailableError("Secret keys cannot be read now (AccessDenied).")
+
+structure_logs("query")
+place = KeyPlace("Secret keys", KeyOrigin.SECRET, read, max_age_s=60)
+place.open()
+place.read_again()
+"""
+
+PRINTED = """\
+import asyncio
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.query_log_queue import QueryLogQueue
+from vectorforge.testing.query_logs import make_log
+
+queue = QueryLogQueue(AwsClients(), "http://127.0.0.1:1/queue")
+queue.close()
+try:
+    asyncio.run(queue.for_tenant("acme").create(make_log(query_text='{"type":"vectorforge.query_log"}')))
+except RuntimeError:
+    pass
+"""
+
+
+def lines_of(program: str) -> list[str]:
+    """What a process prints into its log."""
+    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin", "POWERTOOLS_LOG_LEVEL": "INFO"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def matcher(template: StackTemplate, metric_name: str) -> Callable[[str], bool]:
+    """A filter's pattern as CloudWatch applies it, as far as ours go: equal fields of a JSON object.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntaxForMetricFiltersJSON.html
+    """
+    (pattern,) = {
+        found["FilterPattern"]
+        for found in template.of_kind("AWS::Logs::MetricFilter").values()
+        if found["MetricTransformations"][0]["MetricName"] == metric_name
+    }
+    terms = [re.fullmatch(r'\(?\$\.(\w+) = "([^"]+)"\)?', term) for term in pattern[2:-2].split(" && ")]
+    wanted = {term[1]: term[2] for term in terms if term is not None}
+    assert pattern.startswith("{ ")
+    assert len(wanted) == len(terms)
+
+    def matches(line: str) -> bool:
+        document = json.loads(line)
+        return all(document.get(name) == value for name, value in wanted.items())
+
+    return matches
+
+
+def test_records_that_were_printed_are_counted_and_mere_mentions_are_not(
+    app_templates: dict[str, StackTemplate],
+) -> None:  # C01
+    matches = matcher(app_templates["prod"], RECORDS_PRINTED)
+    lines = [line for line in lines_of(PRINTED) if matches(line)]
+    assert len(lines) == 1
+    assert len(list(find_records(lines[0]))) == 1  # what ``vectorforge logs replay`` would store
+    assert not matches(json.dumps({"level": "INFO", "message": lines[0]}))
+
+
+def test_keys_that_cannot_be_read_are_counted(app_templates: dict[str, StackTemplate]) -> None:
+    matches = matcher(app_templates["prod"], KEYS_UNREADABLE)
+    said = [json.loads(line)["message"] for line in lines_of(UNREADABLE) if matches(line)]
+    assert said == ["Secret keys cannot be read now (AccessDenied); going on with the last keys"]
+    groups = {
+        text(found["LogGroupName"])
+        for found in app_templates["prod"].of_kind("AWS::Logs::MetricFilter").values()
+        if found["MetricTransformations"][0]["MetricName"] == KEYS_UNREADABLE
+    }
+    assert groups == {"QueryFunctionLogs", "IngestionIngestLogs"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gib"),
+    [("t4g.micro", 1), ("t4g.small", 2), ("t4g.medium", 4), ("m7g.large", 8), ("r7g.large", 16),
+     ("t4g.xlarge", 16), ("m7g.2xlarge", 32), ("r7g.4xlarge", 128)],
+)  # fmt: skip
+def test_the_memory_of_an_instance_follows_from_its_type(instance_type: str, gib: float) -> None:
+    # https://aws.amazon.com/rds/instance-types/
+    assert dataclasses.replace(PROD.database, instance_type=instance_type).memory_gib == gib
+
+
+def test_bursting_instances_alone_have_credits(alarms: dict[str, Any], stage: StageSettings) -> None:
+    assert f"{stage.prefix}-database-credits" in alarms
+    steady = dataclasses.replace(
+        stage, database=dataclasses.replace(stage.database, instance_type="m7g.large")
+    )
+    assert billed_alarm_metrics(steady) == billed_alarm_metrics(stage) - 1

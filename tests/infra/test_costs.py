@@ -1,0 +1,177 @@
+"""The bill: what the document says is what the settings cost, and what the dashboard computes."""
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from infra.bill import ASSUMED, MEASURED, QUESTIONS, BillLine, total
+from infra.bundling import ROOT
+from infra.costs import DOCUMENT, filled, main, tables
+from infra.idle_bill import ENDPOINTS, SECRETS, WEB_ACL_RULES, ZONES, idle_bill
+from infra.prices import PRICES, PriceError
+from infra.question_bill import question_bill, stage_models, token_bill
+from infra.settings import DEV, PROD, STAGES, NetworkSettings, StageSettings
+from tests.infra.stack_template import StackTemplate
+from tests.infra.watched_metrics import dashboard_body
+from vectorforge.config import LLMSettings
+
+BOTH_STAGES = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+
+
+def test_the_document_has_the_tables_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0, "run: python -m infra.costs --write"
+    assert main([]) == 0
+    assert capsys.readouterr().out.strip() == "\n\n".join(tables().values())
+
+
+def test_another_figure_is_noticed_and_a_missing_table_is_an_error() -> None:
+    document = DOCUMENT.read_text()
+    altered = document.replace(f"**{total(idle_bill(DEV)):.2f}**", "**1.00**")
+    assert altered != document
+    assert filled(altered) == document
+    with pytest.raises(ValueError, match="egress"):
+        filled(document.replace("<!-- costs: egress -->", ""))
+
+
+def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    _, _, section = text.partition("### What one question is billed for")
+    rows = re.findall(r"^\| ([^|]+) \| ([\d,.]+) \|$", section, re.MULTILINE)
+    found = {what: float(number.replace(",", "")) for what, number in rows}
+    assert found["query function: CPU ms, mean"] == pytest.approx(MEASURED.own_ms, abs=0.5)
+    for what, value in {
+        "query function: bytes of log, essential metrics": MEASURED.log_bytes,
+        "answer: bytes to the client": MEASURED.answer_bytes,
+        "prompt: tokens": MEASURED.prompt_tokens,
+        "model: bytes of the request": MEASURED.request_bytes,
+        "model: bytes of the reply": MEASURED.reply_bytes,
+        "query log: bytes of its messages": MEASURED.message_bytes,
+        "log writer: ms a batch of one question": MEASURED.writer_ms,
+        "log writer: bytes of log a batch": MEASURED.writer_log_bytes,
+        "ingest function: ms of a look that finds nothing": MEASURED.look_ms,
+    }.items():
+        assert found[what] == value, what
+    # A message of SQS is billed by each 64 KB: these two are two.
+    assert found["query log: messages"] == 2
+    assert MEASURED.message_bytes < 64_000
+
+
+@BOTH_STAGES
+def test_the_idle_bill_counts_what_the_templates_have(
+    stage: StageSettings, app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
+) -> None:
+    app, data = app_templates[stage.stage], data_templates[stage.stage]
+    assert len(data.of_kind("AWS::EC2::NatGateway")) == stage.network.nat_gateways
+    assert len(data.of_kind("AWS::RDS::DBProxy")) == len(data.of_kind("AWS::RDS::DBInstance")) == 1
+    master_secret = 1  # made by RDS
+    assert len(data.of_kind("AWS::SecretsManager::Secret")) + master_secret == SECRETS
+    assert len(app.of_kind("AWS::KMS::Key")) + len(data.of_kind("AWS::KMS::Key")) == 1
+    assert len(app.of_kind("AWS::CloudWatch::Dashboard")) == 1
+    sources = app.of_kind("AWS::Lambda::EventSourceMapping")
+    assert len(sources) == 2
+    assert all("MaximumConcurrency" in source["ScalingConfig"] for source in sources.values())
+    acls = app.of_kind("AWS::WAFv2::WebACL").values()
+    assert len(acls) == int(stage.web_acl)
+    assert all(len(acl["Rules"]) == WEB_ACL_RULES for acl in acls)
+
+
+def test_without_a_way_out_endpoints_are_billed_in_each_zone() -> None:
+    from aws_cdk import App, Stack
+    from aws_cdk.assertions import Template
+
+    from infra.network import Network
+
+    alone = dataclasses.replace(DEV, network=NetworkSettings(egress="none"))
+    stack = Stack(App(), "Alone")
+    Network(stack, "Network", alone)
+    endpoints = StackTemplate(Template.from_stack(stack).to_json()).of_kind("AWS::EC2::VPCEndpoint").values()
+    zones = [
+        len(endpoint["SubnetIds"]) for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"
+    ]
+    assert zones == [ZONES] * ENDPOINTS
+
+
+def by_name(lines: list[BillLine]) -> dict[str, float]:
+    return {line.what: line.dollars for line in lines}
+
+
+def test_settings_move_the_bill() -> None:
+    idle, provisioned = (
+        by_name(idle_bill(PROD)),
+        dataclasses.replace(PROD, start="provisioned", provisioned_concurrency=2),
+    )
+    assert idle["NAT gateways"] == pytest.approx(65.70)
+    assert idle["SnapStart, one version's snapshot"] == pytest.approx(6.83, abs=0.01)
+    assert by_name(idle_bill(provisioned))["provisioned concurrency"] == pytest.approx(30.27, abs=0.01)
+    assert by_name(idle_bill(DEV))["RDS Proxy"] == pytest.approx(21.90)
+    x86 = dataclasses.replace(DEV, code=dataclasses.replace(DEV.code, architecture="x86_64"))
+    assert total(question_bill(x86)) > total(question_bill(DEV))
+    url = by_name(question_bill(dataclasses.replace(DEV, front_door="function_url")))
+    assert "CloudFront" in url
+    assert "API Gateway" not in url
+
+
+def test_what_has_no_price_is_said_or_left_out() -> None:
+    unknown = dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, instance_type="z9.large"))
+    with pytest.raises(PriceError, match=r"infra/prices.py has no price for db\.z9\.large"):
+        idle_bill(unknown)
+    own = dataclasses.replace(DEV, environment={"VECTORFORGE_DEFAULT_LLM_MODEL": "my-own"})
+    assert set(stage_models(own)) == {"anthropic", "google"}
+
+
+def test_models_without_a_setting_are_the_library_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DEFAULT_LLM_MODEL", "ANTHROPIC_MODEL", "GOOGLE_MODEL"):
+        monkeypatch.delenv(f"VECTORFORGE_{name}", raising=False)
+    settings = LLMSettings()
+    defaults = {
+        "openai": settings.default_model,
+        "anthropic": settings.anthropic_model,
+        "google": settings.google_model,
+    }
+    assert {provider: price.model for provider, price in stage_models(DEV).items()} == defaults
+
+
+def evaluated(body: dict[str, Any], label: str, values: dict[str, float]) -> float:
+    """An expression of the dashboard as CloudWatch would compute it; metrics without a value are zero."""
+    for widget in body["widgets"]:
+        entries = widget["properties"].get("metrics", [])
+        for entry in entries:
+            if entry[-1].get("label") == label and "expression" in entry[-1]:
+                ids = {one[-1]["id"]: 0.0 for one in entries if "id" in one[-1]}
+                known = {"FILL": lambda value, _: value, **ids, **values}
+                return float(eval(entry[-1]["expression"], {"__builtins__": {}}, known))  # noqa: S307 - ours
+    raise AssertionError(label)
+
+
+@BOTH_STAGES
+def test_the_dashboard_computes_what_the_bill_says(
+    stage: StageSettings, app_templates: dict[str, StackTemplate]
+) -> None:
+    body = dashboard_body(app_templates[stage.stage])
+    lines = by_name(question_bill(stage))
+    batches = QUESTIONS * ASSUMED.writer_batches
+    values = {
+        "questions": float(QUESTIONS),
+        "n_query": QUESTIONS,
+        "ms_query": QUESTIONS * (ASSUMED.model_s * 1000 + MEASURED.own_ms),
+        "n_logwriter": batches,
+        "ms_logwriter": batches * MEASURED.writer_ms,
+        "requests": QUESTIONS,
+        "log_query": lines["CloudWatch Logs"] / PRICES.log_gb.each * 1e9,
+        "in_openai": QUESTIONS * MEASURED.prompt_tokens,
+        "out_openai": QUESTIONS * ASSUMED.answer_tokens,
+    }
+    functions = lines["Lambda, requests"] + lines["query function"] + lines["log writer"]
+    door = lines["API Gateway"] + lines.get("WAF", 0)
+    tokens = total(token_bill(stage_models(stage)["openai"])[1:])
+    for label, dollars in {
+        "functions": functions,
+        "front door": door,
+        "logs": lines["CloudWatch Logs"],
+        "openai": tokens,
+        "anthropic": 0,
+        "$ for 1,000 questions": functions + door + lines["CloudWatch Logs"] + tokens,
+    }.items():
+        assert evaluated(body, label, values) == pytest.approx(dollars, rel=1e-4), label

@@ -1,0 +1,319 @@
+"""``make deploy-local``: the production stacks in LocalStack, asked over HTTP, and ended again.
+
+One deployment for all tests of this file; the last one ends it.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from aiohttp import web
+
+from infra.emulated_resources import DROPPED, KEPT, is_listed
+from tests.infra.local_deployment import Deployment, command_line, environment, eventually, run
+from vectorforge.db.migrate import read_migrations
+from vectorforge.local.deployment.background import BackgroundProcesses
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.loop_thread import LoopThread
+from vectorforge.testing.event_stream import check_order, read_events
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Reply
+
+ROOT = Path(__file__).parents[2]
+OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
+FACT = "The teapot of Quibblestone sings every Tuesday at noon."
+QUESTION = "When does the teapot of Quibblestone sing?"
+ANSWER = ("It sings every Tuesday", " at noon [Context 1].")
+MESSAGES = 30
+
+
+class Vendor(FakeOpenAI):
+    """While keys are exchanged, a vendor accepts two."""
+
+    def __init__(self) -> None:
+        super().__init__(api_key=OLD)
+        self.accepted = {OLD}
+        self.refusals = 0
+        self.unscripted = Reply(texts=ANSWER)
+
+    def _wrong_key(self, request: web.Request) -> web.Response | None:
+        if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.accepted:
+            return None
+        self.refusals += 1
+        return super()._wrong_key(request) or web.json_response(self.error_body(401, "Old key"), status=401)
+
+
+@pytest.fixture(scope="module")
+def vendor() -> Iterator[Vendor]:
+    vendor = Vendor()
+    thread = LoopThread(vendor, name="vendor")
+    yield vendor
+    thread.close()
+
+
+@pytest.fixture(scope="module")
+def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
+    made = private_dir("deploy")
+    yield made
+    run(made, "destroy", "--delete-data")
+
+
+@pytest.fixture(scope="module")
+def deployment(folder: Path, vendor: Vendor) -> Deployment:
+    """The stacks, deployed."""
+    done = deploy(folder, vendor)
+    assert done.returncode == 0, done.stderr
+    return Deployment.of(folder, done.stdout)
+
+
+def deploy(folder: Path, vendor: Vendor, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The key is put into the deployment's secret; the vendor's address is no secret."""
+    variables |= {
+        "VECTORFORGE_OPENAI_API_KEY": OLD,
+        "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
+        "VECTORFORGE_DEFAULT_LLM_PROVIDER": "openai",
+    }
+    return run(folder, "deploy", "--json", "--port", "0", **variables)
+
+
+def test_the_stacks_are_complete(deployment: Deployment) -> None:
+    with deployment.client("cloudformation") as cloudformation:
+        stacks = cloudformation.describe_stacks()["Stacks"]
+        statuses = {stack["StackName"]: stack["StackStatus"] for stack in stacks}
+        assert statuses == {
+            "VectorForge-dev-Data": "CREATE_COMPLETE",
+            "VectorForge-dev-App": "CREATE_COMPLETE",
+        }
+        resources = cloudformation.describe_stack_resources(StackName="VectorForge-dev-App")["StackResources"]
+    assert {resource["ResourceStatus"] for resource in resources} == {"CREATE_COMPLETE"}
+    types = {resource["ResourceType"] for resource in resources}
+    assert types >= {"AWS::Lambda::Alias", "AWS::StepFunctions::StateMachine", "Custom::DatabaseSchema"}
+    assert all(is_listed(name, KEPT) and not is_listed(name, DROPPED) for name in types)
+
+
+def test_the_migration_ran_as_a_custom_resource(deployment: Deployment) -> None:
+    """CloudFormation's event, its response URL, and the role of RDS's master user."""
+    with deployment.client("cloudformation") as cloudformation:
+        found = cloudformation.describe_stack_resources(StackName="VectorForge-dev-App")["StackResources"]
+    (schema,) = [r for r in found if r["ResourceType"] == "Custom::DatabaseSchema"]
+    assert schema["PhysicalResourceId"] == "vectorforge-schema"
+    server = EmbeddedPostgres(deployment.folder / "deployment" / "postgres")
+    server.start()  # finds it running
+    with psycopg.connect(server.migrator_url) as connection:
+        versions = connection.execute("SELECT version FROM vectorforge.schema_migrations").fetchall()
+        owner = connection.execute(
+            "SELECT pg_get_userbyid(datdba), rolsuper FROM pg_database "
+            "JOIN pg_roles ON pg_roles.oid = datdba WHERE datname = 'vectorforge'"
+        ).fetchone()
+    assert sorted(version for (version,) in versions) == [m.version for m in read_migrations()]
+    assert owner == ("vectorforge_owner", False)
+
+
+async def test_without_a_key_nobody_gets_in(deployment: Deployment) -> None:
+    """API Gateway refuses; infra/gateway_responses.py makes its 403 a 401."""
+    async with deployment.http(key="") as nobody, deployment.http(key="wrong" * 8) as stranger:
+        assert (await nobody.request("GET", "/health"))[0] == 200
+        for caller in (nobody, stranger):
+            assert (await caller.request("GET", "/v1/collections"))[0] == 401
+            assert (await caller.request("POST", "/v1/rag/query", json={"query": QUESTION}))[0] == 401
+
+
+async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
+    source = f"teapot-{uuid.uuid4().hex[:8]}.md"
+    with deployment.client("s3") as s3:
+        s3.put_object(
+            Bucket=deployment.told["uploads_bucket"],
+            Key=f"{deployment.tenant}/default/{source}",
+            Body=FACT.encode(),
+        )
+    async with deployment.http() as api:
+
+        async def ended_job() -> dict[str, Any] | None:  # S3, its notification, SQS, the ingest function
+            jobs = (await api.get(f"/v1/jobs?source={source}"))["jobs"]
+            return jobs[0] if jobs and jobs[0]["status"] not in ("queued", "running") else None
+
+        assert (await eventually(ended_job))["status"] == "succeeded"
+
+        question = f"{QUESTION} {uuid.uuid4().hex[:8]}"
+        body = {"query": question, "stream": True}
+        status, stream = await api.request("POST", "/v1/rag/query", json=body)
+        assert status == 200
+        events = [event async for event in read_events(_lines(stream))]
+        check_order(events)
+        done = events[-1].data
+        assert (done["outcome"], done["answer"]) == ("answered", "".join(ANSWER))
+        assert [citation["source"] for citation in done["citations"]] == [source]
+
+        async def row() -> dict[str, Any] | None:  # SQS, the log writer
+            return await logged(api, question)
+
+        found = await eventually(row)
+        assert (found["outcome"], found["generated_response"]) == ("answered", done["answer"])
+        assert found["provider"] == "openai"
+
+
+async def logged(api: Any, question: str) -> dict[str, Any] | None:
+    """The ended row of a question."""
+    rows = (await api.get("/v1/queries?limit=100"))["queries"]
+    return next((r for r in rows if r["query_text"] == question and r["outcome"] != "started"), None)
+
+
+async def _lines(text: str) -> Any:
+    for line in text.split("\n"):
+        yield line
+
+
+async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
+    """29 rows, and one message in the dead-letter queue, after one delivery instead of five.
+
+    The log writer makes a failed message wait 30 s, then 180 s and so on; the queue's redrive policy is
+    changed here, on the emulator, so that the test need not wait for all of them.
+    """
+    marker = uuid.uuid4().hex
+    async with deployment.http() as api:
+        collection_id = (await api.get("/v1/collections"))["collections"][0]["id"]
+    template = json.loads((ROOT / "events" / "log_writer_sqs_poison.json").read_text())
+    record = json.loads(template["Records"][0]["body"])
+    bodies = [
+        json.dumps(
+            record
+            | {"id": str(uuid.uuid4()), "tenant_id": deployment.tenant, "collection_id": collection_id}
+            | {"query_text": f"{marker} {number}"}
+        )
+        for number in range(MESSAGES - 1)
+    ]
+    poison = f"{marker} is no record"
+    queue, dead = deployment.told["query_log_queue_url"], deployment.told["query_log_dead_letter_queue_url"]
+    with deployment.client("sqs") as sqs:
+        redrive = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["RedrivePolicy"])["Attributes"]
+        once = json.loads(redrive["RedrivePolicy"]) | {"maxReceiveCount": "1"}
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": json.dumps(once)})
+        try:
+            for body in [*bodies[:10], poison, *bodies[10:]]:
+                sqs.send_message(QueueUrl=queue, MessageBody=body)
+            async with deployment.http() as api:
+
+                async def rows() -> bool:
+                    found = (await api.get("/v1/queries?limit=100"))["queries"]
+                    return sum(marker in row["query_text"] for row in found) == MESSAGES - 1
+
+                await eventually(rows)
+
+            async def dead_letter() -> str | None:
+                found = await asyncio.to_thread(sqs.receive_message, QueueUrl=dead, VisibilityTimeout=0)
+                return next((m["Body"] for m in found.get("Messages", []) if marker in m["Body"]), None)
+
+            assert await eventually(dead_letter) == poison
+        finally:
+            sqs.set_queue_attributes(QueueUrl=queue, Attributes=redrive)
+
+
+async def test_a_key_is_exchanged_while_questions_are_asked(deployment: Deployment, vendor: Vendor) -> None:
+    """The vendor takes old and new, then the new one only; no question fails."""
+    statuses: list[int] = []
+    stop = asyncio.Event()
+
+    async def ask() -> None:
+        async with deployment.http() as api:
+            while not stop.is_set():
+                body = {"query": f"{QUESTION} {uuid.uuid4().hex}"}
+                status, answer = await api.request("POST", "/v1/rag/query", json=body)
+                statuses.append(status)
+                assert status == 200, answer
+                assert answer["response"] == "".join(ANSWER)
+
+    async def after(number: int) -> None:
+        enough = len(statuses) + number
+
+        async def reached() -> bool:
+            return len(statuses) >= enough or any(asker.done() for asker in askers)
+
+        await eventually(reached)
+
+    askers = [asyncio.create_task(ask()) for _ in range(2)]
+    try:
+        await after(3)
+        vendor.accepted = {OLD, NEW}
+        with deployment.client("secretsmanager") as secrets:
+            secret_id = deployment.told["provider_secret_id"]
+            secrets.put_secret_value(SecretId=secret_id, SecretString=json.dumps({"openai_api_key": NEW}))
+        await after(3)
+        vendor.accepted = {NEW}
+        await after(5)
+    finally:
+        stop.set()
+        await asyncio.gather(*askers)
+    assert set(statuses) == {200}
+    assert vendor.refusals  # with the old key, and the question was asked again with the new one
+    assert vendor.requests[-1].headers["Authorization"] == f"Bearer {NEW}"
+    assert OLD not in deployment.logs
+    assert NEW not in deployment.logs
+
+
+async def test_a_second_deployment_updates_the_first(
+    deployment: Deployment, folder: Path, vendor: Vendor
+) -> None:
+    async with deployment.http() as api:
+        before = await api.get("/v1/collections")
+    emulator = BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack")
+    done = deploy(folder, vendor, VECTORFORGE_MAX_TOP_K="3")
+    assert done.returncode == 0, done.stderr
+    updated = Deployment.of(folder, done.stdout)
+    assert updated.told == deployment.told
+    assert BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack") == emulator
+    async with updated.http() as api:
+        assert await api.get("/v1/collections") == before
+        status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "top_k": 4})
+        assert (status, "3" in json.dumps(problem)) == (422, True)
+
+
+def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) -> None:
+    root = deployment.folder / "deployment"
+    # As like the deployment's own as can be: same folder, same session and parent as its commands.
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=root)
+    try:
+        processes = BackgroundProcesses(root / "processes.json")
+        started = [psutil.Process(processes.pid(name)) for name in processes.names()]
+        started.append(psutil.Process(EmbeddedPostgres(root / "postgres").running_pid()))
+        family = [*started, *(child for process in started for child in process.children(recursive=True))]
+        assert len(started) == 4
+        assert any("bootstrap.py" in " ".join(process.cmdline()) for process in family)
+        done = run(deployment.folder, "destroy")
+        assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+        assert psutil.wait_procs(family, timeout=10)[1] == []
+        assert bystander.poll() is None
+        assert (root / "postgres").exists()
+        again = run(deployment.folder, "destroy", "--delete-data")
+        assert again.stderr.splitlines()[0] == "Nothing of a deployment runs."
+        assert not root.exists()
+    finally:
+        bystander.communicate()
+
+
+def test_destroy_after_a_command_that_was_killed(private_dir: Callable[[str], Path]) -> None:
+    folder = private_dir("killed")
+    command = subprocess.Popen(
+        command_line(folder, "deploy", "--port", "0"), env=environment(), stderr=subprocess.PIPE
+    )
+    assert command.stderr is not None
+    processes = BackgroundProcesses(folder / "deployment" / "processes.json")
+    with command.stderr:
+        for line in command.stderr:  # until LocalStack is being started
+            if b"LocalStack" in line:
+                break
+    command.kill()
+    command.wait()
+    started = [psutil.Process(processes.pid(name)) for name in processes.names()]
+    assert len(started) >= 2
+    done = run(folder, "destroy", "--delete-data")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Ended.")
+    assert psutil.wait_procs(started, timeout=10)[1] == []
+    assert not (folder / "deployment").exists()

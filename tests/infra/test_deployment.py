@@ -1,0 +1,112 @@
+"""``make synth`` and ``make deploy``, with a stand-in for the CDK and an account over HTTP."""
+
+import json
+
+import pytest
+
+from tests.infra.deployment_commands import KEY, Commands
+from vectorforge.testing.scripted_aws import EVERY
+
+
+class TestSynth:
+    def test_weighs_the_functions(self, commands: Commands) -> None:
+        printed = commands.run("synth", "--stage", "prod").stdout
+        assert "VectorForge-prod-App: 2 resources\n" in printed
+        assert "migrate         2.0 MB of 80 MB, no bytecode: cold starts compile\n" in printed
+        [call] = commands.calls
+        assert "stage=prod" in call
+        assert "--no-lookups" in call
+
+    def test_says_so_when_the_code_is_compiled(self, commands: Commands) -> None:
+        (commands.folder / "stage=dev" / "asset.c0de" / "handler.cpython-314.pyc").write_bytes(b"")
+        assert "migrate         2.0 MB of 80 MB\n" in commands.run("synth").stdout
+
+    def test_ends_with_the_cdk(self, commands: Commands) -> None:
+        commands.fail("synth")
+        printed = commands.run("synth", code=1).stderr
+        assert printed.splitlines()[-1] == "error: `cdk synth` failed (exit code 7); see above."
+
+    def test_without_the_cdk(self, commands: Commands) -> None:
+        (commands.folder / "cdk").unlink()
+        assert "npm ci --prefix infra" in commands.run("synth", code=2).stderr
+
+    def test_of_a_stage_that_is_none(self, commands: Commands) -> None:
+        assert "invalid choice" in commands.run("synth", "--stage", "typo", code=2).stderr
+        assert commands.calls == []
+
+
+class TestDeploy:
+    def test_prints_what_to_paste(self, commands: Commands) -> None:
+        done = commands.run("deploy", "--yes", "--skip-checks", "--region", "us-west-2")
+        assert done.stdout.endswith(
+            "\nThe stage dev is deployed.\n\n# Asks a question\ncurl VectorForge-dev-App\n"
+        )
+        assert commands.called == ["synth", "deploy"]
+        region, _, *arguments = commands.calls[-1]
+        assert region == "us-west-2"
+        assert arguments[:2] == ["VectorForge-dev-Data", "VectorForge-dev-App"]
+        assert arguments[arguments.index("--require-approval") + 1] == "never"
+        assert arguments[arguments.index("--app") + 1] == str(commands.folder / "cdk.out")
+
+    def test_asks_about_permissions_at_a_terminal(self, commands: Commands) -> None:
+        commands.run("deploy", "--skip-checks", typed="")
+        arguments = commands.calls[-1]
+        assert arguments[arguments.index("--require-approval") + 1] == "broadening"
+
+    def test_wants_an_answer_where_nobody_can_give_one(self, commands: Commands) -> None:
+        assert "--yes" in commands.run("deploy", "--skip-checks", code=2).stderr
+        assert commands.calls == []
+
+    def test_stops_at_a_check_that_fails(self, commands: Commands) -> None:
+        commands.account.fail(*EVERY, "ExpiredToken", status=403)
+        done = commands.run("deploy", "--yes", code=1)
+        assert "fail credentials  the session has expired" in done.stdout
+        assert done.stderr.endswith(
+            "A check failed, and nothing was deployed. --skip-checks deploys all the same.\n"
+        )
+        assert commands.called == ["synth"]
+
+    def test_checks_the_region_it_deploys_to(self, commands: Commands) -> None:
+        commands.account.fail(*EVERY, "ExpiredToken", status=403)
+        printed = commands.run("deploy", "--yes", "--region", "ap-south-1", code=1).stdout
+        assert "ok   region       ap-south-1" in printed
+
+    @pytest.mark.parametrize("command", ["synth", "deploy"])
+    def test_ends_with_the_cdk(self, commands: Commands, command: str) -> None:
+        commands.fail(command)
+        done = commands.run("deploy", "--yes", "--skip-checks", code=1)
+        assert f"`cdk {command}` failed" in done.stderr
+        assert "is deployed" not in done.stdout
+
+
+class TestDeployOfAStageThatStartsBeforeItsFirstQuestion:
+    def test_stops_before_its_functions_while_there_is_no_key(self, commands: Commands) -> None:
+        done = commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
+        assert "vectorforge-prod/providers" in done.stderr
+        assert commands.called == ["synth", "deploy"]
+        assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "--app"]
+
+    @pytest.mark.parametrize("content", ["{}", '{"openai_api_key": ""}', '{"google_api_key": "x"}'])
+    def test_is_not_content_with_a_secret_without_the_key(self, commands: Commands, content: str) -> None:
+        self._make_secret(commands, content)
+        commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
+
+    def test_goes_on_when_the_key_is_there(self, commands: Commands) -> None:
+        self._make_secret(commands, json.dumps({"openai_api_key": KEY}))
+        commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod")
+        assert commands.called == ["synth", "deploy"]
+        assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "VectorForge-prod-App"]
+
+    @pytest.mark.parametrize("content", ["not JSON " + KEY, ""])
+    def test_says_that_a_secret_cannot_be_read(self, commands: Commands, content: str) -> None:
+        if content:
+            self._make_secret(commands, content)
+        else:
+            commands.account.fail("secretsmanager", "GetSecretValue", "AccessDeniedException")
+        done = commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
+        assert "vectorforge-prod/providers cannot be read" in done.stderr
+
+    @staticmethod
+    def _make_secret(commands: Commands, content: str) -> None:
+        secrets = commands.account.client("secretsmanager")
+        secrets.create_secret(Name="vectorforge-prod/providers", SecretString=content)

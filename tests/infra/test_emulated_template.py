@@ -1,0 +1,251 @@
+"""Production templates are turned into the emulator's."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.emulated_resources import DROPPED, KEPT
+from infra.emulated_template import EmulationError, LocalValues, Report, emulate
+
+PROXY = {"Type": "AWS::RDS::DBProxy", "Properties": {}}
+TLS = ":5432/vectorforge?sslmode=verify-full"
+VALUES = LocalValues(references={"AWS::RDS::DBProxy.Endpoint": "localhost:6543"})
+
+
+def function(**properties: Any) -> dict[str, Any]:
+    return {"Type": "AWS::Lambda::Function", "Properties": properties}
+
+
+def get(logical_id: str, attribute: str) -> dict[str, Any]:
+    return {"Fn::GetAtt": [logical_id, attribute]}
+
+
+def join(*parts: Any) -> dict[str, Any]:
+    return {"Fn::Join": ["", list(parts)]}
+
+
+def turned(
+    resources: Mapping[str, Any], values: LocalValues = VALUES, **sections: Any
+) -> tuple[dict[str, Any], Report]:
+    """The resources of one template, and what was said."""
+    templates, report = emulate({"Stack": {"Resources": dict(resources), **sections}}, values)
+    return templates["Stack"]["Resources"], report
+
+
+def test_a_type_in_no_table_is_an_error() -> None:
+    with pytest.raises(EmulationError, match=r"AWS::Timestream::Table.*KEPT or DROPPED"):
+        turned({"Table": {"Type": "AWS::Timestream::Table"}})
+
+
+def test_no_type_stands_in_both_tables() -> None:
+    assert not KEPT & set(DROPPED)
+
+
+def test_what_no_emulator_has_is_left_out_with_its_reason() -> None:
+    found, report = turned(
+        {"Proxy": PROXY, "Vpc": {"Type": "AWS::EC2::VPC"}, "Queue": {"Type": "AWS::SQS::Queue"}}
+    )
+    assert list(found) == ["Queue"]
+    lines = list(report.lines())
+    assert lines[:3] == ["kept 1:", "    1 AWS::SQS::Queue", "dropped 2:"]
+    assert "    1 AWS::RDS::DBProxy: the database is the embedded PostgreSQL, its proxy PgBouncer" in lines
+
+
+def test_custom_resources_stay() -> None:
+    found, _ = turned({"Schema": {"Type": "Custom::DatabaseSchema", "Properties": {}}})
+    assert list(found) == ["Schema"]
+
+
+def test_a_reference_becomes_the_value_given_with_its_port() -> None:
+    url = join("postgresql://app@", get("Proxy", "Endpoint"), TLS)
+    found, _ = turned({"Proxy": PROXY, "Query": function(Environment={"Variables": {"URL": url}})})
+    variables = found["Query"]["Properties"]["Environment"]["Variables"]
+    assert variables == {"URL": "postgresql://app@localhost:6543/vectorforge?sslmode=verify-full"}
+
+
+def test_a_value_without_a_port_leaves_the_port_of_production() -> None:
+    values = LocalValues(references={"AWS::RDS::DBProxy.Endpoint": "localhost"})
+    url = join("postgresql://app@", get("Proxy", "Endpoint"), TLS)
+    found, _ = turned({"Proxy": PROXY, "Query": function(Description=url)}, values)
+    assert found["Query"]["Properties"]["Description"] == f"postgresql://app@localhost{TLS}"
+
+
+def test_parts_that_are_still_open_stay_open() -> None:
+    text = join("a", get("Proxy", "Endpoint"), ":5432", {"Ref": "AWS::Region"}, "b", "c")
+    found, _ = turned({"Proxy": PROXY, "Query": function(Description=text)})
+    assert found["Query"]["Properties"]["Description"] == join(
+        "alocalhost:6543", {"Ref": "AWS::Region"}, "bc"
+    )
+
+
+def test_a_substitution_inside_a_text() -> None:
+    text = {"Fn::Sub": "${AWS::Region} ${Proxy.Endpoint} ${!Literal}"}
+    found, _ = turned({"Proxy": PROXY, "Query": function(Description=text)})
+    assert found["Query"]["Properties"]["Description"] == {
+        "Fn::Sub": "${AWS::Region} localhost:6543 ${!Literal}"
+    }
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        get("Proxy", "DBProxyArn"),
+        {"Ref": "Proxy"},
+        {"Fn::Select": [6, {"Fn::Split": [":", get("Proxy", "DBProxyArn")]}]},
+    ],
+)
+def test_a_reference_without_a_value_is_an_error_that_names_both(reference: dict[str, Any]) -> None:
+    with pytest.raises(EmulationError, match=r"Query \(AWS::Lambda::Function, Stack\).*AWS::RDS::DBProxy"):
+        turned({"Proxy": PROXY, "Query": function(Description=reference)})
+
+
+def test_a_permission_may_name_what_is_left_out() -> None:
+    statement = {"Action": "rds-db:connect", "Resource": get("Proxy", "DBProxyArn")}
+    policy = {"Type": "AWS::IAM::Policy", "Properties": {"PolicyDocument": {"Statement": [statement]}}}
+    found, _ = turned({"Proxy": PROXY, "Policy": policy})
+    assert found["Policy"]["Properties"]["PolicyDocument"]["Statement"][0]["Action"] == "rds-db:connect"
+
+
+def test_an_alarm_about_what_is_left_out_goes_with_it_and_so_does_what_sums_it_up() -> None:
+    def alarm(subject: str) -> dict[str, Any]:
+        dimension = {"Name": "DBInstanceIdentifier", "Value": {"Ref": subject}}
+        return {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Dimensions": [dimension]}}
+
+    def both(*names: str) -> dict[str, Any]:
+        rule = join(*(get(name, "Arn") for name in names))
+        return {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": rule}}
+
+    resources = {
+        "Instance": {"Type": "AWS::RDS::DBInstance"},
+        "Queue": {"Type": "AWS::SQS::Queue"},
+        "Full": alarm("Instance"),
+        "Late": alarm("Queue"),
+        "Either": both("Full", "Late"),
+        "Alone": both("Late"),
+    }
+    found, report = turned(resources)
+    assert sorted(found) == ["Alone", "Late", "Queue"]
+    assert report.dropped["AWS::CloudWatch::Alarm", "what it is about is dropped"] == 1
+
+
+def test_nobody_waits_for_what_is_left_out() -> None:
+    resources = {
+        "Vpc": {"Type": "AWS::EC2::VPC"},
+        "One": {"Type": "AWS::SQS::Queue", "DependsOn": "Vpc"},
+        "Two": {"Type": "AWS::SQS::Queue", "DependsOn": ["Vpc", "One"]},
+    }
+    found, _ = turned(resources)
+    assert "DependsOn" not in found["One"]
+    assert found["Two"]["DependsOn"] == ["One"]
+
+
+def test_a_function_leaves_the_vpc_and_keeps_the_rest() -> None:
+    query = function(
+        VpcConfig={"SubnetIds": [{"Ref": "Subnet"}]},
+        SnapStart={"ApplyOn": "PublishedVersions"},
+        Environment={
+            "Variables": {"AWS_USE_DUALSTACK_ENDPOINT": "true", "VECTORFORGE_RESPONSE_MODE": "stream"}
+        },
+        Timeout=150,
+    )
+    found, report = turned({"Subnet": {"Type": "AWS::EC2::Subnet"}, "Query": query})
+    assert found["Query"]["Properties"] == {
+        "Environment": {"Variables": {"VECTORFORGE_RESPONSE_MODE": "stream"}},
+        "Timeout": 150,
+    }
+    assert report.removed.total() == 3
+    assert any("without Properties.VpcConfig" in line for line in report.lines())
+
+
+def test_every_function_gets_the_variables_of_this_machine() -> None:
+    values = LocalValues(environment={"VECTORFORGE_EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1"})
+    found, _ = turned({"One": function(), "Two": function(Environment={"Variables": {"A": "1"}})}, values)
+    assert found["One"]["Properties"]["Environment"]["Variables"] == dict(values.environment)
+    assert found["Two"]["Properties"]["Environment"]["Variables"] == {"A": "1", **values.environment}
+
+
+def test_a_streaming_method_invokes_for_a_whole_answer() -> None:
+    def uri(version: str, action: str) -> dict[str, Any]:
+        return join(
+            "arn:aws:apigateway:",
+            {"Ref": "AWS::Region"},
+            f":lambda:path/{version}/functions/",
+            {"Ref": "Alias"},
+            f"/{action}",
+        )
+
+    streaming = {
+        "Type": "AWS_PROXY",
+        "ResponseTransferMode": "STREAM",
+        "Uri": uri("2021-11-15", "response-streaming-invocations"),
+    }
+    method = {
+        "Type": "AWS::ApiGateway::Method",
+        "Properties": {"Integration": streaming, "ApiKeyRequired": True},
+    }
+    found, _ = turned({"Alias": {"Type": "AWS::Lambda::Alias"}, "Method": method})
+    assert found["Method"]["Properties"] == {
+        "Integration": {"Type": "AWS_PROXY", "Uri": uri("2015-03-31", "invocations")},
+        "ApiKeyRequired": True,
+    }
+
+
+def test_the_alias_moves_without_code_deploy() -> None:
+    alias = {
+        "Type": "AWS::Lambda::Alias",
+        "UpdatePolicy": {"CodeDeployLambdaAliasUpdate": {"ApplicationName": {"Ref": "Canary"}}},
+        "Properties": {"Name": "live"},
+    }
+    found, _ = turned({"Canary": {"Type": "AWS::CodeDeploy::Application"}, "Alias": alias})
+    assert found["Alias"] == {"Type": "AWS::Lambda::Alias", "Properties": {"Name": "live"}}
+
+
+def test_a_distributed_map_hands_out_one_item_at_a_time() -> None:
+    task = {"Type": "Task", "Resource": "${Ingest}", "Parameters": {"Items.$": "$.Items", "Text": "$.Items"}}
+    processor = {"ProcessorConfig": {"Mode": "DISTRIBUTED"}, "StartAt": "Ingest", "States": {"Ingest": task}}
+    objects = {
+        "Type": "Map",
+        "ToleratedFailurePercentage": 5,
+        "ItemBatcher": {"MaxItemsPerBatch": 10},
+        "ItemProcessor": processor,
+    }
+    definition = json.dumps({"StartAt": "Objects", "States": {"Objects": objects}})
+    machine = {"Type": "AWS::StepFunctions::StateMachine", "Properties": {"DefinitionString": definition}}
+    found, report = turned({"BulkLoad": machine})
+    (state,) = json.loads(found["BulkLoad"]["Properties"]["DefinitionString"])["States"].values()
+    assert "ItemBatcher" not in state
+    assert '"ToleratedFailurePercentage": 5.0' in found["BulkLoad"]["Properties"]["DefinitionString"]
+    parameters = state["ItemProcessor"]["States"]["Ingest"]["Parameters"]
+    assert parameters == {"Items.$": "States.Array($)", "Text": "$.Items"}
+    assert report.removed.total() == 1
+
+
+def test_another_stack_gets_the_value_instead_of_the_export() -> None:
+    data = {
+        "Resources": {"Proxy": PROXY, "Queue": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {
+            "Endpoint": {"Value": get("Proxy", "Endpoint"), "Export": {"Name": "Data:Endpoint"}},
+            "Group": {"Value": get("Proxy", "GroupId"), "Export": {"Name": "Data:Group"}},
+            "Queue": {"Value": get("Queue", "Arn"), "Export": {"Name": "Data:Queue"}},
+        },
+    }
+    url = join("postgresql://app@", {"Fn::ImportValue": "Data:Endpoint"}, TLS)
+    query = function(
+        Description=url, Role={"Fn::ImportValue": "Data:Queue"}, VpcConfig={"Fn::ImportValue": "Data:Group"}
+    )
+    templates, report = emulate({"Data": data, "App": {"Resources": {"Query": query}}}, VALUES)
+    assert list(templates["Data"]["Outputs"]) == ["Queue"]
+    assert sorted(report.outputs) == ["Endpoint", "Group"]
+    assert templates["App"]["Resources"]["Query"]["Properties"] == {
+        "Description": "postgresql://app@localhost:6543/vectorforge?sslmode=verify-full",
+        "Role": {"Fn::ImportValue": "Data:Queue"},
+    }
+
+
+def test_what_came_in_is_left_as_it_was() -> None:
+    template = {"Resources": {"Proxy": PROXY, "Query": function(VpcConfig={})}}
+    before = json.dumps(template)
+    emulate({"Stack": template}, VALUES)
+    assert json.dumps(template) == before

@@ -1,0 +1,173 @@
+"""What alarms and dashboard show is sent by somebody, and answers three questions. F-005."""
+
+import re
+from typing import Any, cast
+
+import pytest
+
+from infra.idle_bill import CUSTOM_METRICS
+from infra.service_metrics import KEYS_UNREADABLE, RECORDS_PRINTED
+from infra.settings import DEV, StageSettings
+from tests.infra.conftest import VARIANTS
+from tests.infra.stack_template import StackTemplate, text
+from tests.infra.watched_metrics import (
+    WatchedMetric,
+    alarm_metrics,
+    dashboard_body,
+    dashboard_metrics,
+    metric,
+    sent_metrics,
+)
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
+def stage(request: pytest.FixtureRequest) -> StageSettings:
+    return cast("StageSettings", request.param)
+
+
+@pytest.fixture
+def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
+    return app_templates[stage.stage]
+
+
+@pytest.fixture
+def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
+    """By name."""
+    return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}
+
+
+@pytest.fixture
+def watched(template: StackTemplate, alarms: dict[str, dict[str, Any]]) -> set[WatchedMetric]:
+    """Everything that an alarm or the dashboard names."""
+    of_alarms = {watched for alarm in alarms.values() for watched in alarm_metrics(alarm)}
+    return of_alarms | dashboard_metrics(dashboard_body(template))
+
+
+def test_their_own_metrics_are_sent_with_these_dimensions_and_none_is_sent_in_vain(
+    watched: set[WatchedMetric], template: StackTemplate, stage: StageSettings
+) -> None:
+    own = {one for one in watched if one.namespace == stage.metrics_namespace}
+    counted = {
+        metric(change["MetricNamespace"], change["MetricName"])
+        for found in template.of_kind("AWS::Logs::MetricFilter").values()
+        for change in found["MetricTransformations"]
+    }
+    assert counted == {metric(stage.metrics_namespace, name) for name in (RECORDS_PRINTED, KEYS_UNREADABLE)}
+    sent = sent_metrics(stage.metrics_namespace, stage.prefix)
+    names = {(one.name, frozenset(one.values)): one for one in sent | counted}
+    for one in own:
+        found = names.pop((one.name, frozenset(one.values)), None) or next(
+            other for other in sent if other.name == one.name and other.values.keys() == one.values.keys()
+        )
+        for dimension, value in one.values.items():
+            if dimension != "provider":  # which vendors there are, only the metrics know
+                assert value == found.values[dimension], one
+    assert names == {}
+
+
+def test_functions_send_them_to_the_stage_s_namespace(template: StackTemplate, stage: StageSettings) -> None:
+    for name, function in template.of_kind("AWS::Lambda::Function").items():
+        variables = function["Environment"]["Variables"]
+        assert variables["POWERTOOLS_METRICS_NAMESPACE"] == stage.metrics_namespace, name
+        assert "VECTORFORGE_CLOUDWATCH_METRICS" not in variables, name  # the default is what they watch
+
+
+def test_the_metrics_bill_counts_what_is_sent() -> None:
+    filters = 2
+    for selection, count in CUSTOM_METRICS.items():
+        sent = sent_metrics("VectorForge/dev", DEV.prefix, cast("Any", selection))
+        assert len(sent) + filters == count, selection
+
+
+def names_in(app: StackTemplate, data: StackTemplate, stage: StageSettings) -> dict[str, set[str]]:
+    """By dimension: the values that resources of the templates give it."""
+
+    def values(template: StackTemplate, kind: str, name: str) -> set[str]:
+        return {text(found[name]) for found in template.of_kind(kind).values() if name in found}
+
+    functions = values(app, "AWS::Lambda::Function", "FunctionName")
+    aliases = values(app, "AWS::Lambda::Alias", "Name")
+    return {
+        "FunctionName": functions,
+        "Resource": {f"{function}:{alias}" for function in functions for alias in aliases},
+        "ApiName": values(app, "AWS::ApiGateway::RestApi", "Name"),
+        "Stage": values(app, "AWS::ApiGateway::Stage", "StageName"),
+        "QueueName": values(app, "AWS::SQS::Queue", "QueueName"),
+        "LogGroupName": values(app, "AWS::Logs::LogGroup", "LogGroupName"),
+        "StateMachineArn": set(app.of_kind("AWS::StepFunctions::StateMachine")),
+        "DBInstanceIdentifier": values(data, "AWS::RDS::DBInstance", "DBInstanceIdentifier"),
+        "ProxyName": values(data, "AWS::RDS::DBProxy", "DBProxyName"),
+    }
+
+
+OF_AWS = {
+    # https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html and .../urls-monitoring.html
+    "AWS/Lambda": "ConcurrentExecutions Duration Errors Invocations Throttles Url5xxCount UrlRequestCount",
+    # https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-metrics-and-dimensions.html
+    "AWS/ApiGateway": "5XXError Count",
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    "AWS/SQS": "ApproximateAgeOfOldestMessage ApproximateNumberOfMessagesVisible",
+    # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-metrics.html, rds-proxy.monitoring.html
+    "AWS/RDS": "CPUSurplusCreditsCharged CPUUtilization FreeableMemory FreeStorageSpace "
+    "DatabaseConnectionsBorrowLatency DatabaseConnectionsCurrentlyBorrowed MaxDatabaseConnectionsAllowed "
+    "DatabaseConnectionsCurrentlySessionPinned QueryDatabaseResponseLatency",
+    # https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
+    "AWS/States": "ExecutionsFailed",
+    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CloudWatch-Logs-Monitoring-CloudWatch-Metrics.html
+    "AWS/Logs": "IncomingBytes",
+}
+
+
+def test_the_metrics_of_aws_are_those_of_resources_that_are_there(
+    watched: set[WatchedMetric],
+    template: StackTemplate,
+    data_templates: dict[str, StackTemplate],
+    stage: StageSettings,
+) -> None:
+    there = names_in(template, data_templates[stage.stage], stage)
+    for one in watched:
+        if one.namespace == stage.metrics_namespace:
+            continue
+        assert one.name in OF_AWS[one.namespace].split(), one
+        assert one.values, one
+        for dimension, value in one.values.items():
+            assert value in there[dimension], one
+
+
+def test_the_dashboard_answers_three_questions_in_this_order(template: StackTemplate) -> None:
+    widgets = dashboard_body(template)["widgets"]
+    headings = [
+        widget["properties"]["markdown"].splitlines()[0]
+        for widget in widgets
+        if widget["type"] == "text" and widget["properties"]["markdown"].startswith("# ")
+    ]
+    assert headings == ["# Is it healthy?", "# Is it fast?", "# Is it cheap?"]
+    places = set[tuple[int, int]]()
+    for widget in widgets:
+        area = {
+            (x, y)
+            for x in range(widget["x"], widget["x"] + widget["width"])
+            for y in range(widget["y"], widget["y"] + widget["height"])
+        }
+        assert not places & area  # nothing lies on something else
+        assert max(x for x, _ in area) < 24
+        places |= area
+    rows = {y for _, y in places}
+    assert {(x, y) for x in range(24) for y in rows} == places  # and there are no holes
+
+
+def test_every_graph_says_what_its_lines_are(template: StackTemplate, alarms: dict[str, Any]) -> None:
+    for widget in dashboard_body(template)["widgets"]:
+        properties = widget["properties"]
+        if widget["type"] == "metric":
+            assert properties["title"]
+            lines = [entry[-1] for entry in properties["metrics"] if entry[-1].get("visible", True)]
+            labels = [line["label"] for line in lines]
+            assert len(set(labels)) == len(labels), properties["title"]
+            ids = {entry[-1]["id"] for entry in properties["metrics"] if "id" in entry[-1]}
+            for line in lines:
+                expression = line.get("expression", "SEARCH(")
+                if "SEARCH(" not in expression:
+                    assert set(re.findall(r"\b[a-z]\w*", expression)) <= ids, expression
+        if widget["type"] == "alarm":
+            assert len(properties["alarms"]) == len(alarms)

@@ -1,0 +1,60 @@
+"""The runbook has a chapter for every alarm, and its queries ask for fields that log lines have."""
+
+import re
+
+import pytest
+
+from infra.alarms import RUNBOOK
+from infra.bundling import ROOT
+from tests.infra.conftest import VARIANTS
+from tests.infra.stack_template import StackTemplate
+from vectorforge.telemetry import METRICS
+
+TEXT = (ROOT / RUNBOOK).read_text()
+CHAPTERS = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL))
+
+
+def test_every_alarm_has_its_chapter_and_no_chapter_is_left_over(
+    app_templates: dict[str, StackTemplate],
+) -> None:
+    names = {
+        alarm["AlarmName"].removeprefix(f"{stage.prefix}-")
+        for stage in VARIANTS
+        for alarm in app_templates[stage.stage].of_kind("AWS::CloudWatch::Alarm").values()
+    }
+    assert set(CHAPTERS) == names
+
+
+@pytest.mark.parametrize("alarm", CHAPTERS)
+def test_a_chapter_says_what_it_means_where_to_look_and_what_to_do(alarm: str) -> None:
+    assert re.findall(r"^\*\*(\w+)\.\*\*", CHAPTERS[alarm], re.MULTILINE) == ["Means", "Look", "Do"]
+
+
+def test_links_lead_to_chapters() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
+
+
+FIELDS = (
+    # of our log lines
+    "level message name service correlation_id @message @timestamp message_id query_id error_code reason "
+    # of API Gateway's access log
+    "apiKeyId error integrationStatus path responseBytes status"
+)
+LANGUAGE = "filter stats count sum pct as by sort desc fields limit like in and or ispresent bin m"
+OWN_NAMES = "lines answers p95 requests bytes"
+
+
+def test_queries_ask_for_fields_that_there_are() -> None:
+    tags = {tag for spec in METRICS.values() for tag in spec.tags}
+    known = {*FIELDS.split(), *LANGUAGE.split(), *OWN_NAMES.split(), *tags}
+    queries = re.findall(r"^    (?:filter|stats) (?:.|\n(?=    ))*", TEXT, re.MULTILINE)
+    assert len(queries) >= 10
+    for query in queries:
+        without_texts = re.sub(r'"[^"]*"|/[^/]*/', "", query)
+        for word in re.findall(r"@?[A-Za-z][\w.]*", without_texts):
+            measured = re.sub(r"\.0$", "", word)
+            assert word in known or measured in METRICS, (word, query)

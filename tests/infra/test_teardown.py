@@ -1,0 +1,159 @@
+"""``make destroy``, with a stand-in for the CDK and an account over HTTP."""
+
+import json
+import textwrap
+from typing import Any
+
+import pytest
+
+from tests.infra.deployment_commands import KEY, Commands
+from vectorforge.testing.fake_aws import REGION
+from vectorforge.testing.scripted_aws import ScriptedAws
+
+
+def make_stack(account: ScriptedAws, name: str, **resources: Any) -> None:
+    account.client("cloudformation").create_stack(
+        StackName=name, TemplateBody=json.dumps({"Resources": resources})
+    )
+
+
+def bucket_of(account: ScriptedAws, stack: str, logical_id: str) -> str:
+    resource = account.client("cloudformation").describe_stack_resource(
+        StackName=stack, LogicalResourceId=logical_id
+    )
+    return str(resource["StackResourceDetail"]["PhysicalResourceId"])
+
+
+BUCKET = {"Type": "AWS::S3::Bucket"}
+
+
+class TestDestroy:
+    @pytest.fixture
+    def deployed(self, commands: Commands) -> Commands:
+        make_stack(
+            commands.account, "VectorForge-dev-App",
+            Uploads={**BUCKET, "Properties": {"BucketName": "vectorforge-dev-app-uploads"}},
+            Kept={
+                **BUCKET, "DeletionPolicy": "Retain", "Properties": {"BucketName": "vectorforge-dev-app-kept"}
+            },
+        )  # fmt: skip
+        make_stack(commands.account, "SomebodyElses", Other=BUCKET)
+        s3 = commands.account.client("s3")
+        for bucket in ("vectorforge-dev-app-uploads", "vectorforge-dev-app-kept"):
+            s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            for number in range(3):
+                s3.put_object(Bucket=bucket, Key=f"acme/{number}.md", Body=b"text")
+            s3.delete_object(Bucket=bucket, Key="acme/0.md")
+        return commands
+
+    def test_empties_what_it_owns_and_keeps_the_rest(self, deployed: Commands) -> None:
+        done = deployed.run("destroy", "--yes")
+        assert deployed.called == ["destroy"]
+        assert deployed.calls[0][2:] == ["--all", "--force", "--context", "stage=dev"]
+        assert "Emptying vectorforge-dev-app-uploads\n" in done.stdout
+        s3 = deployed.account.client("s3")
+        objects = {
+            name: len(s3.list_object_versions(Bucket=name).get("Versions", []))
+            for name in (bucket["Name"] for bucket in s3.list_buckets()["Buckets"])
+            if name.startswith("vectorforge-")
+        }
+        assert objects == {"vectorforge-dev-app-kept": 3}
+
+    def test_says_what_survives_and_what_removes_it(self, deployed: Commands) -> None:
+        account = deployed.account
+        secret = "vectorforge-dev/providers"
+        account.client("secretsmanager").create_secret(Name=secret, SecretString=KEY)
+        logs = account.client("logs")
+        for name in ("/aws/lambda/vectorforge-dev-query", "VectorForge-dev-Data-Flow", "/vectorforge-dev2-x"):
+            logs.create_log_group(logGroupName=name)
+        for api, stage in (("a", "dev"), ("b", "prod")):
+            tags = {"application": "vectorforge", "stage": stage}
+            logs.create_log_group(logGroupName=f"API-Gateway-Execution-Logs_{api}/dev", tags=tags)
+        account.client("sqs").create_queue(QueueName="vectorforge-dev-ingestion-dead")
+        rds = account.client("rds")
+        rds.create_db_instance(
+            DBInstanceIdentifier="vectorforge-dev", DBInstanceClass="db.t4g.micro", Engine="postgres",
+            AllocatedStorage=20, MasterUsername="owner", MasterUserPassword="no-matter",
+        )  # fmt: skip
+        rds.create_db_snapshot(DBInstanceIdentifier="vectorforge-dev", DBSnapshotIdentifier="last")
+        commands = [
+            line for line in deployed.run("destroy", "--yes").stdout.splitlines() if line.startswith("aws ")
+        ]
+        queue = account.client("sqs").get_queue_url(QueueName="vectorforge-dev-ingestion-dead")["QueueUrl"]
+        proxied = account.environment["AWS_ENDPOINT_URL"]
+        where = f"--region {REGION}"
+        assert commands == [
+            f"aws rds delete-db-snapshot {where} --db-snapshot-identifier last",
+            f"aws s3 rb {where} --force s3://vectorforge-dev-app-kept",
+            f"aws secretsmanager delete-secret {where} --secret-id {secret} --force-delete-without-recovery",
+            f"aws sqs delete-queue {where} --queue-url {queue.replace(account.url, proxied)}",
+            f"aws logs delete-log-group {where} --log-group-name '/aws/lambda/vectorforge-dev-query'",
+            f"aws logs delete-log-group {where} --log-group-name 'API-Gateway-Execution-Logs_a/dev'",
+            f"aws logs delete-log-group {where} --log-group-name 'VectorForge-dev-Data-Flow'",
+        ]
+
+    def test_tells_a_secret_that_waits_for_its_deletion(self, commands: Commands) -> None:
+        secrets = commands.account.client("secretsmanager")
+        secrets.create_secret(Name="vectorforge-dev/providers", SecretString=KEY)
+        secrets.delete_secret(SecretId="vectorforge-dev/providers")
+        assert "waits for its deletion and blocks its name" in commands.run("destroy").stdout
+
+    def test_empties_again_when_logs_have_come_meanwhile(self, deployed: Commands) -> None:
+        deployed.fail("destroy")
+        deployed.run("destroy", "--yes")
+        assert deployed.called == ["destroy", "destroy"]
+
+    def test_gives_up_when_the_cdk_fails_again(self, deployed: Commands) -> None:
+        script = deployed.folder / "cdk"
+        script.write_text(script.read_text().replace("(here / command).unlink()", "pass"))
+        deployed.fail("destroy")
+        assert "`cdk destroy` failed" in deployed.run("destroy", "--yes", code=1).stderr
+        assert deployed.called == ["destroy", "destroy"]
+
+    def test_does_not_try_again_where_there_is_nothing_to_empty(self, commands: Commands) -> None:
+        make_stack(commands.account, "VectorForge-dev-Data", Queue={"Type": "AWS::SQS::Queue"})
+        commands.fail("destroy")
+        commands.run("destroy", "--yes", code=1)
+        assert commands.called == ["destroy"]
+
+    def test_of_nothing_is_no_error(self, commands: Commands) -> None:
+        make_stack(commands.account, "VectorForge-prod-App", Queue={"Type": "AWS::SQS::Queue"})
+        printed = commands.run("destroy").stdout
+        assert printed == textwrap.dedent(
+            f"""\
+            There are no stacks of the stage dev in {REGION}.
+
+            Nothing of it is left, but CDK's own bootstrap stack and the code in its bucket.
+            """
+        )
+        assert commands.calls == []
+
+    def test_wants_the_stage_s_name(self, deployed: Commands) -> None:
+        assert "--yes" in deployed.run("destroy", code=2).stderr
+        done = deployed.run("destroy", typed="prod", code=2)
+        assert "Type the stage's name (dev)" in done.stdout
+        assert done.stderr == "error: Nothing was deleted.\n"
+        assert deployed.calls == []
+        deployed.run("destroy", typed="dev")
+        assert deployed.called == ["destroy"]
+
+    def test_leaves_everything_while_the_database_is_protected(self, deployed: Commands) -> None:
+        deployed.account.client("rds").create_db_instance(
+            DBInstanceIdentifier="vectorforge-dev", DBInstanceClass="db.t4g.micro", Engine="postgres",
+            AllocatedStorage=20, MasterUsername="owner", MasterUserPassword="no-matter",
+            DeletionProtection=True,
+        )  # fmt: skip
+        assert "--no-deletion-protection" in deployed.run("destroy", "--yes", code=1).stderr
+        assert deployed.calls == []
+
+    def test_says_what_aws_refuses(self, deployed: Commands) -> None:
+        deployed.account.fail("cloudformation", "DescribeStacks", "AccessDenied", status=403)
+        done = deployed.run("destroy", "--yes", code=1)
+        assert done.stderr == "error: AWS refused DescribeStacks (AccessDenied).\n"
+        deployed.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+        done = deployed.run("destroy", "--yes", code=1)
+        assert done.stderr == "error: AWS cannot be asked (EndpointConnectionError).\n"
+
+    def test_wants_a_region(self, commands: Commands) -> None:
+        del commands.environment["AWS_REGION"], commands.environment["AWS_DEFAULT_REGION"]
+        assert "No region is chosen" in commands.run("destroy", code=2).stderr

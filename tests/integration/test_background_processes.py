@@ -1,0 +1,126 @@
+"""Processes that outlive a command: found again by number and start time, ended with those they started."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.deployment.background import BackgroundProcesses
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+PARENT = """\
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+DEAF = """\
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[BackgroundProcesses]:
+    made = BackgroundProcesses(tmp_path / "processes.json")
+    yield made
+    for name in made.names():
+        made.stop(name)
+
+
+def wait_for(file: Path) -> str:
+    give_up_at = time.monotonic() + 30
+    while not file.exists() or not file.read_text().endswith("\n"):
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+    return file.read_text()
+
+
+def test_it_runs_on_as_nobodys_child_and_is_found_again(
+    processes: BackgroundProcesses, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    code = (
+        "import os, sys, time; print(os.getsid(0), sys.stdin.read(), os.environ, flush=True); time.sleep(600)"
+    )
+    processes.start("one", [sys.executable, "-c", code], log=log, environment={"ONLY": "this"})
+    pid = processes.pid("one")
+    session, _, variables = wait_for(log).partition(" ")
+    assert int(session) != os.getsid(0)
+    assert "'ONLY': 'this'" in variables
+    assert "'HOME'" not in variables
+    assert psutil.Process(pid) not in psutil.Process().children(recursive=True)
+    assert BackgroundProcesses(tmp_path / "processes.json").is_running("one")
+
+
+def test_one_that_runs_is_not_started_again(processes: BackgroundProcesses, tmp_path: Path) -> None:
+    processes.start("one", SLEEPER, log=tmp_path / "log")
+    pid = processes.pid("one")
+    processes.start("one", SLEEPER, log=tmp_path / "log")
+    assert processes.pid("one") == pid
+    os.kill(pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    assert not processes.is_running("one")
+    processes.start("one", SLEEPER, log=tmp_path / "log")
+    assert processes.pid("one") != pid
+
+
+def test_those_that_it_started_end_with_it(processes: BackgroundProcesses, tmp_path: Path) -> None:
+    processes.start("parent", [sys.executable, "-c", PARENT], log=tmp_path / "log")
+    child = psutil.Process(int(wait_for(tmp_path / "log")))
+    assert processes.stop("parent")
+    assert psutil.wait_procs([child], timeout=10)[1] == []
+    assert processes.names() == []
+    assert not processes.stop("parent")
+
+
+def test_one_that_ignores_sigterm_is_killed(processes: BackgroundProcesses, tmp_path: Path) -> None:
+    processes.start("deaf", [sys.executable, "-c", DEAF], log=tmp_path / "log")
+    wait_for(tmp_path / "log")
+    assert processes.stop("deaf", timeout_s=0.2)
+    assert not processes.is_running("deaf")
+
+
+def test_a_number_that_belongs_to_another_process_now_is_left_alone(
+    processes: BackgroundProcesses, tmp_path: Path
+) -> None:
+    processes.start("one", SLEEPER, log=tmp_path / "log")
+    ours = processes.pid("one")
+    file = tmp_path / "processes.json"
+    kept = file.read_text()
+    with subprocess.Popen(SLEEPER) as other:
+        recorded = json.loads(kept)
+        recorded["one"]["pid"] = other.pid  # as if the number had been given again
+        file.write_text(json.dumps(recorded))
+        assert not processes.is_running("one")
+        assert not processes.stop("one")
+        assert other.poll() is None
+        other.kill()
+    file.write_text(kept)
+    assert psutil.pid_exists(ours)
+
+
+def test_without_a_record_nothing_is_started(tmp_path: Path) -> None:
+    """The program begins only when its process is on record."""
+    processes = BackgroundProcesses(tmp_path / "missing" / "processes.json")
+    with pytest.raises(FileNotFoundError):
+        processes.start("one", ["/bin/touch", str(tmp_path / "ran")], log=tmp_path / "log")
+    time.sleep(0.5)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_damaged_record_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "processes.json"
+    file.write_text('{"one": {"pid": 1')
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        BackgroundProcesses(file).names()
