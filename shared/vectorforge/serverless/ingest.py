@@ -3,8 +3,8 @@
 An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
 until none waits. Before it would be killed it stops between two documents and announces what is left of its
 own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
-database. A job that waits behind an older one of its collection needs no message: whoever carries out the
-older one goes on with it, or hands on that jobs wait.
+database. A job that waits behind an older one needs no message: whoever carries out the older one goes on
+with it, or hands on that jobs wait.
 """
 
 from collections.abc import Mapping

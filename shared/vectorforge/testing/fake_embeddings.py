@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -22,6 +22,8 @@ class Reply:
     """Sent as it is; None: an error of the status, in OpenAI's shape."""
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    gate: Callable[[], Awaitable[None]] | None = None
+    """Awaited before the answer."""
     hangs_up: bool = False
     """Close the connection without a word."""
     change: Callable[[list[dict[str, Any]]], list[Any]] | None = None
@@ -81,6 +83,8 @@ class FakeEmbeddingsServer:
         self.requests.append(body)
         reply = self.replies.pop(0) if self.replies else Reply()
         await asyncio.sleep(reply.delay_s)
+        if reply.gate is not None:
+            await reply.gate()
         if reply.hangs_up and request.transport is not None:
             request.transport.abort()
         if self.api_key is not None and request.headers.get("Authorization") != f"Bearer {self.api_key}":
