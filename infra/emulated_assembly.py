@@ -61,14 +61,7 @@ def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping
         stack["stackTemplateAssetObjectUrl"] = stack["stackTemplateAssetObjectUrl"].replace(old, digest)
         artifacts[name].pop("additionalMetadataFile", None)  # construct paths of resources, some left out
         assets = artifacts[f"{name}.assets"]["properties"]["file"]
-        listed = _read(assembly / assets)
-        if old not in listed["files"]:
-            raise AssemblyError(f"{assembly / assets} does not list the template {old}.")
-        moved = json.dumps(listed["files"].pop(old)).replace(old, digest)
-        for file in listed["files"].values():
-            packed.add(_pack(assembly, output, file["source"]))
-        listed["files"][digest] = json.loads(moved)
-        (output / assets).write_text(json.dumps(listed))
+        packed |= _write_assets(assembly / assets, output / assets, old, digest)
     for archive in set(output.glob("*.zip")) - packed:
         archive.unlink()
     kept = {
@@ -77,6 +70,18 @@ def write_assembly(assembly: Path, output: Path, templates: Mapping[str, Mapping
         if artifact["type"] in (_STACK, "cdk:asset-manifest")
     }
     (output / "manifest.json").write_text(json.dumps({**manifest, "artifacts": kept}))
+
+
+def _write_assets(listing: Path, output: Path, old: str, new: str) -> set[Path]:
+    """Write a list of assets in which the template has another hash and code is packed; the archives."""
+    listed = _read(listing)
+    files = listed["files"]
+    if old not in files:
+        raise AssemblyError(f"{listing} does not list the template {old}.")
+    template = json.loads(json.dumps(files.pop(old)).replace(old, new))
+    packed = {_pack(listing.parent, output.parent, file["source"]) for file in files.values()}
+    output.write_text(json.dumps({**listed, "files": {**files, new: template}}))
+    return packed
 
 
 def _pack(assembly: Path, output: Path, source: dict[str, str]) -> Path:

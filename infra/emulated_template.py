@@ -8,13 +8,11 @@ values file is a JSON object:
 
     {"references": {"AWS::RDS::DBProxy.Endpoint": "localhost:6432"}, "environment": {"NAME": "value"}}
 
-A value with a port replaces host and port ("<endpoint>:5432"), since production's port is a part of the text
-around the reference. "environment" is added to every function's variables.
+"environment" is added to every function's variables.
 """
 
 import argparse
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from infra.emulated_assembly import AssemblyError, read_templates, write_assembly
+from infra.emulated_references import PLACEHOLDER, References, texts
 from infra.emulated_resources import (
     DROPPED,
     DROPPED_WITH_THEIR_SUBJECT,
@@ -38,9 +37,6 @@ from infra.emulated_state_machine import BATCHES, emulated_definition
 Template: TypeAlias = dict[str, Any]
 
 _STATE_MACHINE = "AWS::StepFunctions::StateMachine"
-_PLACEHOLDER = "dropped:"
-_POSTGRES_PORT = ":5432"
-_SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
 
 
 class EmulationError(Exception):
@@ -114,7 +110,7 @@ class _Stack:
         self._values = values
         self._exports = exports
         self._report = report
-        self._dropped: dict[str, str] = {}
+        self._references = References(values.references, exports)
 
     def turned(self) -> Template:
         self._drop_types()
@@ -124,7 +120,7 @@ class _Stack:
             _invoke_buffered(resource)
         self._drop_dependents()
         self._template["Resources"] = {
-            logical_id: self._resolved(_without_dependencies(resource, self._dropped))
+            logical_id: self._references.resolved(_without_dependencies(resource, self._references.dropped))
             for logical_id, resource in self._resources.items()
         }
         self._add_environment()
@@ -152,19 +148,19 @@ class _Stack:
     def _drop_dependents(self) -> None:
         """Leave out what makes no sense without what is left out; that may again leave something out."""
         before = -1
-        while before != len(self._dropped):
-            before = len(self._dropped)
+        while before != len(self._references.dropped):
+            before = len(self._references.dropped)
             for logical_id, resource in list(self._resources.items()):
                 if resource["Type"] in DROPPED_WITH_THEIR_SUBJECT and self._names_dropped(resource):
                     self._drop(logical_id, "what it is about is dropped")
 
     def _drop(self, logical_id: str, reason: str) -> None:
         resource_type = self._resources.pop(logical_id)["Type"]
-        self._dropped[logical_id] = resource_type
+        self._references.dropped[logical_id] = resource_type
         self._report.dropped[resource_type, reason] += 1
 
     def _names_dropped(self, resource: Any) -> bool:
-        return any(_PLACEHOLDER in text for text in _strings(self._resolved(resource)))
+        return any(PLACEHOLDER in text for text in texts(self._references.resolved(resource)))
 
     def _remove_parts(self, resource: dict[str, Any]) -> None:
         for removal in REMOVALS:
@@ -180,62 +176,6 @@ class _Stack:
             properties["DefinitionString"], left_out = emulated_definition(properties["DefinitionString"])
             self._report.removed[_STATE_MACHINE, "ItemBatcher", BATCHES] += left_out
 
-    # -- what stands for it
-
-    def _resolved(self, value: Any) -> Any:
-        """The same with every reference to what is left out replaced."""
-        if isinstance(value, list):
-            return [self._resolved(inner) for inner in value]
-        if not isinstance(value, dict):
-            return value
-        if len(value) == 1:
-            ((name, argument),) = value.items()
-            reference = self._reference(name, argument)
-            if reference is not None:
-                return reference
-        resolved = {name: self._resolved(inner) for name, inner in value.items()}
-        return self._folded(resolved) if len(resolved) == 1 else resolved
-
-    def _reference(self, name: str, argument: Any) -> Any:
-        """What an intrinsic function that names something left out comes to; None: it names nothing such."""
-        if name == "Ref" and argument in self._dropped:
-            return self._value(argument, None)
-        if name == "Fn::GetAtt":
-            path = argument if isinstance(argument, str) else ".".join(argument)
-            logical_id, _, attribute = path.partition(".")
-            return self._value(logical_id, attribute) if logical_id in self._dropped else None
-        if name == "Fn::ImportValue" and isinstance(argument, str):
-            return self._exports.get(argument)
-        if name == "Fn::Sub" and isinstance(argument, str):
-            return {name: _SUBSTITUTED.sub(self._substitute, argument)}
-        return None
-
-    def _substitute(self, found: re.Match[str]) -> str:
-        logical_id, _, attribute = found[1].partition(".")
-        return self._value(logical_id, attribute or None) if logical_id in self._dropped else found[0]
-
-    def _value(self, logical_id: str, attribute: str | None) -> str:
-        resource_type = self._dropped[logical_id]
-        name = resource_type if attribute is None else f"{resource_type}.{attribute}"
-        return self._values.references.get(name, f"{_PLACEHOLDER}{name}")
-
-    def _folded(self, call: dict[str, Any]) -> Any:
-        """A Join of texts is a text; any other function of a placeholder is that placeholder."""
-        ((name, argument),) = call.items()
-        if name == "Fn::Join" and argument[0] == "" and isinstance(argument[1], list):
-            parts = [self._with_port(part) for part in _merged(argument[1])]
-            return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else {name: ["", parts]}
-        if name.startswith("Fn::") and isinstance(argument, list):
-            texts = [text for text in argument if isinstance(text, str) and text.startswith(_PLACEHOLDER)]
-            return texts[0] if texts else call
-        return call
-
-    def _with_port(self, part: Any) -> Any:
-        for value in self._values.references.values():
-            if isinstance(part, str) and re.search(r":\d+$", value):
-                part = part.replace(f"{value}{_POSTGRES_PORT}", value)
-        return part
-
     def _add_environment(self) -> None:
         for resource in self._template["Resources"].values():
             if resource["Type"] == "AWS::Lambda::Function" and self._values.environment:
@@ -246,8 +186,8 @@ class _Stack:
         """Leave out what told of something left out; other stacks get the value instead."""
         outputs = self._template.get("Outputs", {})
         for name, output in list(outputs.items()):
-            value = self._resolved(output["Value"])
-            if value == output["Value"]:
+            value = self._references.resolved(output["Value"])
+            if value == References({}).resolved(output["Value"]):  # names nothing that is left out
                 continue
             del outputs[name]
             self._report.outputs.append(name)
@@ -287,33 +227,13 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _merged(parts: list[Any]) -> list[Any]:
-    """The same parts with texts that follow each other as one."""
-    merged: list[Any] = []
-    for part in parts:
-        if merged and isinstance(part, str) and isinstance(merged[-1], str):
-            merged[-1] += part
-        else:
-            merged.append(part)
-    return merged
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Every text in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
-
-
 def _check_values(stack: str, template: Template) -> None:
     for logical_id, resource in template["Resources"].items():
         if resource["Type"] in MAY_NAME_WHAT_IS_DROPPED:
             continue
-        for text in _strings(resource):
-            if _PLACEHOLDER in text:
-                needed = text.partition(_PLACEHOLDER)[2]
+        for text in texts(resource):
+            if PLACEHOLDER in text:
+                needed = text.partition(PLACEHOLDER)[2]
                 raise EmulationError(
                     f"{logical_id} ({resource['Type']}, {stack}) needs a value for {needed!r}, which is "
                     'left out: give one in "references".'

@@ -118,11 +118,12 @@ def test_the_migration_ran_as_a_custom_resource(deployment: Deployment) -> None:
 
 
 async def test_without_a_key_nobody_gets_in(deployment: Deployment) -> None:
+    """API Gateway refuses; infra/gateway_responses.py makes its 403 a 401."""
     async with deployment.http(key="") as nobody, deployment.http(key="wrong" * 8) as stranger:
         assert (await nobody.request("GET", "/health"))[0] == 200
         for caller in (nobody, stranger):
-            assert (await caller.request("GET", "/v1/collections"))[0] == 403
-            assert (await caller.request("POST", "/v1/rag/query", json={"query": QUESTION}))[0] == 403
+            assert (await caller.request("GET", "/v1/collections"))[0] == 401
+            assert (await caller.request("POST", "/v1/rag/query", json={"query": QUESTION}))[0] == 401
 
 
 async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:

@@ -1,5 +1,6 @@
 """LocalStack without Docker and without a licence: its installation, its settings, our plug-ins for it."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -87,9 +88,13 @@ def install_localstack(folder: Path) -> Path:
     if complete.exists():
         return python
     requirement = f"localstack-core[runtime]=={LOCALSTACK_VERSION}"
-    _uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(environment)])
-    _uv(_install_with(python, requirement, "setuptools"))
-    complete.touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".localstack-{LOCALSTACK_VERSION}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes meanwhile waits, and finds it installed
+        if not complete.exists():
+            _uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(environment)])
+            _uv(_install_with(python, requirement, "setuptools"))
+            complete.touch()
     return python
 
 

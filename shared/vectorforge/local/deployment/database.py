@@ -92,12 +92,7 @@ def start_proxy(
     program = shutil.which(_PGBOUNCER) or shutil.which(_PGBOUNCER, path="/usr/sbin")
     if program is None:
         raise ConfigurationError("PgBouncer stands for RDS Proxy here: apt-get install pgbouncer")
-    configuration = folder / "pgbouncer.ini"
-    users = folder / "pgbouncer-users.txt"
-    users.write_text("".join(f'"{role}" ""\n' for role in (*LOGIN_ROLES, OWNER)))
-    configuration.write_text(_configuration(server, certificates, users, port))
-    for file in (configuration, users):
-        file.chmod(0o644)  # for the account that it runs as
+    configuration = _write_configuration(folder, server, certificates, port)
     command = [program, str(configuration)]
     if os.geteuid() == 0:
         command[1:1] = ["-u", pwd.getpwuid(server.data_dir.stat().st_uid).pw_name]
@@ -108,6 +103,17 @@ def start_proxy(
         if time.monotonic() > give_up_at or not processes.is_running(_PGBOUNCER):
             raise DatabaseUnavailableError(f"PgBouncer does not start; see {log}.")
         time.sleep(0.05)
+
+
+def _write_configuration(
+    folder: Path, server: EmbeddedPostgres, certificates: Certificates, port: int
+) -> Path:
+    configuration, users = folder / "pgbouncer.ini", folder / "pgbouncer-users.txt"
+    users.write_text("".join(f'"{role}" ""\n' for role in (*LOGIN_ROLES, OWNER)))
+    configuration.write_text(_configuration(server, certificates, users, port))
+    for file in (configuration, users):
+        file.chmod(0o644)  # for the account that it runs as
+    return configuration
 
 
 def _configuration(server: EmbeddedPostgres, certificates: Certificates, users: Path, port: int) -> str:

@@ -1,0 +1,105 @@
+"""References to what is left out of the emulator's templates become the values that stand for it.
+
+A value with a port replaces host and port ("<endpoint>:5432"), since production's port is a part of the text
+around the reference.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PLACEHOLDER = "dropped:"
+"""What a reference begins with for which there is no value."""
+
+_POSTGRES_PORT = ":5432"
+_SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
+
+
+@dataclass(slots=True)
+class References:
+    """Resolves references of one stack.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html
+    """
+
+    values: Mapping[str, str]
+    """By "<type>.<attribute>", or "<type>" for a Ref."""
+    exports: Mapping[str, Any] = field(default_factory=dict)
+    """What other stacks told of something that is left out, by the export's name."""
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Types of what is left out, by logical id."""
+
+    def resolved(self, value: Any) -> Any:
+        """The same with every reference to what is left out replaced."""
+        if isinstance(value, list):
+            return [self.resolved(inner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            ((name, argument),) = value.items()
+            reference = self._reference(name, argument)
+            if reference is not None:
+                return reference
+        resolved = {name: self.resolved(inner) for name, inner in value.items()}
+        return self._folded(resolved) if len(resolved) == 1 else resolved
+
+    def _reference(self, name: str, argument: Any) -> Any:
+        """What an intrinsic function that names something left out comes to; None: it names nothing such."""
+        if name == "Ref" and argument in self.dropped:
+            return self._value(argument, None)
+        if name == "Fn::GetAtt":
+            path = argument if isinstance(argument, str) else ".".join(argument)
+            logical_id, _, attribute = path.partition(".")
+            return self._value(logical_id, attribute) if logical_id in self.dropped else None
+        if name == "Fn::ImportValue" and isinstance(argument, str):
+            return self.exports.get(argument)
+        if name == "Fn::Sub" and isinstance(argument, str):
+            return {name: _SUBSTITUTED.sub(self._substitute, argument)}
+        return None
+
+    def _substitute(self, found: re.Match[str]) -> str:
+        logical_id, _, attribute = found[1].partition(".")
+        return self._value(logical_id, attribute or None) if logical_id in self.dropped else found[0]
+
+    def _value(self, logical_id: str, attribute: str | None) -> str:
+        resource_type = self.dropped[logical_id]
+        name = resource_type if attribute is None else f"{resource_type}.{attribute}"
+        return self.values.get(name, f"{PLACEHOLDER}{name}")
+
+    def _folded(self, call: dict[str, Any]) -> Any:
+        """A Join of texts is a text; any other function of a placeholder is that placeholder."""
+        ((name, argument),) = call.items()
+        if name == "Fn::Join" and argument[0] == "" and isinstance(argument[1], list):
+            parts = [self._with_port(part) for part in _merged(argument[1])]
+            return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else {name: ["", parts]}
+        if name.startswith("Fn::") and isinstance(argument, list):
+            found = [text for text in argument if isinstance(text, str) and text.startswith(PLACEHOLDER)]
+            return found[0] if found else call
+        return call
+
+    def _with_port(self, part: Any) -> Any:
+        for value in self.values.values():
+            if isinstance(part, str) and re.search(r":\d+$", value):
+                part = part.replace(f"{value}{_POSTGRES_PORT}", value)
+        return part
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts(inner)
+
+
+def _merged(parts: list[Any]) -> list[Any]:
+    """The same parts with texts that follow each other as one."""
+    merged: list[Any] = []
+    for part in parts:
+        if merged and isinstance(part, str) and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return merged

@@ -1,0 +1,93 @@
+"""Cloud assemblies are read, and written with the emulator's templates and packed code."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.emulated_assembly import AssemblyError, read_templates, write_assembly
+from infra.emulated_template import main
+
+
+@pytest.fixture
+def assembly(tmp_path: Path) -> Path:
+    """As ``cdk synth`` writes it: one stack that needs another, and a function's code."""
+    folder = tmp_path / "cdk.out"
+    (folder / "asset.abc" / "package").mkdir(parents=True)
+    (folder / "asset.abc" / "package" / "wrapper").write_text("#!/bin/sh\n")
+    (folder / "asset.abc" / "package" / "wrapper").chmod(0o755)
+    artifacts: dict[str, Any] = {"Tree": {"type": "cdk:tree", "properties": {"file": "tree.json"}}}
+    templates: dict[str, Any] = {
+        "App": {"Resources": {"Query": {"Type": "AWS::Lambda::Function", "Properties": {"VpcConfig": {}}}}},
+        "Data": {"Resources": {"Proxy": {"Type": "AWS::RDS::DBProxy", "Properties": {}}}},
+    }
+    for name, template in templates.items():
+        text = json.dumps(template)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        (folder / f"{name}.template.json").write_text(text)
+        source = {"path": f"{name}.template.json", "packaging": "file"}
+        files = {digest: {"source": source, "destinations": {"here": {"objectKey": f"{digest}.json"}}}}
+        if name == "App":
+            files["abc"] = {"source": {"path": "asset.abc", "packaging": "zip"}, "destinations": {"here": {}}}
+        (folder / f"{name}.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
+        artifacts[f"{name}.assets"] = {
+            "type": "cdk:asset-manifest",
+            "properties": {"file": f"{name}.assets.json"},
+        }
+        artifacts[name] = {
+            "type": "aws:cloudformation:stack",
+            "properties": {
+                "templateFile": f"{name}.template.json",
+                "stackTemplateAssetObjectUrl": f"s3://bucket/{digest}.json",
+            },
+            "additionalMetadataFile": f"{name}.metadata.json",
+            "dependencies": [f"{name}.assets", *(["Data"] if name == "App" else [])],
+        }
+    (folder / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
+    return folder
+
+
+def test_stacks_are_read_in_the_order_of_deployment(assembly: Path) -> None:
+    assert list(read_templates(assembly)) == ["Data", "App"]
+
+
+def test_the_command_writes_an_assembly_that_names_what_it_holds(
+    assembly: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values, output = tmp_path / "values.json", tmp_path / "out"
+    values.write_text(json.dumps({"references": {}, "environment": {"A": "1"}}))
+    output.mkdir()
+    (output / "asset.old.zip").write_text("of an earlier version")
+    assert main([str(assembly), "--output", str(output), "--values", str(values)]) == 0
+    assert "dropped 1:" in capsys.readouterr().out
+    artifacts = json.loads((output / "manifest.json").read_text())["artifacts"]
+    assert sorted(artifacts) == ["App", "App.assets", "Data", "Data.assets"]
+    for name in ("App", "Data"):
+        digest = hashlib.sha256((output / f"{name}.template.json").read_bytes()).hexdigest()
+        assert artifacts[name]["properties"]["stackTemplateAssetObjectUrl"] == f"s3://bucket/{digest}.json"
+        files = json.loads((output / f"{name}.assets.json").read_text())["files"]
+        assert files[digest]["destinations"]["here"]["objectKey"] == f"{digest}.json"
+        assert files[digest]["source"]["path"] == f"{name}.template.json"
+    source = json.loads((output / "App.assets.json").read_text())["files"]["abc"]["source"]
+    assert source == {"path": "asset.abc.zip", "packaging": "file"}
+    with zipfile.ZipFile(output / "asset.abc.zip") as archive:
+        assert archive.getinfo("package/wrapper").external_attr >> 16 & 0o777 == 0o755
+    assert not (output / "asset.old.zip").exists()
+
+
+def test_a_folder_without_an_assembly_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = tmp_path / "values.json"
+    values.write_text("{}")
+    assert main([str(tmp_path), "--output", str(tmp_path / "out"), "--values", str(values)]) == 1
+    assert "manifest.json is not there: cdk synth first." in capsys.readouterr().err
+
+
+def test_assets_of_another_kind_are_an_error(assembly: Path, tmp_path: Path) -> None:
+    listed = json.loads((assembly / "App.assets.json").read_text())
+    listed["files"]["abc"]["source"]["packaging"] = "container"
+    (assembly / "App.assets.json").write_text(json.dumps(listed))
+    with pytest.raises(AssemblyError, match=r"asset\.abc.*container"):
+        write_assembly(assembly, tmp_path / "out", read_templates(assembly))
