@@ -40,7 +40,7 @@ class ProviderKeys(Construct):
             "ProviderKeyCommand",
             description="Asks for a key of OpenAI, and makes it the whole content of the secret",
             value=(
-                'printf \'Key: \'; read -rs K && printf \'{"openai_api_key": "%s"}\' "$K" | '
+                'printf "Key: "; read -rs K && printf \'{"openai_api_key": "%s"}\' "$K" | '
                 f"aws secretsmanager put-secret-value --region {Stack.of(self).region} --secret-id {name} "
                 "--secret-string file:///dev/stdin"
             ),
