@@ -1,4 +1,4 @@
-"""Makes the deployment folder of one Lambda function, without Docker: packages, code, bytecode, token tables.
+"""Makes the deployment folder of one Lambda function, without Docker: packages, code, bytecode and data.
 
     python -m infra.bundling query --output build/query
     python -m infra.bundling ingest --output build/ingest --platform x86_64-manylinux_2_34
@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.database_certificates import DatabaseCertificateError, write_database_certificates
+from infra.interpreters import find_interpreter
 from infra.token_tables import TokenTableError, copy_token_tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +38,7 @@ LAMBDA_LIMIT_BYTES = 250 * 1024**2
 COUNTS_TOKENS = frozenset({"query", "ingest"})
 """The functions whose bundle holds tiktoken's tables."""
 
-_PYTHON, _PLATFORM = "3.13", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
+_PYTHON, _PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
 _TASK_ROOT = "/var/task"
 _ROOMS_LEFT_OUT = ("cli", "local", "testing")
 """Of the library: what no function imports."""
@@ -54,6 +56,7 @@ class Bundle:
     code_bytes: int
     bytecode_bytes: int
     token_table_bytes: int
+    python_version: str
     compiled: bool
     """Whether bytecode was made; else every cold start compiles, and the report says so."""
 
@@ -67,10 +70,17 @@ class Bundle:
         parts = [
             f"{self.function}: {_megabytes(self.total_bytes)} MB of {_megabytes(budget)} MB",
             f"code and packages {_megabytes(self.code_bytes)}",
-            f"bytecode {_megabytes(self.bytecode_bytes)}" if self.compiled else "no bytecode",
+            f"bytecode {_megabytes(self.bytecode_bytes)}",
             f"token tables {_megabytes(self.token_table_bytes)}",
         ]
-        return ", ".join(parts)
+        if self.compiled:
+            return ", ".join(parts)
+        version = self.python_version
+        return (
+            f"{', '.join(parts)}. No bytecode: every cold start will compile, for there is no Python "
+            f"{version} here and none could be downloaded. Install one (uv python install {version}) "
+            "and bundle again."
+        )
 
 
 def make_bundle(
@@ -81,12 +91,13 @@ def make_bundle(
     Args:
         function: A folder of ``functions/``.
         output: Empty, or not there yet.
-        python_version: Of the Lambda runtime, such as "3.13".
+        python_version: Of the Lambda runtime, such as "3.14".
         platform: As uv names it: "aarch64-manylinux_2_34", "x86_64-manylinux_2_34".
 
     Raises:
         BundlingError: There is no such function, the folder is not empty, uv is missing or fails, or the
             result is over its budget.
+        DatabaseCertificateError: The database's root certificates cannot be had.
         TokenTableError: tiktoken's tables cannot be had.
     """
     if function not in BUDGET_BYTES:
@@ -97,11 +108,12 @@ def make_bundle(
     output.mkdir(parents=True, exist_ok=True)
     _install(uv, _locked_requirements(uv, function), output, python_version, platform)
     _copy_code(function, output)
+    write_database_certificates(output / "certificates")
     if function in COUNTS_TOKENS:
         copy_token_tables(output / "tiktoken_cache", uv=uv, python=sys.executable)
     _open_to_readers(output)
     compiled = _compile(output, uv, python_version)
-    return _weighed(function, output, compiled=compiled)
+    return _weighed(function, output, python_version, compiled=compiled)
 
 
 def _locked_requirements(uv: str, function: str) -> str:
@@ -168,37 +180,12 @@ def _compile(output: Path, uv: str, python_version: str) -> bool:
     return True
 
 
-def find_interpreter(python_version: str, uv: str) -> str | None:
-    """A Python of this version on this machine: this one, uv's, on PATH or pyenv's; None without one."""
-    candidates = [sys.executable, *_pythons_of_uv(python_version, uv)]
-    candidates += filter(None, [shutil.which(f"python{python_version}")])
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates += map(str, sorted(pyenv.glob(f"{python_version}.*/bin/python")))
-    return next((candidate for candidate in candidates if _is_version(candidate, python_version)), None)
-
-
-def _pythons_of_uv(python_version: str, uv: str) -> list[str]:
-    command = [uv, "python", "find", "--no-project", "--no-python-downloads", python_version]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our words
-    return [found.stdout.strip()] if found.returncode == 0 else []
-
-
-def _is_version(interpreter: str, python_version: str) -> bool:
-    """Whether it runs (a shim of pyenv may not) and has this version."""
-    code = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
-    try:
-        found = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
-        return False
-    return found.stdout.strip() == python_version
-
-
-def _weighed(function: str, output: Path, *, compiled: bool) -> Bundle:
+def _weighed(function: str, output: Path, python_version: str, *, compiled: bool) -> Bundle:
     sizes = {path: path.stat().st_size for path in output.rglob("*") if path.is_file()}
     bytecode = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
     tables = sum(size for path, size in sizes.items() if path.parent.name == "tiktoken_cache")
     code = sum(sizes.values()) - bytecode - tables
-    bundle = Bundle(function, code, bytecode, tables, compiled)
+    bundle = Bundle(function, code, bytecode, tables, python_version, compiled)
     budget = min(BUDGET_BYTES[function], LAMBDA_LIMIT_BYTES)
     if bundle.total_bytes > budget:
         raise BundlingError(f"Over the budget of {_megabytes(budget)} MB: {bundle}; see {output}.")
@@ -249,14 +236,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             python_version=chosen.python_version,
             platform=chosen.platform,
         )
-    except (BundlingError, TokenTableError) as exc:
+    except (BundlingError, DatabaseCertificateError, TokenTableError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
     sys.stdout.write(f"{bundle}\n")
-    if not bundle.compiled:
-        sys.stdout.write(
-            f"There is no Python {chosen.python_version} here, so that cold starts will compile.\n"
-        )
     return 0
 
 

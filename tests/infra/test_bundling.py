@@ -157,7 +157,7 @@ def test_lambdas_own_platform_has_a_wheel_of_everything(
     assert capsys.readouterr().out.startswith(f"{function}: ")
     libraries = [path.name for path in (tmp_path / "bundle").rglob("*.cpython-*.so")]
     assert libraries
-    assert all(name.endswith(".cpython-313-aarch64-linux-gnu.so") for name in libraries)
+    assert all(name.endswith(".cpython-314-aarch64-linux-gnu.so") for name in libraries)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(

@@ -17,6 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from trustme import CA, LeafCert
 
+from infra.database_certificates import write_database_certificates
 from tests.conftest import ObservedPostgres
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import pending
@@ -82,11 +83,11 @@ def port(
 
 @pytest.fixture(scope="module")
 def roots(authority: CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The authority among others, as in a Lambda bundle."""
-    file = tmp_path_factory.mktemp("roots") / "database.pem"
-    for ca in (CA(), authority, CA()):
-        ca.cert_pem.write_to_path(file, append=True)
-    return file
+    """What a Lambda bundle holds, and the authority."""
+    folder = tmp_path_factory.mktemp("roots")
+    write_database_certificates(folder)
+    authority.cert_pem.write_to_path(folder / "database.pem", append=True)
+    return folder / "database.pem"
 
 
 def _listens(port: int) -> bool:
@@ -108,14 +109,12 @@ async def test_the_right_server_is_served(port: int, roots: Path) -> None:
 
 
 # Threat 25: a plaintext or forged server
-async def test_a_server_that_may_be_another_is_refused(
-    port: int, roots: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    CA().cert_pem.write_to_path(tmp_path / "others.pem")
+async def test_a_server_that_may_be_another_is_refused(port: int, roots: Path, tmp_path: Path) -> None:
+    write_database_certificates(tmp_path)  # Amazon's, whose the server is not
     for refused, advice in {
         url(port, roots, host="db.example.com"): "another host name",
         url(port, roots, host="127.0.0.1"): "another host name",
-        url(port, tmp_path / "others.pem"): "no authority in the file that sslrootcert",
+        url(port, tmp_path / "database.pem"): "no authority in the file that sslrootcert",
         url(port, tmp_path / "missing.pem"): "/var/task/certificates/database.pem",
         url(port, __file__): "cannot be read",
         url(port, "system"): "no authority in the file",
