@@ -11,12 +11,12 @@ import pytest
 from vectorforge.db.migrate import MIGRATIONS, read_migrations
 
 BEFORE_THE_FIRST_RELEASE = {"0007_jobs_by_source.sql", "0008_jobs_side_by_side.sql"}
-"""They index tables that are there, and block writers meanwhile; but no older version has ever served beside
+"""They index tables that are there, and block writers meanwhile; but no older version ever served beside
 them. Nothing is to be added here."""
 
 NOT_OURS = {  # rules of squawk (https://squawkhq.com/docs/rules) that are left out, and why
     "prefer-bigint-over-int": "numbers of tokens and milliseconds do not grow beyond an int",
-    "prefer-robust-stmts": "a file is one transaction; one without is repeatable, which its review has to see",
+    "prefer-robust-stmts": "a file is one transaction; one without is repeatable, as its review has to see",
     "require-lock-timeout": "the migrator sets it for every file",
     "require-statement-timeout": "a migration may take long, if only it blocks nobody",
 }
