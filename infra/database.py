@@ -20,7 +20,7 @@ LOG_WRITER_ROLE = "vectorforge_log_writer"
 OWNER_ROLE = "vectorforge_owner"
 
 _PORT = 5432
-_ROOTS = "/var/task/certificates/database.pem"
+_ROOTS = "/var/task/certificates"  # infra/database_certificates.py
 _ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17_9)
 
 
@@ -54,13 +54,13 @@ class Database(Construct):
 
     def proxy_url(self, role: str) -> str:
         """Where a role logs in through the proxy. Its password is a token, made for each connection."""
-        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_TLS}"
+        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
 
     @property
     def instance_url(self) -> str:
         """Where the migrate function logs in; user and password are in ``master_secret``."""
         endpoint = self.instance.instance_endpoint
-        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_TLS}"
+        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
 
     @property
     def master_secret(self) -> secretsmanager.ISecret:
@@ -198,7 +198,8 @@ class Database(Construct):
         )
 
 
-_TLS = f"sslmode=verify-full&sslrootcert={_ROOTS}"
+def _tls(roots: str) -> str:
+    return f"sslmode=verify-full&sslrootcert={_ROOTS}/{roots}"
 
 
 def _connect(client: ec2.SecurityGroup, server: ec2.SecurityGroup) -> None:
