@@ -42,11 +42,7 @@ def _fingerprint(function: str, settings: CodeSettings) -> str:
     compiled = find_interpreter(settings.python_version, find_uv()) is not None
     target = f"{function} {settings.python_version} {settings.platform} {compiled}\n"
     digest = hashlib.sha256(target.encode())
-    folders = (
-        ROOT / "shared" / "vectorforge",
-        ROOT / "functions" / function,
-        ROOT / "infra" / "certificates",
-    )
+    places = (Path("shared", "vectorforge"), Path("functions", function), Path("infra", "certificates"))
     files = [file for place in places for file in (ROOT / place).rglob("*") if _is_source(file)]
     # Of infra/ only what makes the bundle, not the stacks: a new alarm changes no function.
     makers = [ROOT / "infra" / f"{name}.py" for name in _MAKERS]
