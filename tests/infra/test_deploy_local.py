@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import psycopg
@@ -127,17 +128,15 @@ async def test_without_a_key_nobody_gets_in(deployment: Deployment) -> None:
 
 
 async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
-    source = f"teapot-{uuid.uuid4().hex[:8]}.md"
+    bucket = deployment.told["uploads_bucket"]
+    key = f"{deployment.tenant}/default/teapot-{uuid.uuid4().hex[:8]}.md"
+    source = f"s3://{bucket}/{key}"
     with deployment.client("s3") as s3:
-        s3.put_object(
-            Bucket=deployment.told["uploads_bucket"],
-            Key=f"{deployment.tenant}/default/{source}",
-            Body=FACT.encode(),
-        )
+        s3.put_object(Bucket=bucket, Key=key, Body=FACT.encode())
     async with deployment.http() as api:
 
         async def ended_job() -> dict[str, Any] | None:  # S3, its notification, SQS, the ingest function
-            jobs = (await api.get(f"/v1/jobs?source={source}"))["jobs"]
+            jobs = (await api.get(f"/v1/jobs?source={quote(source)}"))["jobs"]
             return jobs[0] if jobs and jobs[0]["status"] not in ("queued", "running") else None
 
         assert (await eventually(ended_job))["status"] == "succeeded"

@@ -23,6 +23,7 @@ HEALTH_PATH = "/_localstack/health"
 _AS_OF = "2026-02-20"
 """Its dependencies of that day: it does not start with newer ones of cbor2 and pyOpenSSL."""
 _PLUGINS = Path(__file__).with_name("localstack_plugins")
+_LONGEST_POLL_PAUSE_S = 1  # of an event source whose queue is empty; LocalStack's is 10 s
 _INIT_TIMEOUT_S = 60  # AWS gives 10 s, on a machine that does nothing else
 
 
@@ -45,6 +46,7 @@ class FunctionProcesses:
             "PYTHONPATH": str(self.plugins),
             "LAMBDA_RUNTIME_EXECUTOR": "process",
             "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": str(_INIT_TIMEOUT_S),
+            "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": str(_LONGEST_POLL_PAUSE_S),
             plugin_settings.PYTHON: self.python,
             plugin_settings.LOGS: str(self.logs),
             plugin_settings.MOUNTS: json.dumps(dict(self.mounts)),

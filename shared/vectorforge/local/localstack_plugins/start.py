@@ -1,6 +1,6 @@
-"""``python -m vectorforge_localstack.start``: LocalStack, on a Python older than the one it is written for.
+"""``python -m vectorforge_localstack.start``: LocalStack, with what is mended in it before it begins.
 
-From 3.13 on ``threading.Lock`` is a class (https://docs.python.org/3/library/threading.html#threading.Lock).
+From Python 3.13 on ``threading.Lock`` is a class (https://docs.python.org/3/library/threading.html#threading.Lock).
 LocalStack 4.13 writes ``Lock | None`` without saying that it needs 3.13, so Step Functions would not start.
 """
 
@@ -8,6 +8,8 @@ import runpy
 import sys
 import threading
 from typing import Any
+
+from .lambda_alias import let_aliases_move
 
 _allocate = threading.Lock
 
@@ -23,4 +25,5 @@ class Lock:
 if __name__ == "__main__":
     if sys.version_info < (3, 13):
         threading.Lock = Lock
+    let_aliases_move()
     runpy.run_module("localstack.runtime.main", run_name="__main__", alter_sys=True)
