@@ -66,6 +66,8 @@ def library_logger() -> Iterator[None]:
     before = (logger.level, logger.propagate, logger.handlers[:])
     yield
     level, logger.propagate, logger.handlers[:] = before
+    for mark in ("init", "powertools_handler"):  # by which Powertools knows a logger it has set up
+        vars(logger).pop(mark, None)
     logger.setLevel(level)  # which also forgets what its children have remembered
 
 
