@@ -10,8 +10,11 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 
-from infra.bundling import ROOT, make_bundle
+from infra.bundling import ROOMS_LEFT_OUT, ROOT, make_bundle
 from infra.settings import CodeSettings
+
+
+_LEFT_OUT = {ROOT / "shared" / "vectorforge" / room for room in ROOMS_LEFT_OUT}
 
 
 def function_code(function: str, settings: CodeSettings) -> lambda_.Code:
@@ -46,7 +49,7 @@ def _fingerprint(function: str, settings: CodeSettings) -> str:
 
 def _is_source(file: Path) -> bool:
     """Of infra/ only what makes the bundle, not the stacks: a new alarm changes no function."""
-    if not file.is_file() or "__pycache__" in file.parts:
+    if not file.is_file() or "__pycache__" in file.parts or _LEFT_OUT & set(file.parents):
         return False
     if ROOT / "infra" in file.parents:
         return file.name in ("bundling.py", "token_tables.py", "database_certificates.py")
