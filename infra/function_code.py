@@ -13,7 +13,6 @@ from aws_cdk import aws_lambda as lambda_
 from infra.bundling import ROOMS_LEFT_OUT, ROOT, make_bundle
 from infra.settings import CodeSettings
 
-
 _LEFT_OUT = {ROOT / "shared" / "vectorforge" / room for room in ROOMS_LEFT_OUT}
 
 

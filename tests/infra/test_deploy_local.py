@@ -152,7 +152,7 @@ async def test_upload_ask_and_find_the_log_row(deployment: Deployment) -> None:
         (sources,) = [event.data["sources"] for event in events if event.name == "sources"]
         (citation,) = [event.data for event in events if event.name == "citation"]
         cited = sources[citation["source_number"] - 1]
-        assert (cited["source"], cited["chunk_id"]) == (source, citation["chunk_id"])
+        assert (cited["document_source"], cited["chunk_id"]) == (source, citation["chunk_id"])
 
         async def row() -> dict[str, Any] | None:  # SQS, the log writer
             return await logged(api, question)
