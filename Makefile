@@ -18,7 +18,7 @@ local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator o
 	@$(RUN) python -m vectorforge.local.aws $(ARGS)
 
 synth: $(UV) ## Synthesize the stacks of STAGE (dev) without AWS, and weigh the functions
-	@started=$$(date +%s); $(MAKE) --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
+	@started=$$(date +%s); $(MAKE) --silent --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
 		&& echo "With all installations: $$(( $$(date +%s) - started )) s."
 
 diff: $(UV) $(CDK) ## Compare the stacks of STAGE with what is deployed

@@ -6,55 +6,35 @@ or one cold start is nobody's work; periods with few samples count, since a quie
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
+from infra.alarm_rule import AlarmRule
+from infra.database_alarm_rules import database_alarm_rules
 from infra.service_metrics import (
     FIVE_MINUTES,
     KEYS_UNREADABLE,
     MINUTE,
+    QUARTER,
     RECORDS_PRINTED,
     ServiceMetrics,
 )
 from infra.settings import StageSettings
 
-_Missing = cloudwatch.TreatMissingData
-
 FAULT_PERCENT = 5
 FEWEST_QUESTIONS = 40
 """With fewer in a minute, faults are counted as if it had been so many: two of them ring, one does not."""
+LOW_TRAFFIC_FAULTS = 3
+"""What a quarter of an hour has to hold before half of it counts as an outage, and five minutes of a canary
+before it goes back."""
+OUTAGE_PERCENT = 50
 FIRST_TOKEN_MS = 5_000
 SEARCH_MS = 1_500
 QUERY_LOG_WAIT = Duration.minutes(30)
 """A record is tried again after 30 s, 3 and 18 minutes; poison is in the dead-letter queue after 15."""
 INGESTION_WAIT = Duration.hours(1)
 """A message is replaced while its job waits, and held while it runs, 15 minutes at most."""
-BORROW_MICROSECONDS = 1_000_000
-"""The proxy gives up after eight seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmRule:
-    """One alarm.
-
-    Rings when ``breaching`` of the last ``periods`` points are at or above ``threshold``; ``below`` turns it
-    round.
-    """
-
-    name: str
-    """Without the stage's prefix; a heading of docs/runbook.md."""
-    means: str
-    metric: cloudwatch.IMetric
-    threshold: float
-    periods: int = 1
-    breaching: int | None = None
-    """None: all of them."""
-    below: bool = False
-    missing: cloudwatch.TreatMissingData = _Missing.NOT_BREACHING
-    stops_deployment: bool = False
-    """Whether a new version goes back while this rings. Such a rule refers to no resource of the stack."""
 
 
 def alarm_rules(
@@ -67,15 +47,17 @@ def alarm_rules(
         metrics: Of the deployment.
         bulk_load: Executions of the state machine that failed.
     """
-    yield from _questions(stage, metrics)
+    yield from _failed_questions(stage, metrics)
+    yield from _front_doors(stage, metrics)
+    yield from _slow_questions(metrics)
     yield from _query_log(metrics)
     yield from _ingestion(metrics, bulk_load)
-    yield from _database(stage, metrics)
+    yield from database_alarm_rules(stage, metrics)
 
 
-def _questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
-    faults = metrics.own("pipeline.query.faults", "Sum", period=MINUTE)
-    asked = metrics.own("pipeline.query.calls", "Sum", period=MINUTE)
+def _failed_questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+    faults = metrics.own("pipeline.query.faults", "Sum")  # the expressions decide for how long
+    asked = metrics.own("pipeline.query.calls", "Sum")
     yield AlarmRule(
         "query-faults",
         "Questions fail through no fault of their callers, some of them in the middle of an answer.",
@@ -86,6 +68,21 @@ def _questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmR
         stops_deployment=True,
     )
     yield AlarmRule(
+        "query-failing",
+        "Half of the questions or more fail, through no fault of their callers; few are enough.",
+        _share(faults, asked, QUARTER),
+        OUTAGE_PERCENT,
+    )
+    if stage.canary:
+        yield AlarmRule(
+            "new-version-faults",
+            "Questions fail while a new version has a tenth of them.",
+            _share(faults, asked, FIVE_MINUTES),
+            FAULT_PERCENT,
+            stops_deployment=True,
+            tells=False,
+        )
+    yield AlarmRule(
         "query-function-errors",
         "The query function crashed, ran out of time or memory, or did not start. It answers every exception "
         "of its own, so one is enough.",
@@ -93,16 +90,34 @@ def _questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmR
         1,
         stops_deployment=True,
     )
-    for name, door in _front_doors(stage, metrics):
+
+
+def _front_doors(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+    doors = []
+    if stage.front_door != "function_url":
+        doors.append(("api", metrics.api("5XXError", "Sum"), metrics.api("Count", "Sum")))
+    if stage.front_door != "rest_api":
+        url = (metrics.function("Url5xxCount", "Sum"), metrics.function("UrlRequestCount", "Sum"))
+        doors.append(("url", *url))
+    for name, failed, asked in doors:
         yield AlarmRule(
-            name,
+            f"{name}-errors",
             "Callers get 5xx from the front door.",
-            door,
+            _percent(failed, asked),
             FAULT_PERCENT,
             periods=3,
             breaching=2,
             stops_deployment=True,
         )
+        yield AlarmRule(
+            f"{name}-failing",
+            "Half of the requests or more get 5xx from the front door; few are enough.",
+            _share(failed, asked, QUARTER),
+            OUTAGE_PERCENT,
+        )
+
+
+def _slow_questions(metrics: ServiceMetrics) -> Iterator[AlarmRule]:
     yield AlarmRule(
         "query-throttled",
         "Lambda refuses questions: the concurrency of the account or of the function is used up.",
@@ -131,32 +146,26 @@ def _questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmR
     )
 
 
-def _front_doors(
-    stage: StageSettings, metrics: ServiceMetrics
-) -> Iterator[tuple[str, cloudwatch.MathExpression]]:
-    if stage.front_door != "function_url":
-        yield (
-            "api-errors",
-            _percent(
-                metrics.api("5XXError", "Sum", period=MINUTE), metrics.api("Count", "Sum", period=MINUTE)
-            ),
-        )
-    if stage.front_door != "rest_api":
-        yield (
-            "url-errors",
-            _percent(
-                metrics.function("Url5xxCount", "Sum", period=MINUTE),
-                metrics.function("UrlRequestCount", "Sum", period=MINUTE),
-            ),
-        )
-
-
 def _percent(failed: cloudwatch.Metric, of: cloudwatch.Metric) -> cloudwatch.MathExpression:
     """Percent of at least ``FEWEST_QUESTIONS``: 100 % of one question at night is nobody's emergency."""
     return cloudwatch.MathExpression(
         expression=f"100 * FILL(failed, 0) / IF(asked > {FEWEST_QUESTIONS}, asked, {FEWEST_QUESTIONS})",
         using_metrics={"failed": failed, "asked": of},
         period=MINUTE,
+        label="percent",
+    )
+
+
+def _share(failed: cloudwatch.Metric, of: cloudwatch.Metric, period: Duration) -> cloudwatch.MathExpression:
+    """Percent that failed, however few there were; zero with fewer failures than ``LOW_TRAFFIC_FAULTS``.
+
+    CloudWatch looks every minute at the last ``period``:
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
+    """
+    return cloudwatch.MathExpression(
+        expression=f"IF(failed >= {LOW_TRAFFIC_FAULTS}, 100 * failed / asked, 0)",
+        using_metrics={"failed": failed, "asked": of},
+        period=period,
         label="percent",
     )
 
@@ -187,6 +196,13 @@ def _ingestion(metrics: ServiceMetrics, bulk_load: cloudwatch.IMetric) -> Iterat
     )
     yield _dead_letters(metrics, "ingestion", "Uploads or jobs were given up after five deliveries.")
     yield _errors(metrics, "ingest", "The ingest function crashes again and again.", periods=3)
+    yield AlarmRule(
+        "look-failed",
+        "EventBridge cannot call the ingest function: jobs without a message are not found.",
+        metrics.schedule("FailedInvocations", "Sum", rule="look"),
+        1,
+        periods=3,
+    )
     yield _errors(metrics, "migrate", "A migration crashed, or its function did.", periods=1)
     yield AlarmRule("bulk-load-failed", "A bulk load failed; its report says where.", bulk_load, 1)
 
@@ -200,63 +216,3 @@ def _errors(metrics: ServiceMetrics, function: str, means: str, *, periods: int)
     """What a queue delivers is tried again, so one crash repairs itself; three periods do not."""
     errors = metrics.function("Errors", "Sum", function=function)
     return AlarmRule(f"{function}-errors", means, errors, 1, periods=periods)
-
-
-def _database(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
-    gib = 1024**3
-    memory_gib = stage.database.memory_gib
-    yield AlarmRule(
-        "database-cpu",
-        "PostgreSQL uses more than 80 % of its CPU, or reports nothing because it is not there.",
-        metrics.database("CPUUtilization", "Average"),
-        80,
-        periods=3,
-        missing=_Missing.BREACHING,
-    )
-    if stage.database.instance_type.startswith("t"):
-        yield AlarmRule(
-            "database-credits",
-            "PostgreSQL uses more CPU than its instance class earns in a day: the rest is billed.",
-            metrics.database("CPUSurplusCreditsCharged", "Maximum"),
-            0.01,
-            periods=3,
-        )
-    yield AlarmRule(
-        "database-memory",
-        "Less than a twentieth of PostgreSQL's memory is free.",
-        metrics.database("FreeableMemory", "Average"),
-        memory_gib * gib / 20,
-        periods=3,
-        below=True,
-        missing=_Missing.IGNORE,
-    )
-    yield AlarmRule(
-        "database-storage",
-        "Storage is nearly full, and has not grown by itself in fifteen minutes.",
-        metrics.database("FreeStorageSpace", "Minimum"),
-        max(2.0, stage.database.storage_gib / 10) * gib,
-        periods=3,
-        below=True,
-        missing=_Missing.IGNORE,
-    )
-    borrowed = metrics.proxy("DatabaseConnectionsCurrentlyBorrowed", "Maximum")
-    allowed = metrics.proxy("MaxDatabaseConnectionsAllowed", "Maximum")
-    yield AlarmRule(
-        "database-connections",
-        "More than 80 % of the connections that RDS Proxy may open are in use.",
-        cloudwatch.MathExpression(
-            expression="100 * borrowed / allowed",
-            using_metrics={"borrowed": borrowed, "allowed": allowed},
-            period=FIVE_MINUTES,
-            label="percent",
-        ),
-        80,
-        periods=2,
-    )
-    yield AlarmRule(
-        "database-borrowing-slow",
-        "Statements wait a second on average for a connection of RDS Proxy, which gives up after eight.",
-        metrics.proxy("DatabaseConnectionsBorrowLatency", "Average"),
-        BORROW_MICROSECONDS,
-        periods=2,
-    )

@@ -6,7 +6,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
-from infra.alarm_rules import AlarmRule, alarm_rules
+from infra.alarm_rule import AlarmRule
+from infra.alarm_rules import alarm_rules
 from infra.alarm_topic import AlarmTopic
 from infra.bulk_load import BulkLoad
 from infra.log_metrics import LogMetrics
@@ -72,6 +73,7 @@ class Alarms(Construct):
             datapoints_to_alarm=rule.breaching or rule.periods,
             treat_missing_data=rule.missing,
         )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
-        alarm.add_ok_action(actions.SnsAction(self.topic))
+        if rule.tells:
+            alarm.add_alarm_action(actions.SnsAction(self.topic))
+            alarm.add_ok_action(actions.SnsAction(self.topic))
         return alarm

@@ -1,6 +1,7 @@
 """The CDK app: ``cdk synth -c stage=dev``. Asks AWS nothing, so it needs no credentials.
 
-Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's).
+Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's),
+``canary=off`` (a new version gets all questions at once, also in a stage with ``canary``).
 """
 
 import sys
@@ -38,6 +39,12 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
     return data, functions
 
 
+def _canary(context: str | None) -> bool | None:
+    if context not in (None, "off"):
+        raise SettingsError(f'The context canary is "off" or not given, not {context!r}.')
+    return False if context else None
+
+
 def main() -> int:
     """Synthesize; 0, or 1 with the reason on stderr."""
     app = App(post_cli_context=_CONTEXT)
@@ -46,6 +53,7 @@ def main() -> int:
             app.node.try_get_context("stage") or "dev",
             architecture=app.node.try_get_context("architecture"),
             python_version=app.node.try_get_context("python"),
+            canary=_canary(app.node.try_get_context("canary")),
         )
     except SettingsError as exc:
         sys.stderr.write(f"{exc}\n")

@@ -104,7 +104,7 @@ def make_bundle(
         raise BundlingError(f"There is no function {function}; there are: {', '.join(BUDGET_BYTES)}.")
     if output.exists() and any(output.iterdir()):
         raise BundlingError(f"{output} is not empty; choose another folder, or empty it.")
-    uv = _uv()
+    uv = find_uv()
     output.mkdir(parents=True, exist_ok=True)
     _install(uv, _locked_requirements(uv, function), output, python_version, platform)
     _copy_code(function, output)
@@ -192,7 +192,7 @@ def _weighed(function: str, output: Path, python_version: str, *, compiled: bool
     return bundle
 
 
-def _uv() -> str:
+def find_uv() -> str:
     """The uv that ``uv run`` tells its children of, the one on PATH, or the one that the Makefile got."""
     places = (os.environ.get("UV"), shutil.which("uv"), str(ROOT / ".uv" / "bin" / "uv"))
     found = next((place for place in places if place and Path(place).is_file()), None)

@@ -36,12 +36,14 @@ class Cdk:
         stage: Told to the app.
         region: Where stacks go that are bound to none; None: as the CDK chooses.
         assembly: Folder of the synthesized stacks.
+        all_at_once: Whether a new version gets all questions at once, also in a stage with a canary.
     """
 
     program: Path
     stage: str
     region: str | None
     assembly: Path
+    all_at_once: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -78,10 +80,10 @@ class Cdk:
         Raises:
             DeploymentError: As ``run``.
         """
-        output = ["--output", str(self.assembly)]
-        self.run(
-            "synth", "--quiet", "--no-notices", "--no-lookups", "--context", f"stage={self.stage}", *output
-        )
+        context = ["--context", f"stage={self.stage}"]
+        if self.all_at_once:
+            context += ["--context", "canary=off"]
+        self.run("synth", "--quiet", "--no-notices", "--no-lookups", *context, "--output", str(self.assembly))
 
 
 def argument_parser(program: str, description: str) -> argparse.ArgumentParser:

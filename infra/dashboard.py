@@ -108,14 +108,7 @@ def _health(stage: StageSettings, metrics: ServiceMetrics) -> list[list[cloudwat
                 "Database: how much is in use",
                 [
                     metrics.database("CPUUtilization", "Average", label="CPU"),
-                    cloudwatch.MathExpression(
-                        expression="100 * borrowed / allowed",
-                        using_metrics={
-                            "borrowed": metrics.proxy("DatabaseConnectionsCurrentlyBorrowed", "Maximum"),
-                            "allowed": metrics.proxy("MaxDatabaseConnectionsAllowed", "Maximum"),
-                        },
-                        label="connections",
-                    ),
+                    metrics.proxy_connections_percent("connections"),
                 ],
                 unit="percent",
             ),

@@ -20,7 +20,9 @@ LOG_WRITER_ROLE = "vectorforge_log_writer"
 OWNER_ROLE = "vectorforge_owner"
 
 _PORT = 5432
-_ROOTS = "/var/task/certificates/database.pem"
+_REFUSED_TOKENS = "iam-db-auth-error"
+"""https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.Troubleshooting.html"""
+_ROOTS = "/var/task/certificates"  # infra/database_certificates.py
 _ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17_9)
 
 
@@ -54,13 +56,13 @@ class Database(Construct):
 
     def proxy_url(self, role: str) -> str:
         """Where a role logs in through the proxy. Its password is a token, made for each connection."""
-        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_TLS}"
+        return f"postgresql://{role}@{self.proxy.endpoint}:{_PORT}/{DATABASE}?{_tls('proxy.pem')}"
 
     @property
     def instance_url(self) -> str:
         """Where the migrate function logs in; user and password are in ``master_secret``."""
         endpoint = self.instance.instance_endpoint
-        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_TLS}"
+        return f"postgresql://{endpoint.hostname}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
 
     @property
     def master_secret(self) -> secretsmanager.ISecret:
@@ -135,7 +137,7 @@ class Database(Construct):
             copy_tags_to_snapshot=True,
             auto_minor_version_upgrade=True,
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
-            cloudwatch_logs_exports=["postgresql"],
+            cloudwatch_logs_exports=["postgresql", _REFUSED_TOKENS],
             enable_performance_insights=settings.performance_insights,
             database_insights_mode=rds.DatabaseInsightsMode.STANDARD
             if settings.performance_insights
@@ -148,15 +150,19 @@ class Database(Construct):
                 parameters={"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"},
             ),
         )
-        instance.node.add_dependency(self._make_log_group())
+        prefix = f"/aws/rds/instance/{self._stage.prefix}"
+        instance.node.add_dependency(
+            self._make_log_group("Logs", f"{prefix}/postgresql"),
+            self._make_log_group("LoginLogs", f"{prefix}/{_REFUSED_TOKENS}"),
+        )
         return instance
 
-    def _make_log_group(self) -> logs.LogGroup:
+    def _make_log_group(self, construct_id: str, name: str) -> logs.LogGroup:
         """Made before RDS makes it, which would keep its lines for ever."""
         return logs.LogGroup(
             self,
-            "Logs",
-            log_group_name=f"/aws/rds/instance/{self._stage.prefix}/postgresql",
+            construct_id,
+            log_group_name=name,
             retention=retention(self._stage.database.log_retention_days),
             removal_policy=removal(self._stage),
         )
@@ -184,6 +190,7 @@ class Database(Construct):
             borrow_timeout=Duration.seconds(8),  # less than VECTORFORGE_DATABASE_TIMEOUT_S
             idle_client_timeout=Duration.minutes(30),
         )
+        proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
         # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
         users = [self._database_user(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
         role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
@@ -198,7 +205,8 @@ class Database(Construct):
         )
 
 
-_TLS = f"sslmode=verify-full&sslrootcert={_ROOTS}"
+def _tls(roots: str) -> str:
+    return f"sslmode=verify-full&sslrootcert={_ROOTS}/{roots}"
 
 
 def _connect(client: ec2.SecurityGroup, server: ec2.SecurityGroup) -> None:

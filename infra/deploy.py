@@ -5,6 +5,7 @@
 Exit codes: 0 done; 1 a check, the CDK or CloudFormation failed; 2 the command line is wrong; 130 interrupted.
 """
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -130,11 +131,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("infra.deploy", __doc__.partition("\n")[0])
     parser.add_argument("--yes", action="store_true", help="do not ask about changes of permissions")
     parser.add_argument("--skip-checks", action="store_true", help="do not check the account before")
+    parser.add_argument(
+        "--all-at-once",
+        action="store_true",
+        help="give a new version all questions at once, without CodeDeploy, which refuses every version "
+        "while an alarm of the canary rings: for going back to a former commit, and for repairs in an outage",
+    )
     options = parser.parse_args(arguments)
 
     def work() -> None:
         stage = choose(options.stage)
-        deploy(chosen_cdk(options), stage, approved=options.yes, checked=not options.skip_checks)
+        cdk = dataclasses.replace(chosen_cdk(options), all_at_once=options.all_at_once)
+        deploy(cdk, stage, approved=options.yes, checked=not options.skip_checks)
 
     return guarded(work)
 

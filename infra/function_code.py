@@ -10,9 +10,12 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 
-from infra.bundling import ROOMS_LEFT_OUT, ROOT, make_bundle
+from infra.bundling import ROOMS_LEFT_OUT, ROOT, find_uv, make_bundle
+from infra.interpreters import find_interpreter
 from infra.settings import CodeSettings
 
+_MAKERS = ("bundling", "database_certificates", "interpreters", "token_tables")
+"""Modules that make a bundle."""
 _LEFT_OUT = {ROOT / "shared" / "vectorforge" / room for room in ROOMS_LEFT_OUT}
 
 
@@ -36,23 +39,23 @@ def function_code(function: str, settings: CodeSettings) -> lambda_.Code:
 
 
 def _fingerprint(function: str, settings: CodeSettings) -> str:
-    """Of everything that the bundle is made from."""
-    digest = hashlib.sha256(f"{function} {settings.python_version} {settings.platform}".encode())
-    folders = (ROOT / "shared" / "vectorforge", ROOT / "functions" / function, ROOT / "infra")
-    files = [file for folder in folders for file in folder.rglob("*") if _is_source(file)]
-    for file in sorted([*files, ROOT / "uv.lock", ROOT / "pyproject.toml"]):
+    """Of everything that the bundle is made from, and of whether it can be compiled here."""
+    compiled = find_interpreter(settings.python_version, find_uv()) is not None
+    target = f"{function} {settings.python_version} {settings.platform} {compiled}\n"
+    digest = hashlib.sha256(target.encode())
+    places = (Path("shared", "vectorforge"), Path("functions", function), Path("infra", "certificates"))
+    files = [file for place in places for file in (ROOT / place).rglob("*") if _is_source(file)]
+    # Of infra/ only what makes the bundle, not the stacks: a new alarm changes no function.
+    makers = [ROOT / "infra" / f"{name}.py" for name in _MAKERS]
+    for file in sorted([*files, *makers, ROOT / "uv.lock", ROOT / "pyproject.toml"]):
         digest.update(f"{file.relative_to(ROOT)} {file.stat().st_mode & 0o100}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def _is_source(file: Path) -> bool:
-    """Of infra/ only what makes the bundle, not the stacks: a new alarm changes no function."""
-    if not file.is_file() or "__pycache__" in file.parts or _LEFT_OUT & set(file.parents):
-        return False
-    if ROOT / "infra" in file.parents:
-        return file.name in ("bundling.py", "token_tables.py", "database_certificates.py")
-    return True
+    """Of the library without the rooms that no bundle has: a new test double changes no function."""
+    return file.is_file() and "__pycache__" not in file.parts and not _LEFT_OUT & set(file.parents)
 
 
 @jsii.implements(ILocalBundling)

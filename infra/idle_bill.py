@@ -41,18 +41,17 @@ def idle_bill(stage: StageSettings) -> list[BillLine]:
 def alarm_metrics(stage: StageSettings) -> int:
     """Metrics in the alarms of a stage; a test counts them in the template."""
     doors = 2 if stage.front_door == "both" else 1
-    return 22 + 2 * doors + int(stage.database.instance_type.startswith("t"))
+    return 26 + 4 * doors + 2 * int(stage.canary) + int(stage.database.instance_type.startswith("t"))
 
 
 def _database_lines(stage: StageSettings) -> list[BillLine]:
     database = stage.database
     instance = instance_hour(database.instance_type, multi_az=database.multi_az)
     storage = PRICES.storage_multi if database.multi_az else PRICES.storage_single
-    vcpus = max(2, 4 if database.instance_type.endswith(".xlarge") else 2)
     return [
         monthly("RDS PostgreSQL", instance),
         monthly("its storage", storage, database.storage_gib, " GB"),
-        monthly("RDS Proxy", PRICES.proxy_vcpu, vcpus, " vCPU"),
+        monthly("RDS Proxy", PRICES.proxy_vcpu, database.vcpus, " vCPU"),
     ]
 
 

@@ -64,7 +64,7 @@ class Ingestion(Construct):
         }
         self.function = self._make_function(stage, data)
         self._messages.feed(self.function, batch_size=_BATCH)
-        self._look()
+        self._look(stage)
         self._tell_how_to_upload(stage)
 
     def allow_announcing(self, function: PythonFunction) -> None:
@@ -113,13 +113,14 @@ class Ingestion(Construct):
             ),
         )
 
-    def _look(self) -> None:
+    def _look(self, stage: StageSettings) -> None:
         """Find jobs that have no message. A look that fails is made up for by the next, not repeated."""
         alias = self.function.alias
         alias.configure_async_invoke(retry_attempts=0, max_event_age=_LOOK_EVERY)
         events.Rule(
             self,
             "Look",
+            rule_name=f"{stage.prefix}-look",
             description="VectorForge: has the ingest function look for jobs that have no message",
             schedule=events.Schedule.rate(_LOOK_EVERY),
             targets=[targets.LambdaFunction(alias, retry_attempts=0, max_event_age=_LOOK_EVERY)],

@@ -16,6 +16,7 @@ from infra.settings import StageSettings
 
 MINUTE: Final = Duration.minutes(1)
 FIVE_MINUTES: Final = Duration.minutes(5)
+QUARTER: Final = Duration.minutes(15)
 
 RECORDS_PRINTED: Final = "query_log.printed"
 KEYS_UNREADABLE: Final = "provider_keys.unreadable"
@@ -105,6 +106,27 @@ class ServiceMetrics:
         """
         dimensions = {"ProxyName": self._stage.prefix}
         return self._metric("AWS/RDS", name, statistic, dimensions, FIVE_MINUTES, label)
+
+    def proxy_connections_percent(self, label: str) -> cloudwatch.MathExpression:
+        """How much of the connections that RDS Proxy may open is borrowed.
+
+        Every node of a proxy reports its own part each minute; their sum is the proxy's, and how many minutes
+        a period has cancels out.
+        """
+        return cloudwatch.MathExpression(
+            expression="100 * borrowed / allowed",
+            using_metrics={
+                "borrowed": self.proxy("DatabaseConnectionsCurrentlyBorrowed", "Sum"),
+                "allowed": self.proxy("MaxDatabaseConnectionsAllowed", "Sum"),
+            },
+            period=FIVE_MINUTES,
+            label=label,
+        )
+
+    def schedule(self, name: str, statistic: str, *, rule: str) -> cloudwatch.Metric:
+        """A metric of a rule of EventBridge, named without the stage's prefix."""
+        dimensions = {"RuleName": f"{self._stage.prefix}-{rule}"}
+        return self._metric("AWS/Events", name, statistic, dimensions, FIVE_MINUTES, None)
 
     def log_bytes(self, function: str, label: str | None = None) -> cloudwatch.Metric:
         """What a function's log takes in; billed by size."""

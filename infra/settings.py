@@ -28,7 +28,6 @@ FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
 
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
-
 MESSAGE_DAYS = 14
 """How long SQS keeps a message at most."""
 
@@ -101,10 +100,15 @@ class DatabaseSettings:
     @property
     def memory_gib(self) -> float:
         """Of the instance, by its size: https://aws.amazon.com/rds/instance-types/."""
-        family, _, size = self.instance_type.partition(".")
         small = {"micro": 1.0, "small": 2.0, "medium": 4.0}
-        large = 16.0 if family.startswith(("r", "x")) else 8.0
-        return small.get(size) or large * (2 * int(size.removesuffix("xlarge") or 1) if "x" in size else 1)
+        large = 16.0 if self.instance_type.startswith(("r", "x")) else 8.0
+        return small.get(self.instance_type.partition(".")[2]) or large * self.vcpus / 2
+
+    @property
+    def vcpus(self) -> int:
+        """Of the instance, which RDS Proxy is billed by: two, and four in each "xlarge"."""
+        _, _, size = self.instance_type.partition(".")
+        return 4 * int(size.removesuffix("xlarge") or 1) if size.endswith("xlarge") else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +273,13 @@ STAGES: Mapping[str, StageSettings] = MappingProxyType({stage.stage: stage for s
 
 
 def choose(
-    stage: str, *, architecture: str | None = None, python_version: str | None = None
+    stage: str,
+    *,
+    architecture: str | None = None,
+    python_version: str | None = None,
+    canary: bool | None = None,
 ) -> StageSettings:
-    """A stage's settings, for other machines than Lambda's if asked: the emulator runs functions on this one.
+    """A stage's settings, for another machine than Lambda's if asked (the emulator's), or without its canary.
 
     Raises:
         SettingsError: There is no such stage or architecture.
@@ -279,12 +287,9 @@ def choose(
     found = STAGES.get(stage)
     if found is None:
         raise SettingsError(f"There is no stage {stage!r}; infra/settings.py has: {', '.join(STAGES)}.")
-    code = found.code
-    if architecture is not None:
-        code = dataclasses.replace(code, architecture=_architecture(architecture))
-    if python_version is not None:
-        code = dataclasses.replace(code, python_version=python_version)
-    return dataclasses.replace(found, code=code)
+    machine = _architecture(architecture or found.code.architecture)
+    code = CodeSettings(python_version or found.code.python_version, machine)
+    return dataclasses.replace(found, code=code, canary=found.canary if canary is None else canary)
 
 
 def _architecture(name: str) -> Architecture:

@@ -53,6 +53,8 @@ class DatabaseSettings(_Section):
     """Connections of one process at most."""
     database_timeout_s: float = Field(default=10.0, gt=0, le=600)
     """Longest wait for a free connection, and for one statement."""
+    database_pipeline: bool = True
+    """Whether a transaction of one statement takes one round trip; else four, as with any driver."""
     log_retention_days: int = Field(default=90, ge=0, le=36_500)
     """Days that queries and ended jobs are kept; 0: for ever."""
 

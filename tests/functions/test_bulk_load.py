@@ -5,12 +5,9 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
@@ -21,19 +18,16 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     DatabaseUnavailableError,
     DeadlineExceededError,
-    InvalidInputError,
     ObjectStoreError,
 )
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.lambda_service.bucket_event_source import object_created_event
 from vectorforge.serverless.ingest import handle
-from vectorforge.serverless.ingest_events import ListedObjects
 from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.live_api import settings_for
 from vectorforge.testing.sqs_events import Queue
 
-ROOT = Path(__file__).parents[2]
 BUCKET = "vectorforge-uploads"
 TENANT = "acme"
 LIMIT = 1000
@@ -288,51 +282,5 @@ async def test_an_unreachable_database_is_a_retry(load: Load, fresh_database_url
         await broken.run("acme/docs/a.txt")
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"bucket": None}, "bucket"),
-        ({"bucket": ""}, "bucket"),
-        ({"Items": None}, "Items"),
-        ({"Items": {"Key": "a"}}, "Items"),
-        ({"Items": ["acme/docs/a.txt"]}, "Items"),
-        ({"Items": [{"key": "acme/docs/a.txt"}]}, "Items"),
-        ({"Items": [{"Key": ""}]}, "Items"),
-        ({"started_at": "yesterday"}, "started_at"),
-        ({"started_at": "2026-11-22T06:00:00"}, "started_at"),
-        ({"started_at": 7}, "started_at"),
-    ],
-)
-async def test_a_batch_that_cannot_be_understood(load: Load, change: dict[str, Any], field: str) -> None:
-    batch = json.loads((ROOT / "events" / "ingest_step_functions_batch.json").read_text())
-    with pytest.raises(InvalidInputError) as caught:
-        await handle(load.application, {**batch, **change}, Deadline.after(60))
-    assert caught.value.field == field
-
-
 async def test_an_empty_batch(load: Load) -> None:
     assert (await load.run())["objects"] == []
-
-
-def test_the_event_in_its_real_shape() -> None:
-    event = json.loads((ROOT / "events" / "ingest_step_functions_batch.json").read_text())
-    batch = ListedObjects.of(event)
-    assert (batch.bucket, batch.keys) == (BUCKET, ("acme/handbook/policies/Refunds & returns (2026).md",))
-    assert batch.started_at == datetime(2026, 11, 21, 23, 10, 0, 123_000, tzinfo=UTC)
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["Key", "Items", "bucket"]), inner),
-    max_leaves=6,
-)
-
-
-@given(bucket=_JSON, items=_JSON, started_at=_JSON)
-def test_any_batch_is_read_or_refused(bucket: Any, items: Any, started_at: Any) -> None:
-    try:
-        batch = ListedObjects.of({"bucket": bucket, "Items": items, "started_at": started_at})
-    except InvalidInputError:
-        return
-    assert batch.bucket
-    assert all(batch.keys)

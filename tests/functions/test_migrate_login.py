@@ -1,6 +1,9 @@
 """How the migrate function logs in on RDS: its master user's secret, and tokens once they are wanted."""
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +133,24 @@ async def test_a_stack_on_rds_from_its_first_deployment_to_its_next(
     assert set(how_they_came(rds)) == {(MASTER, "token")}
     assert "canary" not in printed + printed_later + str(stack.answers)
     assert "X-Amz" not in printed + printed_later + str(stack.answers)
+
+
+# What takes longer than a function may run.
+async def test_the_command_logs_in_as_the_function_does(rds: Rds) -> None:
+    async def migrate() -> object:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vectorforge.cli", "migrate", "--json"),
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **rds.environment()},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return json.loads(out)
+
+    assert await migrate() == {"applied": NAMES}
+    assert await migrate() == {"applied": []}
+    assert how_they_came(rds) == [(MASTER, "password")] * 2 + [(MASTER, "token")] * 2
 
 
 async def test_with_passwords_nobody_is_given_rds_iam(rds: Rds, stack: Stack) -> None:

@@ -152,6 +152,27 @@ def test_data_outlives_the_stack(template: Template, stage: StageSettings) -> No
     template.has_resource("AWS::Logs::LogGroup", {"DeletionPolicy": kept})
 
 
+def test_logs_have_an_end_because_their_groups_are_there_first(
+    template: Template, stage: StageSettings
+) -> None:
+    groups = {
+        group["Properties"]["LogGroupName"]: name
+        for name, group in template.find_resources("AWS::Logs::LogGroup").items()
+        if "LogGroupName" in group["Properties"]
+    }
+    writers = {
+        "AWS::RDS::DBInstance": [
+            f"instance/{stage.prefix}/{kind}" for kind in ("postgresql", "iam-db-auth-error")
+        ],
+        "AWS::RDS::DBProxy": [f"proxy/{stage.prefix}"],
+    }
+    for kind, written in writers.items():
+        [writer] = template.find_resources(kind).values()
+        assert {groups[f"/aws/rds/{name}"] for name in written} <= set(writer["DependsOn"]), kind
+    [instance] = properties(template, "AWS::RDS::DBInstance")
+    assert instance["EnableCloudwatchLogsExports"] == ["postgresql", "iam-db-auth-error"]
+
+
 def test_the_secret_is_an_empty_object_and_holds_no_key(template: Template) -> None:
     assert [secret["SecretString"] for secret in properties(template, "AWS::SecretsManager::Secret")] == [
         "{}"

@@ -1,5 +1,6 @@
 """``make synth`` and ``make deploy``, with a stand-in for the CDK and an account over HTTP."""
 
+import itertools
 import json
 
 import pytest
@@ -56,6 +57,22 @@ class TestDeploy:
     def test_wants_an_answer_where_nobody_can_give_one(self, commands: Commands) -> None:
         assert "--yes" in commands.run("deploy", "--skip-checks", code=2).stderr
         assert commands.calls == []
+
+    def test_goes_back_all_at_once_where_asked(self, commands: Commands) -> None:
+        commands.run("deploy", "--yes", "--skip-checks", "--all-at-once")
+        _, command, *arguments = commands.calls[0]
+        assert command == "synth"
+        contexts = [after for name, after in itertools.pairwise(arguments) if name == "--context"]
+        assert contexts == ["stage=dev", "canary=off"]
+        assert "canary=off" not in commands.calls[-1]  # deploys what was synthesized
+
+    def test_has_the_stage_s_canary_otherwise(self, commands: Commands) -> None:
+        commands.run("deploy", "--yes", "--skip-checks")
+        assert not any("canary=off" in call for call in commands.calls)
+
+    def test_tells_when_to_go_back_all_at_once(self, commands: Commands) -> None:
+        printed = " ".join(commands.run("deploy", "--help").stdout.split())
+        assert "CodeDeploy, which refuses every version while an alarm of the canary rings" in printed
 
     def test_stops_at_a_check_that_fails(self, commands: Commands) -> None:
         commands.account.fail(*EVERY, "ExpiredToken", status=403)

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from tests.infra.deployment_doctor import BOOTSTRAP, ORDER, Doctor
+from vectorforge.cli.aws_failures import understand
 from vectorforge.cli.deployed_stacks import DeployedStack, check_stacks
 from vectorforge.testing.fake_aws import REGION
 from vectorforge.testing.scripted_aws import EVERY
@@ -70,6 +72,16 @@ class TestCredentials:
     def test_of_a_profile_that_is_not_there(self, doctor: Doctor) -> None:
         found = doctor.checks(stage="prod", AWS_PROFILE="typo")["credentials"]
         assert (found["status"], "AWS_PROFILE" in found["remedy"]) == ("fail", True)
+
+    def test_of_single_sign_on_that_nobody_began(self, doctor: Doctor, tmp_path: Path) -> None:
+        doctor.sign_out()
+        (tmp_path / "config").write_text(
+            "[profile work]\nsso_start_url = https://example.awsapps.com/start\nsso_region = eu-central-1\n"
+            "sso_account_id = 123456789012\nsso_role_name = Deployer\n"
+        )
+        doctor.patch.setenv("HOME", str(tmp_path))  # where the SDK keeps sessions
+        found = doctor.checks(AWS_PROFILE="work", AWS_CONFIG_FILE=str(tmp_path / "config"))["credentials"]
+        assert (found["status"], found["remedy"]) == ("fail", "Run `aws sso login`.")
 
     def test_of_the_root_user_are_a_warning(self, doctor: Doctor) -> None:
         answer = (
@@ -197,6 +209,10 @@ class TestAnAccountThatDoesNotTell:
         doctor.account.delay(1)
         found = doctor.checks()["credentials"]
         assert (found["status"], "network" in found["remedy"]) == ("fail", True)
+
+    def test_since_it_is_slow(self) -> None:
+        silent = ReadTimeoutError(endpoint_url="https://ec2.eu-central-1.amazonaws.com")
+        assert understand(silent, action="ec2:DescribeVpcs").detail == "AWS did not answer in time"
 
     def test_since_its_address_is_none(self, doctor: Doctor) -> None:
         assert doctor.statuses(stage="prod", AWS_ENDPOINT_URL="nowhere")["credentials"] == "fail"

@@ -96,6 +96,7 @@ def names_in(app: StackTemplate, data: StackTemplate, stage: StageSettings) -> d
         "LogGroupName": values(app, "AWS::Logs::LogGroup", "LogGroupName"),
         "StateMachineArn": set(app.of_kind("AWS::StepFunctions::StateMachine")),
         "DBInstanceIdentifier": values(data, "AWS::RDS::DBInstance", "DBInstanceIdentifier"),
+        "RuleName": values(app, "AWS::Events::Rule", "Name"),
         "ProxyName": values(data, "AWS::RDS::DBProxy", "DBProxyName"),
     }
 
@@ -111,6 +112,8 @@ OF_AWS = {
     "AWS/RDS": "CPUSurplusCreditsCharged CPUUtilization FreeableMemory FreeStorageSpace "
     "DatabaseConnectionsBorrowLatency DatabaseConnectionsCurrentlyBorrowed MaxDatabaseConnectionsAllowed "
     "DatabaseConnectionsCurrentlySessionPinned QueryDatabaseResponseLatency",
+    # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html
+    "AWS/Events": "FailedInvocations",
     # https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
     "AWS/States": "ExecutionsFailed",
     # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CloudWatch-Logs-Monitoring-CloudWatch-Metrics.html

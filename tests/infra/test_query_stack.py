@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from infra.bundling import ROOT
 from infra.settings import PROD, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
@@ -145,6 +146,31 @@ def test_a_canary_moves_the_alias_where_the_stage_wants_one(
     }
     assert group["AlarmConfiguration"]["Enabled"] is True
     assert "QueryCanaryRoleDefaultPolicy" in template.dependencies("QueryCanaryGroup")
+
+
+def synthesized(folder: Path, **context: object) -> subprocess.CompletedProcess[str]:
+    """The app as the CDK command line runs it, without bundles."""
+    told = {"CDK_CONTEXT_JSON": json.dumps({**context, "aws:cdk:bundling-stacks": []})}
+    environment = {**os.environ, **told, "CDK_OUTDIR": str(folder)}
+    command = [sys.executable, "-m", "infra.app"]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_without_its_canary_a_stage_s_alias_moves_at_once(tmp_path: Path) -> None:
+    """CodeDeploy refuses every version while an alarm of the canary rings, also the one that repairs it."""
+    done = synthesized(tmp_path, stage="prod", canary="off")
+    assert done.returncode == 0, done.stderr
+    template = StackTemplate(json.loads((tmp_path / "VectorForge-prod-App.template.json").read_text()))
+    kinds = {resource["Type"] for resource in template.resources.values()}
+    assert not {kind for kind in kinds if "CodeDeploy" in kind}
+    assert "UpdatePolicy" not in template.resources[ALIAS]
+
+
+def test_a_canary_is_off_or_as_the_stage_has_it(tmp_path: Path) -> None:
+    done = synthesized(tmp_path, stage="prod", canary="on")
+    assert (done.returncode, done.stderr) == (1, "The context canary is \"off\" or not given, not 'on'.\n")
 
 
 def test_codedeploy_may_move_this_alias_and_look_at_its_alarms(

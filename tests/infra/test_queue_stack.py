@@ -1,10 +1,12 @@
 """Queues, buckets and the functions behind them, as CloudFormation will read them. F-003, C34."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.database_certificates import write_database_certificates
 from infra.settings import STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, as_list, text
 from vectorforge.config import known_variables
@@ -207,12 +209,15 @@ def test_data_outlives_the_stack_where_the_stage_says_so(
     kept = "RetainExceptOnCreate" if stage.keep_data else "Delete"
     for resource in template.resources.values():
         if resource["Type"] in ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
-            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
+            assert resource["DeletionPolicy"] == kept
+            assert resource["UpdateReplacePolicy"] == ("Retain" if stage.keep_data else "Delete")
 
 
 def test_functions_log_in_with_tokens_over_verified_tls_and_know_no_password(
-    template: StackTemplate,
+    template: StackTemplate, tmp_path: Path
 ) -> None:
+    certificates = tmp_path / "certificates"
+    write_database_certificates(certificates)
     functions = template.of_kind("AWS::Lambda::Function")
     logins = {
         "QueryLogWriterFunction": ("VECTORFORGE_LOG_WRITER_DATABASE_URL", "vectorforge_log_writer@"),
@@ -226,7 +231,9 @@ def test_functions_log_in_with_tokens_over_verified_tls_and_know_no_password(
         assert {key for key in environment if key.endswith("DATABASE_URL")} == {variable}
         url = text(environment[variable])
         assert re.match(rf"postgresql://{user}[A-Za-z0-9.]+:5432/vectorforge\?", url), url
-        assert url.endswith("?sslmode=verify-full&sslrootcert=/var/task/certificates/database.pem")
+        roots = "database.pem" if function.startswith("Migration") else "proxy.pem"
+        assert url.endswith(f"?sslmode=verify-full&sslrootcert=/var/task/certificates/{roots}")
+        assert (certificates / roots).is_file()
 
 
 def test_every_setting_of_a_function_is_one_of_the_library(template: StackTemplate) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from infra.alarms import RUNBOOK
 from infra.bundling import ROOT
+from infra.settings import PROD
 from tests.infra.conftest import VARIANTS
-from tests.infra.stack_template import StackTemplate
+from tests.infra.stack_template import StackTemplate, text
 from vectorforge.telemetry import METRICS
 
 TEXT = (ROOT / RUNBOOK).read_text()
@@ -36,6 +37,20 @@ def test_links_lead_to_chapters() -> None:
         for heading in re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
+
+
+def test_log_groups_are_those_of_the_templates(
+    app_templates: dict[str, StackTemplate], data_templates: dict[str, StackTemplate]
+) -> None:
+    made = {
+        text(group["LogGroupName"])
+        for templates in (app_templates, data_templates)
+        for group in templates["prod"].of_kind("AWS::Logs::LogGroup").values()
+        if "LogGroupName" in group
+    }
+    named = {name.replace("$P", PROD.prefix) for name in re.findall(r"/aws/[\w/-]*\$P[\w/-]*", TEXT)}
+    assert len(named) >= 7
+    assert named <= made
 
 
 FIELDS = (

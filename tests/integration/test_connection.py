@@ -97,6 +97,19 @@ async def test_a_search_through_an_index_is_one_round_trip(proxy: Proxy) -> None
         assert await tenant.fetch_all(read) == [{"ef": "40", "scan": "off"}]
 
 
+async def test_without_the_pipeline_a_transaction_takes_four_round_trips(proxy: Proxy) -> None:
+    read = "SELECT current_setting('vectorforge.tenant', true) AS tenant"
+    async with Database(proxy.conninfo, pool_size=1, pipeline=False) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        assert await tenant.fetch_one(read) == {"tenant": "a"}
+        assert proxy.round_trips == 5  # one checks the connection
+        async with database.connection() as connection:
+            left = await (await connection.execute(read.encode())).fetchone()
+        assert left == {"tenant": ""}
+
+
 # Fault 24
 async def test_a_network_that_swallows_everything(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:

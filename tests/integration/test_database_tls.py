@@ -115,7 +115,7 @@ async def test_a_server_that_may_be_another_is_refused(port: int, roots: Path, t
         url(port, roots, host="db.example.com"): "another host name",
         url(port, roots, host="127.0.0.1"): "another host name",
         url(port, tmp_path / "database.pem"): "no authority in the file that sslrootcert",
-        url(port, tmp_path / "missing.pem"): "/var/task/certificates/database.pem",
+        url(port, tmp_path / "missing.pem"): "/var/task/certificates",
         url(port, __file__): "cannot be read",
         url(port, "system"): "no authority in the file",
     }.items():

@@ -199,9 +199,11 @@ class TestFaults:
     def test_a_server_that_is_not_there(
         self, detector: PinDetector, private_dir: Callable[[str], Path]
     ) -> None:
-        detector.listen(private_dir("nothing") / ".s.PGSQL.5432")
-        with pytest.raises(psycopg.OperationalError):
-            connect(f"host={detector.directory} connect_timeout={TIMEOUT_S}")
+        path = private_dir("nothing") / ".s.PGSQL.5432"
+        detector.listen(path)
+        with raw(detector.directory / path.name) as client:
+            client.sendall(STARTUP)
+            assert client.recv(1) == b""
 
     def test_a_server_that_cuts_its_answer_short(
         self, detector: PinDetector, private_dir: Callable[[str], Path]

@@ -100,7 +100,9 @@ async def test_vectors_are_those_of_the_published_model(provider: LocalEmbedding
     # C14, B-028
     reference = ReferenceModel()
     for text, vector in zip(SENTENCES, await provider.embed_documents(SENTENCES), strict=True):
-        assert np.dot(vector, reference.embed(text)) >= 0.985, text
+        # 0.984 was the lowest seen, on a processor without VNNI, whose int8 products saturate:
+        # https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html#when-and-why-do-i-need-to-try-u8u8
+        assert np.dot(vector, reference.embed(text)) >= 0.98, text
         assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
 
 

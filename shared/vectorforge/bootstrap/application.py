@@ -106,6 +106,7 @@ class Application:
                 pool_size=config.database.database_pool_size,
                 timeout_s=config.database.database_timeout_s,
                 password=database_password(config.database),
+                pipeline=config.database.database_pipeline,
             ),
             embedding_registry=embedding_registry,
             llm_registry=llm_registry,

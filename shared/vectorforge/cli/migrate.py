@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import SecretStr
@@ -10,6 +10,9 @@ from pydantic import SecretStr
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import command
+
+if TYPE_CHECKING:
+    from vectorforge.config import DatabaseSettings
 
 
 def migrate(
@@ -56,28 +59,32 @@ def migrate(
 
 def _migrate(database_url: str | None, data_dir: Path | None, *, check: bool) -> list[str]:
     """Names of the migrations that were applied or, with ``check``, that are pending."""
-    from vectorforge.aws.migrator_login import as_migrator
     from vectorforge.config import VectorForgeConfig
-    from vectorforge.db import migrate as migrations
-    from vectorforge.db.login_passwords import login_passwords
-    from vectorforge.db.login_roles import LOGIN_ROLES
     from vectorforge.local.laptop import local_setup
 
     config = VectorForgeConfig.from_environment()
+    if database_url is not None:
+        given = {"migrator_database_url": SecretStr(database_url)}
+        return asyncio.run(_migrate_database(config.database.model_copy(update=given), check=check))
     with local_setup(config, data_dir=data_dir) as setup:
-        settings = setup.config.database
-        if database_url is not None:
-            given = {"migrator_database_url": SecretStr(database_url)}
-            settings = config.database.model_copy(update=given)
-        if check:
-            pending = asyncio.run(as_migrator(settings, migrations.pending))
-            return [migration.name for migration in pending]
+        return asyncio.run(_migrate_database(setup.config.database, check=check))
 
-        async def apply(conninfo: str) -> list[migrations.AppliedMigration]:
-            return await migrations.migrate(
-                conninfo,
-                login_passwords=login_passwords(config.database, LOGIN_ROLES),
-                tokens=settings.database_auth == "iam",
-            )
 
-        return [migration.name for migration in asyncio.run(as_migrator(settings, apply))]
+async def _migrate_database(settings: "DatabaseSettings", *, check: bool) -> list[str]:
+    from vectorforge.aws.migrator_login import as_migrator
+    from vectorforge.db import migrate as migrations
+    from vectorforge.db.login_passwords import login_passwords
+    from vectorforge.db.login_roles import LOGIN_ROLES
+
+    async def look(conninfo: str) -> list[str]:
+        return [migration.name for migration in await migrations.pending(conninfo)]
+
+    async def apply(conninfo: str) -> list[str]:
+        applied = await migrations.migrate(
+            conninfo,
+            login_passwords=login_passwords(settings, LOGIN_ROLES),
+            tokens=settings.database_auth == "iam",
+        )
+        return [migration.name for migration in applied]
+
+    return await as_migrator(settings, look if check else apply)

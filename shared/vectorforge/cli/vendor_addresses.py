@@ -11,6 +11,8 @@ from vectorforge.cli.deployment_files import Assembly
 
 _VENDORS = {"api.openai.com": "OpenAI", "api.anthropic.com": "Anthropic"}
 """Reached when no setting says otherwise; nothing is known here of the keys in the deployed secret."""
+_DEFAULTS = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
+"""The vendor's host, where a function's default provider has no address of its own."""
 
 Found = Literal["ipv6", "ipv4", "unknown"]
 
@@ -46,7 +48,12 @@ def addresses(host: str) -> Found:
 
 def _configured_hosts(assembly: Assembly) -> Iterator[tuple[str, str]]:
     for function in assembly.of_type("AWS::Lambda::Function"):
-        for name, value in function.get("Environment", {}).get("Variables", {}).items():
+        variables = function.get("Environment", {}).get("Variables", {})
+        for kind in ("EMBEDDING", "LLM"):
+            provider = variables.get(setting := f"VECTORFORGE_DEFAULT_{kind}_PROVIDER")
+            if provider in _DEFAULTS and f"VECTORFORGE_{provider.upper()}_BASE_URL" not in variables:
+                yield _DEFAULTS[provider], setting
+        for name, value in variables.items():
             if name.endswith("_BASE_URL") and isinstance(value, str):
                 try:
                     host = urlsplit(value).hostname

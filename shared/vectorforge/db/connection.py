@@ -46,6 +46,8 @@ class Database:
         pool_size: Most connections at a time.
         timeout_s: Longest wait for a free connection, and for one statement.
         password: Makes a password for each connection; None: the connection string has it, if one is needed.
+        pipeline: Whether a transaction of one statement is sent at once, in libpq's pipeline mode. Else it
+            takes four round trips, for a proxy that cannot do that.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Database:
         pool_size: int = 10,
         timeout_s: float = 10.0,
         password: PasswordSource | None = None,
+        pipeline: bool = True,
     ) -> None:
+        self.pipeline = pipeline
         self._conninfo = conninfo
         self._pool_size = pool_size
         self._timeout_s = timeout_s
@@ -280,15 +284,22 @@ class TenantDatabase:
 
         with translated_errors():
             async with self._database.connection() as connection:
-                async with connection.pipeline():
-                    await connection.execute("BEGIN")
+                async with _at_once(connection) if self._database.pipeline else connection.transaction():
                     if ef_search is None:
                         await connection.execute(_ENTER_TENANT, (self.tenant_id,))
                     else:
                         await connection.execute(_ENTER_SEARCH, (self.tenant_id, ef_search))
                     cursor = await connection.execute(query.encode(), params)
-                    await connection.execute("COMMIT")
                 return (await cursor.fetchall() if rows else []), cursor.rowcount
+
+
+@asynccontextmanager
+async def _at_once(connection: "AsyncConnection[DictRow]") -> AsyncIterator[None]:
+    """A transaction whose statements are all sent before the first answer is read."""
+    async with connection.pipeline():
+        await connection.execute("BEGIN")
+        yield
+        await connection.execute("COMMIT")
 
 
 def _connection_options() -> dict[str, Any]:

@@ -17,7 +17,7 @@ _UNTRUSTED = {
     ),
     r"root certificate file .* does not exist|could not read root certificate file": (
         "The file of root certificates is not there or cannot be read; see sslrootcert in the database URL. "
-        "On Lambda it is /var/task/certificates/database.pem."
+        "On Lambda such files are in /var/task/certificates."
     ),
     r"certificate verify failed": (
         "The database's certificate has expired, or no authority in the file that sslrootcert in the "

@@ -25,7 +25,7 @@ from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
 TOP_K = 10
 _CLUSTERS = 200
 _STORED_AT_ONCE = 1_000
-_INDEX_AFTERWARDS = 20_000
+_INDEX_AFTERWARDS = 5_000
 """Chunks from which the index is made after storing them, as for a bulk load."""
 _LOG_BATCHES = (1, 10, 100)
 _ANSWER = "The refund takes five working days after the parcel has arrived [Source 1]. " * 10

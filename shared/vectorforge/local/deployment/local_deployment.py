@@ -32,7 +32,7 @@ from vectorforge.local.localstack import (
     localstack_variables,
 )
 
-ROOTS = "/var/task/certificates/database.pem"
+ROOTS = ("/var/task/certificates/database.pem", "/var/task/certificates/proxy.pem")
 """Where functions look for the database's certificate authority (infra/database.py)."""
 
 _START_TIMEOUT_S = 120.0
@@ -161,7 +161,7 @@ class LocalDeployment:
             shutil.rmtree(state, ignore_errors=True)
             (state / "tmp").mkdir(parents=True)
             functions = FunctionProcesses(
-                install_plugins(python, self.folder / "plugins"), self.logs, {ROOTS: str(roots)}
+                install_plugins(python, self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
             )
             environment = {
                 "PATH": os.environ.get("PATH", os.defpath),

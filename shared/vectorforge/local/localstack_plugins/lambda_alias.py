@@ -7,7 +7,7 @@ make a second one of the same name, and gives up.
 from typing import Any
 
 _NEW_ALIAS = ["/properties/Name"]
-"""Whose change makes another alias; in LocalStack also ``FunctionName``, which refers to the function."""
+"""Properties whose change makes another alias; in LocalStack's also ``FunctionName``, a reference."""
 _UPDATED = ("FunctionName", "FunctionVersion", "Name", "Description", "RoutingConfig")
 
 

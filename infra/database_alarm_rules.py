@@ -1,0 +1,87 @@
+"""When the database wants somebody to look. Actions: docs/runbook.md."""
+
+from collections.abc import Iterator
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.alarm_rule import AlarmRule
+from infra.service_metrics import ServiceMetrics
+from infra.settings import StageSettings
+
+_Missing = cloudwatch.TreatMissingData
+
+BORROW_MICROSECONDS = 1_000_000
+"""The proxy gives up after eight seconds."""
+
+
+def database_alarm_rules(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+    """The alarms of PostgreSQL and RDS Proxy.
+
+    Args:
+        stage: The stage's settings.
+        metrics: Of the deployment.
+    """
+    yield from _instance(stage, metrics)
+    yield from _proxy(metrics)
+
+
+def _instance(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+    gib = 1024**3
+    memory_gib = stage.database.memory_gib
+    yield AlarmRule(
+        "database-cpu",
+        "PostgreSQL uses more than 80 % of its CPU, or reports nothing because it is not there.",
+        metrics.database("CPUUtilization", "Average"),
+        80,
+        periods=3,
+        missing=_Missing.BREACHING,
+    )
+    if stage.database.instance_type.startswith("t"):
+        yield AlarmRule(
+            "database-credits",
+            "PostgreSQL uses more CPU than its instance class earns in a day: the rest is billed.",
+            metrics.database("CPUSurplusCreditsCharged", "Maximum"),
+            0.01,
+            periods=3,
+        )
+    yield AlarmRule(
+        "database-memory",
+        "Less than a twentieth of PostgreSQL's memory is free.",
+        metrics.database("FreeableMemory", "Average"),
+        memory_gib * gib / 20,
+        periods=3,
+        below=True,
+        missing=_Missing.IGNORE,
+    )
+    yield AlarmRule(
+        "database-storage",
+        "Storage is nearly full, and has not grown by itself in fifteen minutes.",
+        metrics.database("FreeStorageSpace", "Minimum"),
+        max(2.0, stage.database.storage_gib / 10) * gib,
+        periods=3,
+        below=True,
+        missing=_Missing.IGNORE,
+    )
+
+
+def _proxy(metrics: ServiceMetrics) -> Iterator[AlarmRule]:
+    yield AlarmRule(
+        "database-connections",
+        "More than 80 % of the connections that RDS Proxy may open are in use.",
+        metrics.proxy_connections_percent("percent"),
+        80,
+        periods=2,
+    )
+    yield AlarmRule(
+        "database-pinned",
+        "A statement of ours pins a connection of RDS Proxy to one client; soon none is left for others.",
+        metrics.proxy("DatabaseConnectionsCurrentlySessionPinned", "Maximum"),
+        1,
+    )
+    yield AlarmRule(
+        "database-borrowing-slow",
+        "Statements wait a second on average for a connection of RDS Proxy, which gives up after eight.",
+        metrics.proxy("DatabaseConnectionsBorrowLatency", "Average"),
+        BORROW_MICROSECONDS,
+        periods=2,
+    )

@@ -1,0 +1,139 @@
+"""The version before the newest migration serves on a database that today's version has migrated.
+
+While a deployment replaces the functions, or is rolled back, old code meets the new schema. So this is
+really old code: what git holds of the time before the newest migration was added.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import AsyncIterator, Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.migrate import MIGRATIONS, read_migrations
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.live_query_function import PASSAGE
+
+ROOT = Path(__file__).parents[2]
+WRITE_LOGS = """
+import json, sys
+from functions.log_writer.handler import handler
+class Context:
+    function_name, memory_limit_in_mb, aws_request_id = "log-writer", 128, "1"
+    invoked_function_arn = "arn:aws:lambda:eu-central-1:123456789012:function:log-writer"
+    def get_remaining_time_in_millis(self): return 30_000
+answer = handler(json.load(sys.stdin), Context())
+handler.shutdown()
+print(json.dumps(answer))
+"""
+
+
+def git(*words: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"git {words[0]}: {done.stderr.decode().strip() or 'failed'}; the old code is not here")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """shared/ and functions/ as of the last commit without the newest migration."""
+    if git("rev-parse", "--is-shallow-repository").strip() != b"false":
+        pytest.skip("this clone is shallow; git fetch --unshallow brings the old code")
+    newest = MIGRATIONS / read_migrations()[-1].name
+    if git("status", "--porcelain", "--", str(newest)):
+        commit = "HEAD"  # it is being written, and in no commit yet
+    else:
+        [added] = git("log", "--diff-filter=A", "-1", "--format=%H", "--", str(newest)).decode().split()
+        commit = f"{added}^"
+    folder = tmp_path_factory.mktemp("old")
+    with tarfile.open(fileobj=BytesIO(git("archive", commit, "shared", "functions"))) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+async def embeddings() -> AsyncIterator[FakeEmbeddingsServer]:
+    async with FakeEmbeddingsServer(dimension=64, api_key="sk-embedder") as server:
+        yield server
+
+
+@pytest.fixture
+def environment(
+    old_code: Path, make_database: Callable[..., str], embeddings: FakeEmbeddingsServer, tmp_path: Path
+) -> dict[str, str]:
+    """Of a process of the old version, with a database that today's has migrated."""
+    migrator = make_database()
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": f"{old_code / 'shared'}:{old_code}",
+        "VECTORFORGE_DATABASE_URL": make_conninfo(migrator, user="vectorforge_app"),
+        "VECTORFORGE_LOG_WRITER_DATABASE_URL": make_conninfo(migrator, user="vectorforge_log_writer"),
+        "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
+        "VECTORFORGE_EMBEDDING_BASE_URL": embeddings.base_url,
+        "VECTORFORGE_EMBEDDING_MODEL": "fake-embeddings",
+        "VECTORFORGE_EMBEDDING_DIMENSION": "64",
+        "VECTORFORGE_EMBEDDING_API_KEY": "sk-embedder",
+    }
+
+
+async def run(environment: dict[str, str], *words: str, given: str = "") -> Any:
+    """What a Python of the old version prints as its last line, as JSON."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *words,
+        env=environment,
+        cwd=environment["HOME"],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(given.encode())
+    assert process.returncode == 0, err.decode()
+    return json.loads(out.decode().strip().splitlines()[-1] if words[0] == "-c" else out)
+
+
+def rows(environment: dict[str, str], query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(environment["VECTORFORGE_DATABASE_URL"], user="postgres") as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+async def test_it_is_old_code(environment: dict[str, str], old_code: Path) -> None:
+    code = (
+        "import json, vectorforge; from vectorforge.db.migrate import read_migrations;"
+        "print(json.dumps([vectorforge.__file__, read_migrations()[-1].version]))"
+    )
+    file, version = await run(environment, "-c", code)
+    assert Path(file).is_relative_to(old_code)
+    assert version < read_migrations()[-1].version
+
+
+async def test_documents_are_taken_in_and_asked_and_the_question_is_logged(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "refunds.md").write_text(PASSAGE)
+    cli = ("-m", "vectorforge.cli")
+    for _ in range(2):  # and again, as what has been read before
+        taken_in = await run(environment, *cli, "ingest", "refunds.md", "--json")
+        assert taken_in["failed"] == 0
+    answer = await run(environment, *cli, "ask", "How long does a refund take?", "--json")
+    assert "five days" in answer["answer"]
+    assert rows(environment, "SELECT count(*) FROM vectorforge.chunks")[0][0] > 0
+    logged = rows(environment, "SELECT tenant_id, query_text, outcome FROM vectorforge.query_logs")
+    assert logged == [("local", "How long does a refund take?", "answered")]
+
+
+async def test_query_logs_are_written(environment: dict[str, str]) -> None:
+    event = (ROOT / "events" / "log_writer_sqs_batch.json").read_text()
+    assert await run(environment, "-c", WRITE_LOGS, given=event) == {"batchItemFailures": []}
+    assert rows(environment, "SELECT count(*) FROM vectorforge.query_logs") == [(2,)]
