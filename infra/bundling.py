@@ -40,7 +40,7 @@ COUNTS_TOKENS = frozenset({"query", "ingest"})
 
 _PYTHON, _PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
 _TASK_ROOT = "/var/task"
-_ROOMS_LEFT_OUT = ("cli", "local", "testing")
+ROOMS_LEFT_OUT = ("cli", "local", "testing")
 """Of the library: what no function imports."""
 
 
@@ -135,7 +135,7 @@ def _install(uv: str, requirements: str, output: Path, python_version: str, plat
 def _copy_code(function: str, output: Path) -> None:
     def left_out(folder: str, names: list[str]) -> set[str]:
         is_library = Path(folder) == ROOT / "shared" / "vectorforge"
-        return {"__pycache__"} | (set(_ROOMS_LEFT_OUT) & set(names) if is_library else set())
+        return {"__pycache__"} | (set(ROOMS_LEFT_OUT) & set(names) if is_library else set())
 
     shutil.copytree(ROOT / "shared" / "vectorforge", output / "vectorforge", ignore=left_out)
     shutil.copytree(ROOT / "functions" / function, output / "functions" / function, ignore=left_out)
