@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.aws_emulator import REGION
@@ -94,11 +93,10 @@ class Cdk:
         arguments += ["--require-approval", "never", "--progress", "events"]
         self._cdk(arguments, _environment(endpoint_url))
 
-    def templates(self) -> dict[str, dict[str, Any]]:
-        """The emulator's, by stack."""
+    def stacks(self) -> list[str]:
+        """Names of the emulator's stacks."""
         ending = ".template.json"
-        files = self.emulated.glob(f"*{ending}")
-        return {file.name.removesuffix(ending): json.loads(file.read_text()) for file in files}
+        return [file.name.removesuffix(ending) for file in sorted(self.emulated.glob(f"*{ending}"))]
 
     def _cdk(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         program = self.root / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"

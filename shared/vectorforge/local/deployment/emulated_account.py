@@ -1,7 +1,7 @@
 """LocalStack's account: what it needs before ``cdk deploy``, and what is in it afterwards."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from vectorforge.local.deployment.database import OWNER
 _QUALIFIER = "hnb659fds"
 """CDK's own, https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html."""
 _BOOTSTRAP_VERSION = "30"
-_COMPLETE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+_STACK = "AWS::CloudFormation::Stack"
+_BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 _OWNER_SECRET = "vectorforge/database-owner"  # noqa: S105 - its name
 
 
@@ -86,26 +87,29 @@ class EmulatedAccount:
             content = json.dumps({setting: key.get_secret_value() for setting, key in keys.items()})
             self.client("secretsmanager").put_secret_value(SecretId=secret_id, SecretString=content)
 
-    def check_stacks(self, templates: Mapping[str, Mapping[str, Any]]) -> None:
-        """Make sure that all resources are there: LocalStack calls an update complete that was not.
+    def check_stacks(self, stacks: Sequence[str]) -> None:
+        """Make sure that nothing failed: LocalStack calls an update complete that was not.
 
         Args:
-            templates: By stack.
+            stacks: Names.
 
         Raises:
-            ConfigurationError: Some are not.
+            ConfigurationError: Something failed when a stack was last created or updated.
         """
-        cloudformation = self.client("cloudformation")
-        pages = cloudformation.get_paginator("list_stack_resources")
-        for stack, template in templates.items():
-            found = [
-                resource
-                for page in pages.paginate(StackName=stack)
-                for resource in page["StackResourceSummaries"]
-            ]
-            complete = {r["LogicalResourceId"] for r in found if r["ResourceStatus"] in _COMPLETE}
-            if missing := sorted(set(template["Resources"]) - complete):
-                raise ConfigurationError(f"{stack} is not complete: {', '.join(missing[:5])} failed.")
+        pages = self.client("cloudformation").get_paginator("describe_stack_events")
+        for stack in stacks:
+            reasons: dict[str, str] = {}
+            newest_first = (
+                event for page in pages.paginate(StackName=stack) for event in page["StackEvents"]
+            )
+            for event in newest_first:
+                if event["ResourceType"] == _STACK and event["ResourceStatus"] in _BEGINNINGS:
+                    break
+                if event["ResourceStatus"].endswith("_FAILED"):
+                    reasons[event["LogicalResourceId"]] = event.get("ResourceStatusReason") or ""
+            if reasons:  # those without one failed with another
+                name = max(reasons, key=lambda one: len(reasons[one]))
+                raise ConfigurationError(f"{stack}: {name} failed: {reasons[name]}")
 
     def look(self, stage: str) -> Deployed:
         """Find the parts of a stage's deployment, as its query function is told of them.

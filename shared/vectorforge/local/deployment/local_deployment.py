@@ -38,6 +38,7 @@ ROOTS = ("/var/task/certificates/database.pem", "/var/task/certificates/proxy.pe
 _START_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 120.0
 _MODEL = "all-MiniLM-L6-v2"
+_PORTS = ("aws", "database", "embeddings")
 _EMULATOR, _EMBEDDINGS = "localstack", "embeddings"
 
 
@@ -91,15 +92,17 @@ class LocalDeployment:
             ports = self._ports(port)
             roots = self._start_database(ports["database"])
             self._start_embeddings(ports["embeddings"])
-            account = self._start_emulator(ports["aws"], cache, roots)
-            account.bootstrap()
+            account = EmulatedAccount(f"http://127.0.0.1:{ports['aws']}")
+            is_new = self._start_emulator(ports["aws"], cache, roots)
             synthesizing.result()
-            self._turn(cdk, account, ports)
-            self.note("Deploying the stacks with cdk deploy ...")
-            self._complete.unlink(missing_ok=True)
-            cdk.deploy(account.endpoint_url)
-            account.check_stacks(cdk.templates())
-            self._complete.touch()
+            try:
+                self._deploy_stacks(cdk, account, ports)
+            except ConfigurationError as exc:
+                if is_new:
+                    raise
+                self.note(f"{exc.message}\nLocalStack cannot do every update; making the stacks anew ...")
+                self._start_emulator(ports["aws"], cache, roots)
+                self._deploy_stacks(cdk, account, ports)
             deployed = account.look(stage)
             account.store_keys(deployed.provider_secret_id, provider_keys(config))
             self.note("Waiting for an answer ...")
@@ -149,33 +152,37 @@ class LocalDeployment:
         self._processes().start(_EMBEDDINGS, command, log=log)
         self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
 
-    def _start_emulator(self, port: int, cache: Path, roots: Path) -> EmulatedAccount:
-        """One that runs already is kept, unless its stacks were left half-way, which it cannot mend."""
+    def _start_emulator(self, port: int, cache: Path, roots: Path) -> bool:
+        """One that runs already is kept, unless its stacks were left half-way, which it cannot mend.
+
+        Returns:
+            Whether it was started.
+        """
         processes = self._processes()
-        if processes.is_running(_EMULATOR) and not self._complete.exists():
+        if processes.is_running(_EMULATOR):
+            if self._complete.exists():
+                return False
             processes.stop(_EMULATOR)
-        if not processes.is_running(_EMULATOR):
-            self.note("Starting LocalStack ...")
-            python = install_localstack(cache)
-            state = self.folder / "emulator"
-            shutil.rmtree(state, ignore_errors=True)
-            (state / "tmp").mkdir(parents=True)
-            functions = FunctionProcesses(
-                install_plugins(python, self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
-            )
-            environment = {
-                "PATH": os.environ.get("PATH", os.defpath),
-                "HOME": str(state),
-                "TMPDIR": str(state / "tmp"),
-                **localstack_variables(port, state, REGION),
-                **functions.variables(),
-            }
-            log = self.logs / f"{_EMULATOR}.log"
-            processes.start(
-                _EMULATOR, [str(python), "-m", MODULE_WITH_PLUGINS], log=log, environment=environment
-            )
-            self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
-        return EmulatedAccount(f"http://127.0.0.1:{port}")
+        self.note("Starting LocalStack ...")
+        python = install_localstack(cache)
+        state = self.folder / "emulator"
+        shutil.rmtree(state, ignore_errors=True)
+        (state / "tmp").mkdir(parents=True)
+        functions = FunctionProcesses(
+            install_plugins(python, self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
+        )
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(state),
+            "TMPDIR": str(state / "tmp"),
+            **localstack_variables(port, state, REGION),
+            **functions.variables(),
+        }
+        log = self.logs / f"{_EMULATOR}.log"
+        command = [str(python), "-m", MODULE_WITH_PLUGINS]
+        processes.start(_EMULATOR, command, log=log, environment=environment)
+        self._wait_for(_EMULATOR, f"http://127.0.0.1:{port}{HEALTH_PATH}", log)
+        return True
 
     def _processes(self) -> BackgroundProcesses:
         return BackgroundProcesses(self.folder / "processes.json")
@@ -194,7 +201,10 @@ class LocalDeployment:
             found: dict[str, int] = json.loads(file.read_text())
             return found
         advice = "Choose another with --port."
-        ports = {"aws": free_port(port, advice), "database": free_port(0, ""), "embeddings": free_port(0, "")}
+        taken = {free_port(port, advice)}
+        while len(taken) < len(_PORTS):
+            taken.add(free_port(0, ""))
+        ports = dict(zip(_PORTS, sorted(taken, key=lambda one: one != port), strict=True))
         file.write_text(json.dumps(ports))
         return ports
 
@@ -209,6 +219,15 @@ class LocalDeployment:
             yield
 
     # -- stacks
+
+    def _deploy_stacks(self, cdk: Cdk, account: EmulatedAccount, ports: Mapping[str, int]) -> None:
+        account.bootstrap()
+        self._turn(cdk, account, ports)
+        self.note("Deploying the stacks with cdk deploy ...")
+        self._complete.unlink(missing_ok=True)
+        cdk.deploy(account.endpoint_url)
+        account.check_stacks(cdk.stacks())
+        self._complete.touch()
 
     def _turn(self, cdk: Cdk, account: EmulatedAccount, ports: Mapping[str, int]) -> None:
         proxy = f"localhost:{ports['database']}"
