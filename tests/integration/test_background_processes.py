@@ -98,6 +98,7 @@ def test_a_number_that_belongs_to_another_process_now_is_left_alone(
     ours = processes.pid("one")
     file = tmp_path / "processes.json"
     kept = file.read_text()
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # the other one has a start time of its own
     with subprocess.Popen(SLEEPER) as other:
         recorded = json.loads(kept)
         recorded["one"]["pid"] = other.pid  # as if the number had been given again
