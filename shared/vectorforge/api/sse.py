@@ -91,6 +91,10 @@ def _meta(event: MetaEvent) -> MetaData:
         model=event.model,
         extractive=event.extractive,
         query_truncated=event.query_truncated,
+        cached=event.cached,
+        variant=event.variant,
+        conversation_id=event.conversation_id,
+        rewritten_query=event.rewritten_query,
     )
 
 
@@ -112,4 +116,5 @@ def _done(event: DoneEvent) -> DoneData:
         invalid_citations=result.invalid_citations,
         latency=Latency.of(result),
         retrieval_stats=RetrievalStats.of(result),
+        **DoneData.fields_of(result),
     )

@@ -80,10 +80,20 @@ class QueryLogRecord(_Message):
     error_code: _Text | None = None
     error_stage: _Text | None = None
     created_at: _Moment
+    preset: _Text | None = None
+    variant: _Text | None = None
+    conversation_id: UUID | None = None
+    cached: bool = False
+    degraded: Annotated[list[_Text], Field(max_length=20)] = Field(default_factory=list)
+    quality: dict[str, float | bool] | None = None
+    context_ms: _Milliseconds | None = None
+    first_token_ms: _Milliseconds | None = None
+    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
     def query_log(self) -> QueryLog:
         """The record without its tenant."""
-        return QueryLog(**{name: getattr(self, name) for name in QueryLog.__dataclass_fields__})
+        values = {name: getattr(self, name) for name in QueryLog.__dataclass_fields__}
+        return QueryLog(**{**values, "degraded": tuple(self.degraded)})
 
 
 class QueryLogPointer(_Message):
@@ -111,6 +121,9 @@ def record_fields(tenant_id: str, log: QueryLog) -> Fields:
         "retrieved_chunk_ids": [str(chunk_id) for chunk_id in log.retrieved_chunk_ids],
         "used_chunk_ids": [str(chunk_id) for chunk_id in log.used_chunk_ids],
         "created_at": (log.created_at or datetime.now(UTC)).isoformat(),
+        "conversation_id": str(log.conversation_id) if log.conversation_id else None,
+        "degraded": list(log.degraded),
+        "quality": dict(log.quality) if log.quality else None,
     }
 
 

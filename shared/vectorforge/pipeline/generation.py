@@ -44,6 +44,7 @@ async def generate_answer(
     try:
         async with aclosing(_texts(run, run.provider, preset, payload)) as texts:
             async for text in texts:
+                run.note_first_token()
                 run.answer += text
                 yield TokenEvent(text)
                 for citation in parser.feed(text):

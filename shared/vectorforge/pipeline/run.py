@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -13,7 +13,17 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
 from vectorforge.pipeline.presets import Preset, find_preset
-from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, Outcome, QueryConfig, QueryResult
+from vectorforge.pipeline.types import (
+    AnswerQuality,
+    Citation,
+    Degradation,
+    ErrorEvent,
+    MetaEvent,
+    Outcome,
+    QueryConfig,
+    QueryResult,
+    StructuredAnswer,
+)
 from vectorforge.types import RetrievedChunk
 
 
@@ -44,6 +54,13 @@ class QueryRun:
     retrieval_ms: float = 0.0
     context_ms: float = 0.0
     generation_ms: float = 0.0
+    first_token_ms: float | None = None
+    cached: bool = False
+    degraded: list[Degradation] = field(default_factory=list)
+    rewritten_query: str | None = None
+    quality: AnswerQuality | None = None
+    structured: StructuredAnswer | None = None
+    cost_usd: float | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -86,6 +103,10 @@ class QueryRun:
             model=self.model,
             extractive=extractive,
             query_truncated=self.query_truncated,
+            cached=self.cached,
+            variant=self.config.variant,
+            conversation_id=self.config.conversation_id,
+            rewritten_query=self.rewritten_query,
         )
 
     def context_config(self) -> ContextConfig:
@@ -129,6 +150,15 @@ class QueryRun:
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
             context_latency_ms=self.context_ms,
+            first_token_latency_ms=self.first_token_ms,
+            cached=self.cached,
+            degraded=tuple(self.degraded),
+            variant=self.config.variant,
+            conversation_id=self.config.conversation_id,
+            rewritten_query=self.rewritten_query,
+            quality=self.quality,
+            structured=self.structured,
+            cost_usd=self.cost_usd,
         )
 
     def start_record(self) -> QueryLog:
@@ -143,6 +173,9 @@ class QueryRun:
             outcome="started",
             provider=self.provider.provider_name() if self.provider else None,
             model=self.model,
+            preset=self.config.preset,
+            variant=self.config.variant,
+            conversation_id=self.config.conversation_id,
         )
 
     def log_record(self) -> QueryLog:
@@ -165,7 +198,21 @@ class QueryRun:
             generation_ms=self.generation_ms,
             error_code=self.error.code if self.error else None,
             error_stage=self.stage if self.error else None,
+            preset=self.config.preset,
+            variant=self.config.variant,
+            conversation_id=self.config.conversation_id,
+            cached=self.cached,
+            degraded=tuple(self.degraded),
+            quality=asdict(self.quality) if self.quality else None,
+            context_ms=self.context_ms,
+            first_token_ms=self.first_token_ms,
+            cost_usd=self.cost_usd,
         )
+
+    def note_first_token(self) -> None:
+        """Take the time of the first token; later calls change nothing."""
+        if self.first_token_ms is None:
+            self.first_token_ms = (time.perf_counter() - self.started) * 1000
 
     def _total_ms(self) -> float:
         # Never less than its parts, although each is read off the clock at its own moment.

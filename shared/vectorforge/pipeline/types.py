@@ -15,6 +15,11 @@ from vectorforge.types import RetrievedChunk
 
 Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
 """How a query ended."""
+Degradation: TypeAlias = Literal["provider", "stale", "passages", "ungrounded", "template"]
+"""A step down from the full answer: another provider wrote it, it is an expired one from the cache, it is the
+passages themselves, a model wrote it without any passage, it is a fixed sentence."""
+CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
+"""Whether the passage holds the numbers and names of the sentence citing it; "unchecked": it has none."""
 LoggedOutcome: TypeAlias = Literal["started", Outcome]
 """What the query log stores: "started" until the record of the end has come."""
 
@@ -50,6 +55,18 @@ class QueryConfig:
     """Template with ``{context}``; None takes the preset's."""
     preset: str = "vectorforge"
     """Which door's defaults and formats apply; see ``pipeline.presets``."""
+    variant: str | None = None
+    """Named overlay that is in these values already; kept for the log."""
+    profile_id: int | None = None
+    """Only passages of this profile."""
+    conversation_id: UUID | None = None
+    """Stored conversation that the question belongs to."""
+    rewrite: bool = False
+    """Whether a model may first make a question that stands alone of one that follows up."""
+    use_cache: bool = True
+    """False: neither an answer nor a vector comes from a cache; both are stored anew."""
+    allow_ungrounded: bool = False
+    """Whether a model may answer without any passage when the search fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +107,33 @@ class Citation:
     end: int
     chunk_id: UUID
     document_id: UUID
+    verdict: CitationVerdict = "unchecked"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerQuality:
+    """What can be said of an answer without a model; heuristics, each from 0 to 1."""
+
+    relevance: float
+    """Share of the answer's words that the passages hold."""
+    completeness: float
+    """Share of the question's content words that the passages hold and the answer takes up."""
+    supported_citations: int = 0
+    unsupported_citations: int = 0
+    low: bool = False
+    """Whether it is counted and logged as a poor answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredAnswer:
+    """What a model says beside its answer, when it is asked for JSON."""
+
+    examples: Sequence[str] = ()
+    source_urls: Sequence[str] = ()
+    """Those that the model named and that belong to passages it was given."""
+    dropped_source_urls: int = 0
+    """Others that it named."""
+    confidence: Literal["high", "medium", "low"] = "low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +164,20 @@ class QueryResult:
     """Passages that fitted into the context."""
     query_truncated: bool = False
     context_latency_ms: float = 0.0
+    first_token_latency_ms: float | None = None
+    """From the question to the first token; None without a token."""
+    cached: bool = False
+    """The answer was given before, to the same question on the same documents."""
+    degraded: Sequence[Degradation] = ()
+    """Steps down from the full answer, in order; empty when all is well."""
+    variant: str | None = None
+    conversation_id: UUID | None = None
+    rewritten_query: str | None = None
+    """What was searched for instead of the question."""
+    quality: AnswerQuality | None = None
+    structured: StructuredAnswer | None = None
+    cost_usd: float | None = None
+    """By the price list in the settings; None when it does not know the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +192,10 @@ class MetaEvent:
     extractive: bool
     """True: the answer quotes the documents and is written by no model."""
     query_truncated: bool = False
+    cached: bool = False
+    variant: str | None = None
+    conversation_id: UUID | None = None
+    rewritten_query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,15 @@ def make_log(**changes: Any) -> QueryLog:
         retrieval_ms=31.125,
         generation_ms=700.5,
         created_at=datetime.now(UTC),
+        preset="vectorforge",
+        variant="precise",
+        conversation_id=uuid4(),
+        cached=True,
+        degraded=("provider", "stale"),
+        quality={"relevance": 0.75, "completeness": 0.5, "low": False},
+        context_ms=1.5,
+        first_token_ms=250.25,
+        cost_usd=0.00125,
     )
     return replace(log, **changes)
 

@@ -1,11 +1,12 @@
 """Parts of answers that both query doors share."""
 
+from dataclasses import asdict
 from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
+from vectorforge.pipeline.types import Citation, CitationVerdict, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
 
@@ -65,6 +66,9 @@ class CitationBody(BaseModel):
     end: int
     chunk_id: UUID
     document_id: UUID
+    verdict: CitationVerdict = Field(
+        description="Whether the passage holds the numbers and names of the sentence citing it."
+    )
 
     @classmethod
     def of(cls, citation: Citation) -> Self:
@@ -75,6 +79,7 @@ class CitationBody(BaseModel):
             end=citation.end,
             chunk_id=citation.chunk_id,
             document_id=citation.document_id,
+            verdict=citation.verdict,
         )
 
 
@@ -98,13 +103,49 @@ class Usage(BaseModel):
         )
 
 
+class Quality(BaseModel):
+    """What can be said of an answer without a model."""
+
+    relevance: float = Field(description="Share of the answer's words that the passages hold, 0 to 1.")
+    completeness: float = Field(description="Share of the question's words answered from passages, 0 to 1.")
+    supported_citations: int
+    unsupported_citations: int
+    low: bool
+
+
+class AnswerDetails(BaseModel):
+    """Where an answer came from and what it cost, in every door's words."""
+
+    cached: bool = Field(description="It was given before, to the same question on the same documents.")
+    degraded: list[str] = Field(description="Steps down from the full answer, in order; empty: all is well.")
+    variant: str | None
+    conversation_id: UUID | None
+    rewritten_query: str | None = Field(description="What was searched for instead of the question.")
+    quality: Quality | None
+    cost_usd: float | None = Field(description="Null when the price list does not know the model.")
+
+    @staticmethod
+    def fields_of(result: QueryResult) -> dict[str, Any]:
+        """The values of these fields."""
+        return {
+            "cached": result.cached,
+            "degraded": list(result.degraded),
+            "variant": result.variant,
+            "conversation_id": result.conversation_id,
+            "rewritten_query": result.rewritten_query,
+            "quality": Quality(**asdict(result.quality)) if result.quality else None,
+            "cost_usd": result.cost_usd,
+        }
+
+
 class Latency(BaseModel):
-    """Milliseconds; the total is at least the sum of the others."""
+    """Milliseconds; the total is at least the sum of the others but the first token's."""
 
     retrieval_ms: float
     context_ms: float
     generation_ms: float
     total_ms: float
+    first_token_ms: float | None = Field(description="From the question on; null without a token.")
 
     @classmethod
     def of(cls, result: QueryResult) -> Self:
@@ -114,6 +155,7 @@ class Latency(BaseModel):
             context_ms=result.context_latency_ms,
             generation_ms=result.generation_latency_ms,
             total_ms=result.total_latency_ms,
+            first_token_ms=result.first_token_latency_ms,
         )
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, Latency, RetrievalStats, SourceBody
 from vectorforge.api.schemas.problem import Problem
 
 
@@ -21,6 +21,10 @@ class MetaData(BaseModel):
     model: str | None
     extractive: bool
     query_truncated: bool
+    cached: bool
+    variant: str | None
+    conversation_id: UUID | None
+    rewritten_query: str | None
 
 
 class SourcesData(BaseModel):
@@ -49,7 +53,7 @@ class UsageData(BaseModel):
     estimated: bool = False
 
 
-class DoneData(BaseModel):
+class DoneData(AnswerDetails):
     """Event ``done``: the query worked."""
 
     finish_reason: str

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Self
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
 
@@ -29,6 +29,15 @@ class QueryLogBody(BaseModel):
     error_code: str | None
     error_stage: str | None
     created_at: datetime | None
+    preset: str | None
+    variant: str | None
+    conversation_id: UUID | None
+    cached: bool = Field(description="The answer was given before, to the same question.")
+    degraded: list[str] = Field(description="Steps down from the full answer, in order.")
+    quality: dict[str, float | bool] | None
+    context_ms: float | None
+    first_token_ms: float | None
+    cost_usd: float | None
 
     @classmethod
     def of(cls, log: QueryLog) -> Self:
@@ -51,6 +60,15 @@ class QueryLogBody(BaseModel):
             error_code=log.error_code,
             error_stage=log.error_stage,
             created_at=log.created_at,
+            preset=log.preset,
+            variant=log.variant,
+            conversation_id=log.conversation_id,
+            cached=log.cached,
+            degraded=list(log.degraded),
+            quality=dict(log.quality) if log.quality else None,
+            context_ms=log.context_ms,
+            first_token_ms=log.first_token_ms,
+            cost_usd=log.cost_usd,
         )
 
 

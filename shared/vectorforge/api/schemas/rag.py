@@ -3,9 +3,10 @@
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from vectorforge.api.schemas.answers import (
+    AnswerDetails,
     ChatMessage,
     CitationBody,
     ContextEntry,
@@ -76,7 +77,7 @@ class RAGQueryRequest(RequestBody):
         return self.include_context is not False
 
 
-class RAGQueryResponse(BaseModel):
+class RAGQueryResponse(AnswerDetails):
     """The answer and the passages it rests on."""
 
     id: str
@@ -114,6 +115,7 @@ class RAGQueryResponse(BaseModel):
             extractive=extractive,
             finish_reason=result.finish_reason,
             outcome=result.outcome,
+            **cls.fields_of(result),
         )
 
 
@@ -142,7 +144,7 @@ class CollectionQueryRequest(RequestBody):
         return VECTORFORGE.config(**explicit, history=history(self.messages))
 
 
-class CollectionQueryResponse(BaseModel):
+class CollectionQueryResponse(AnswerDetails):
     """The answer and its sources."""
 
     id: UUID
@@ -177,6 +179,7 @@ class CollectionQueryResponse(BaseModel):
             finish_reason=result.finish_reason,
             outcome=result.outcome,
             invalid_citations=result.invalid_citations,
+            **cls.fields_of(result),
         )
 
 

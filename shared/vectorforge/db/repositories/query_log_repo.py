@@ -3,7 +3,7 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _COLUMNS = """
 id, collection_id, query_text, retrieved_chunk_ids, generated_response, latency_ms, outcome, used_chunk_ids,
 provider, model, prompt_tokens, completion_tokens, retrieval_ms, generation_ms, error_code, error_stage,
-created_at
+created_at, preset, variant, conversation_id, cached, degraded, quality, context_ms, first_token_ms, cost_usd
 """
 
 # Without a conflict target this needs no right to read, which the log writer does not have.
@@ -27,7 +27,8 @@ INSERT INTO vectorforge.query_logs (tenant_id, {_COLUMNS}) VALUES (
     %(tenant_id)s, %(id)s, %(collection_id)s, %(query_text)s, %(retrieved_chunk_ids)s, %(generated_response)s,
     %(latency_ms)s, %(outcome)s, %(used_chunk_ids)s, %(provider)s, %(model)s, %(prompt_tokens)s,
     %(completion_tokens)s, %(retrieval_ms)s, %(generation_ms)s, %(error_code)s, %(error_stage)s,
-    coalesce(%(created_at)s, now())
+    coalesce(%(created_at)s, now()), %(preset)s, %(variant)s, %(conversation_id)s, %(cached)s, %(degraded)s,
+    %(quality)s, %(context_ms)s, %(first_token_ms)s, %(cost_usd)s
 )
 ON CONFLICT DO NOTHING
 """
@@ -69,6 +70,18 @@ class QueryLog:
     error_stage: str | None = None
     created_at: datetime | None = None
     """None: now, on the database's clock."""
+    preset: str | None = None
+    """The door's; see ``pipeline.presets``."""
+    variant: str | None = None
+    conversation_id: UUID | None = None
+    cached: bool = False
+    degraded: Sequence[str] = ()
+    """Steps down from the full answer, in order; see ``pipeline.types.Degradation``."""
+    quality: Mapping[str, Any] | None = None
+    """See ``pipeline.types.AnswerQuality``."""
+    context_ms: float | None = None
+    first_token_ms: float | None = None
+    cost_usd: float | None = None
 
 
 class QueryLogRepository:
@@ -94,6 +107,8 @@ class QueryLogRepository:
             "generated_response": storable(log.generated_response),
             "retrieved_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.retrieved_chunk_ids]),
             "used_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.used_chunk_ids]),
+            "degraded": Jsonb(list(log.degraded)),
+            "quality": Jsonb(dict(log.quality)) if log.quality else None,
         }
         await self._db.execute(_CREATE, values)
 
@@ -140,4 +155,4 @@ def storable(text: str) -> str:
 
 def _query_log(row: "DictRow") -> QueryLog:
     ids = {name: [UUID(value) for value in row[name]] for name in ("retrieved_chunk_ids", "used_chunk_ids")}
-    return QueryLog(**{**row, **ids})
+    return QueryLog(**{**row, **ids, "degraded": tuple(row["degraded"])})

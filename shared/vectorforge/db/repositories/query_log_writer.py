@@ -9,7 +9,16 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.db.tenant_id import checked_tenant
 
 _WRITE = "SELECT stored, already_there FROM vectorforge.write_query_logs(%s)"
-_TEXTS = ("query_text", "generated_response", "provider", "model", "error_code", "error_stage")
+_TEXTS = (
+    "query_text",
+    "generated_response",
+    "provider",
+    "model",
+    "error_code",
+    "error_stage",
+    "preset",
+    "variant",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +72,7 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
         "retrieved_chunk_ids": [str(chunk_id) for chunk_id in log.retrieved_chunk_ids],
         "used_chunk_ids": [str(chunk_id) for chunk_id in log.used_chunk_ids],
         "created_at": log.created_at.isoformat() if log.created_at else None,
+        "conversation_id": str(log.conversation_id) if log.conversation_id else None,
+        "degraded": list(log.degraded),
+        "quality": dict(log.quality) if log.quality else None,
     }
