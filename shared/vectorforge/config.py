@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, Vali
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.variant_settings import VariantOverlays, VariantSplit
 
 
 def _env(*names: str, **kwargs: Any) -> Any:
@@ -144,6 +145,13 @@ class QuerySettings(_Section):
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     default_collection: str = "default"
     """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
+    variants: VariantOverlays = Field(default_factory=dict)
+    """Named overlays on these defaults, beside those of ``pipeline.variants``: a JSON object, or the path of
+    a TOML file."""
+    variant_split: VariantSplit = Field(default_factory=dict)
+    """JSON object: variant -> weight, for requests that name no variant. Empty: those have none."""
+    variant_split_by: Literal["tenant", "conversation"] = "tenant"
+    """What keeps its variant; "conversation": the tenant, for a request outside of any."""
 
 
 class ServerSettings(_Section):
@@ -221,7 +229,7 @@ class VectorForgeConfig(BaseModel):
         try:
             return cls(**overrides)
         except ValidationError as exc:
-            places = "; ".join(": ".join([*map(_variable, e["loc"]), e["msg"]]) for e in exc.errors())
+            places = "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors())
             raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc
         except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
             field = re.search(r'field "(\w+)"', str(exc))
@@ -251,6 +259,11 @@ def known_variables() -> frozenset[str]:
         )
         if isinstance(choice, str)
     )
+
+
+def _place(loc: tuple[str | int, ...]) -> str:
+    """The variable, and the way into its value: VECTORFORGE_VARIANTS.terse.top_k."""
+    return ".".join([*map(_variable, loc[:1]), *map(str, loc[1:])]) or "VECTORFORGE_*"
 
 
 def _variable(place: str | int) -> str:

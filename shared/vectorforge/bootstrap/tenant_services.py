@@ -14,6 +14,7 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -108,6 +109,15 @@ class TenantServices:
             self._application.embedding_registry,
             self._application.config.ingestion,
         )
+
+    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
+        """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
+
+        Raises:
+            InvalidInputError: ``name`` is given, and there is no such variant.
+        """
+        variants = self._application.variants
+        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.
