@@ -32,6 +32,36 @@ class _Section(BaseSettings):
     )
 
 
+class ModelPrice(BaseModel):
+    """US dollars per million tokens of one model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    long_prompt_over: int | None = Field(default=None, ge=1)
+    """Prompt tokens beyond which the whole call has the two prices below."""
+    long_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    long_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _long_prompts_are_whole(self) -> Self:
+        given = [value is not None for value in (self.long_prompt_over, self.long_input, self.long_output)]
+        if any(given) and not all(given):
+            raise ValueError("long_prompt_over, long_input and long_output belong together")
+        return self
+
+    def rates(self, prompt_tokens: int) -> tuple[float, float]:
+        """The price of prompt and completion, for a call with a prompt of this length."""
+        if (
+            self.long_input is None
+            or self.long_output is None
+            or prompt_tokens <= (self.long_prompt_over or 0)
+        ):
+            return self.input, self.output
+        return self.long_input, self.long_output
+
+
 class DatabaseSettings(_Section):
     """Where the data lives. Without a URL it is the embedded PostgreSQL."""
 
@@ -89,6 +119,8 @@ class LLMSettings(_Section):
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
+    model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
+    """JSON object: model, or provider/model -> its price; they go before the published ones."""
     extractive_answers: bool = True
     """Answer by quoting the best sentences when no model is configured."""
 

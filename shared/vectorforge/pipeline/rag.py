@@ -19,6 +19,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
@@ -52,6 +53,7 @@ class QueryService:
         tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
+        prices: By which an answer's cost is estimated.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class QueryService:
         tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
+        prices: PriceList = PUBLISHED_PRICES,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
@@ -74,6 +77,7 @@ class QueryService:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
+        self._prices = prices
         self._query_log = QueryLogging(
             query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
         )
@@ -176,6 +180,7 @@ class QueryService:
             request_id=request_id or uuid4(),
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
+            prices=self._prices,
         )
 
     async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
