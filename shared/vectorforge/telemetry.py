@@ -65,6 +65,10 @@ METRICS: Mapping[str, MetricSpec] = {
     # poor answers (D-039); the query log's own metrics, the embedder's and the API's.
     "pipeline.query.faults": _counter(),
     "pipeline.answers.low_quality": _counter(),
+    # Queries with a variant, once more, by its name.
+    "pipeline.variant.duration_ms": _histogram("variant"),
+    "pipeline.variant.calls": _counter("variant"),
+    "pipeline.variant.errors": _counter("variant", "error_type"),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),

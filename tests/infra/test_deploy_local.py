@@ -276,6 +276,8 @@ async def test_a_second_deployment_updates_the_first(
     assert BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack") == emulator
     async with updated.http() as api:
         assert await api.get("/v1/collections") == before
+        status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "k": 4})
+    assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting arrived
 
 
 def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) -> None:
