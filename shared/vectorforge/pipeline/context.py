@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from vectorforge.pipeline.citations import neutralise_labels
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, render_template
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens
@@ -30,9 +31,10 @@ class ContextFormat:
         return self.label.replace("{number}", str(number))
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
-        """The passage under its label."""
+        """The passage under its label, which nothing in the passage itself can be taken for."""
         relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
-        return f"{self.label_of(number)}{relevance}\n{chunk.chunk.text}{self.after_text}"
+        text = neutralise_labels(chunk.chunk.text)
+        return f"{self.label_of(number)}{relevance}\n{text}{self.after_text}"
 
 
 @dataclass(frozen=True, slots=True)

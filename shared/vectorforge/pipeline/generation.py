@@ -7,7 +7,7 @@ from contextlib import aclosing
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMRequestConfig, LLMResponse, Message, TextDelta
-from vectorforge.pipeline.citations import CitationParser
+from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.presets import Preset
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
@@ -40,14 +40,14 @@ async def generate_answer(
             "No LLM providers configured: set VECTORFORGE_OPENAI_API_KEY or another provider's key."
         )
     started = time.perf_counter()
-    parser = CitationParser(payload.used)
+    checker = CitationChecker(run.query, payload.used)
     try:
         async with aclosing(_texts(run, run.provider, preset, payload)) as texts:
             async for text in texts:
                 run.note_first_token()
                 run.answer += text
                 yield TokenEvent(text)
-                for citation in parser.feed(text):
+                for citation in checker.feed(text):
                     yield CitationEvent(citation)
     except (LLMTimeoutError, DeadlineExceededError):
         if not run.answer or run.deadline.remaining_s() > 0:
@@ -55,9 +55,11 @@ async def generate_answer(
         run.outcome, run.finish_reason = "deadline", "deadline"
     finally:
         run.generation_ms = (time.perf_counter() - started) * 1000
-        run.citations, run.invalid_citations = parser.citations, parser.invalid
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
+    for citation in checker.finish():
+        yield CitationEvent(citation)
+    run.citations, run.invalid_citations = checker.citations, checker.invalid
     yield _usage(run, payload)
 
 

@@ -16,6 +16,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
@@ -236,6 +237,7 @@ class QueryService:
             async with aclosing(generate_answer(run, preset, payload)) as events:
                 async for event in events:
                     yield event
+        note_quality(run, self.metrics)
 
     @contextmanager
     def _stage(self, run: QueryRun, name: str) -> Iterator[None]:

@@ -216,7 +216,7 @@ class TokenEvent:
 
 @dataclass(frozen=True, slots=True)
 class CitationEvent:
-    """A label in the text so far names a source."""
+    """A label names a source; comes when its sentence has ended, at the latest before ``UsageEvent``."""
 
     citation: Citation
 

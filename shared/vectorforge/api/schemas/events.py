@@ -1,7 +1,9 @@
 """Data of each server-sent event of a query.
 
 Order: ``meta``, ``sources``, then ``token`` and ``citation`` mixed, ``usage``, and last exactly one of
-``done`` or ``error``. A stream that ends without either was cut off.
+``done`` or ``error``. A stream that ends without either was cut off. A ``citation`` comes when the sentence
+of its label has ended, since its verdict needs the whole of it: later than the label's own tokens, in the
+order of the labels, and before ``usage``.
 """
 
 from uuid import UUID
@@ -41,7 +43,7 @@ class TokenData(BaseModel):
 
 
 class CitationData(CitationBody):
-    """Event ``citation``: a label in the text so far names a source."""
+    """Event ``citation``: a label in the text so far names a source; sent when its sentence has ended."""
 
 
 class UsageData(BaseModel):
