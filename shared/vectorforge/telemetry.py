@@ -170,9 +170,12 @@ class InMemoryMetrics:
             return {name for name, _ in self._series}
 
     def items(self) -> list[tuple[str, dict[str, str], Series]]:
-        """Every series: name, tags, values."""
+        """A copy of every series: name, tags, values."""
         with self._lock:
-            return [(name, dict(tags), series) for (name, tags), series in self._series.items()]
+            return [
+                (name, dict(tags), Series(series.count, series.total, series.values.copy()))
+                for (name, tags), series in self._series.items()
+            ]
 
     def _find(self, name: str, tags: Tags | None, kind: str) -> Series:
         spec = METRICS[name]

@@ -17,18 +17,33 @@ from vectorforge.api.routes import (
     documents,
     health,
     jobs,
+    metrics,
     providers,
     queries,
     rag,
     root,
     search,
+    statistics,
     uploads,
 )
 from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
-_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, queries)
+_DOORS = (
+    root,
+    health,
+    providers,
+    collections,
+    documents,
+    uploads,
+    jobs,
+    search,
+    rag,
+    queries,
+    statistics,
+    metrics,
+)
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "
@@ -78,7 +93,9 @@ def create_app(
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(
-        Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
+        Authentication,
+        authenticator=Authenticator(server),
+        public_paths=("/", "/health", "/openapi.json", "/statistics"),
     )
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     app.add_middleware(

@@ -9,6 +9,7 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
@@ -56,6 +57,11 @@ class TenantServices:
     def query_logs(self) -> QueryLogRepository:
         """The tenant's query log."""
         return QueryLogRepository(self._db)
+
+    @cached_property
+    def statistics(self) -> StatisticsRepository:
+        """Numbers about the tenant's query log."""
+        return StatisticsRepository(self._db)
 
     @cached_property
     def query_log_sink(self) -> QueryLogSink:
