@@ -116,6 +116,12 @@ class LLMSettings(_Section):
     max_serve_model: str = "meta-llama/Llama-3.3-70B-Instruct"
     max_serve_mode: Literal["chat", "completions"] = "chat"
     """"completions": the prompt is made here, in Llama 3.3's format."""
+    bedrock_model: str | None = None
+    """Id or ARN of a model or inference profile on Amazon Bedrock; setting it registers the provider."""
+    bedrock_region: str | None = None
+    """AWS region of Bedrock; unset: as the AWS SDK finds it."""
+    bedrock_base_url: str | None = None
+    """Address of Bedrock's API when it is not AWS's own, such as a VPC endpoint's."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
@@ -138,6 +144,21 @@ class EmbeddingSettings(_Section):
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
+    cohere_api_key: SecretStr | None = None
+    cohere_base_url: str | None = None
+    cohere_embedding_model: str = "embed-v4.0"
+    cohere_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
+    google_api_key: SecretStr | None = None
+    google_base_url: str | None = None
+    google_embedding_model: str = "gemini-embedding-001"
+    google_embedding_dimension: int = Field(default=3072, ge=1, le=16_000)
+    bedrock_embedding_model: str | None = None
+    """A Titan or Cohere model on Amazon Bedrock, e.g. amazon.titan-embed-text-v2:0; setting it registers the
+    provider "bedrock"."""
+    bedrock_embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
+    """Length of its vectors; unset: the model's own."""
+    bedrock_region: str | None = None
+    bedrock_base_url: str | None = None
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
     embedding_max_retries: int = Field(default=3, ge=0, le=10)
     embedding_batch_size: int = Field(default=64, ge=1, le=2048)
