@@ -126,7 +126,9 @@ async def test_stream_is_readable_text(client: httpx2.AsyncClient, openai: FakeO
 
 async def test_anthropic_is_asked_its_own_way(app_url: str, tenant: str) -> None:  # D-027
     async with FakeAnthropic() as server:
-        provider = AnthropicProvider(SecretStr(server.api_key), base_url=server.base_url, retries=0)
+        provider = AnthropicProvider(
+            server.api_key, base_url=server.base_url, default_model="claude-haiku-5-5", retries=0
+        )
         server.unscripted = as_json(sources=[URL + "/"])
         async with (
             live_api(settings_for(app_url, [tenant]), provider) as running,
@@ -178,9 +180,7 @@ async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI
     assert openai.bodies == []
 
 
-async def test_conversation_in_the_context(
-    client: httpx2.AsyncClient, openai: FakeOpenAI
-) -> None:  # D-019
+async def test_conversation_in_the_context(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-019
     openai.unscripted = as_json()
     history = [{"user_query": f"Q{n}?", "ai_response": f"A{n}" + "y" * 250} for n in range(4)]
     await ask(client, conversation_history=history)
