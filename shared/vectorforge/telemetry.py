@@ -64,6 +64,10 @@ METRICS: Mapping[str, MetricSpec] = {
     # Not in the design's table: errors that are no caller's, since an alarm must not ring for a typing error;
     # the query log's own metrics, the embedder's and the API's.
     "pipeline.query.faults": _counter(),
+    # Queries with a variant, once more, by its name.
+    "pipeline.variant.duration_ms": _histogram("variant"),
+    "pipeline.variant.calls": _counter("variant"),
+    "pipeline.variant.errors": _counter("variant", "error_type"),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),

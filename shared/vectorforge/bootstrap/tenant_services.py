@@ -12,8 +12,10 @@ from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -97,6 +99,7 @@ class TenantServices:
             tracer=self._application.tracer,
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
+            prices=PriceList(settings.llm.model_prices),
         )
 
     @cached_property
@@ -108,6 +111,15 @@ class TenantServices:
             self._application.embedding_registry,
             self._application.config.ingestion,
         )
+
+    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
+        """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
+
+        Raises:
+            InvalidInputError: ``name`` is given, and there is no such variant.
+        """
+        variants = self._application.variants
+        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.

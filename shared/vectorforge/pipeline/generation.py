@@ -32,7 +32,7 @@ async def generate_answer(
     if not run.retrieved:
         run.outcome = "empty"
         if preset.on_empty == "sentence":
-            run.answer, run.finish_reason = NO_RESULTS_ANSWER, "empty"
+            run.answer, run.finish_reason, run.cost_usd = NO_RESULTS_ANSWER, "empty", 0.0
             yield TokenEvent(NO_RESULTS_ANSWER)
             yield UsageEvent(0, 0, 0)
             return
@@ -57,6 +57,8 @@ async def generate_answer(
     finally:
         run.generation_ms = (time.perf_counter() - started) * 1000
         run.citations, run.invalid_citations = parser.citations, parser.invalid
+        if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
+            run.note_cost(_usage(run, payload))
     yield _usage(run, payload)
 
 

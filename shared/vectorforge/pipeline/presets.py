@@ -14,6 +14,7 @@ from vectorforge.pipeline.prompts import (
     RAG_QUERY_SYSTEM_PROMPT,
 )
 from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,12 @@ class Preset:
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
 
-    def config(self, **explicit: Any) -> QueryConfig:
-        """The preset's defaults under the values given."""
-        return QueryConfig(**{**self.defaults, **explicit, "preset": self.name})
+    def config(self, variant: Variant | None = None, /, **explicit: Any) -> QueryConfig:
+        """The preset's defaults, the variant over them, and over both the values given."""
+        named = {**variant.overlay, "variant": variant.name} if variant else {}
+        if explicit.get("llm_provider") not in (None, named.get("llm_provider")):
+            named.pop("llm_model", None)  # it is another provider's
+        return QueryConfig(**{**self.defaults, **named, **explicit, "preset": self.name})
 
 
 VECTORFORGE = Preset("vectorforge")

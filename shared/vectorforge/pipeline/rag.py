@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,6 +19,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
@@ -52,6 +53,7 @@ class QueryService:
         tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
+        prices: By which an answer's cost is estimated.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class QueryService:
         tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
+        prices: PriceList = PUBLISHED_PRICES,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
@@ -74,6 +77,7 @@ class QueryService:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
+        self._prices = prices
         self._query_log = QueryLogging(
             query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
         )
@@ -176,12 +180,16 @@ class QueryService:
             request_id=request_id or uuid4(),
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
+            prices=self._prices,
         )
 
     async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
-            with measure(self.metrics, "pipeline.query") as measurement:
+            with (
+                measure(self.metrics, "pipeline.query") as measurement,
+                _measure_variant(self.metrics, run.config.variant),
+            ):
                 try:
                     async with aclosing(self._steps(run)) as events:
                         async for event in events:
@@ -264,6 +272,11 @@ class QueryService:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
+
+
+def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
+    """Measures a query with a variant by that, too; one without leaves no trace."""
+    return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()
 
 
 @asynccontextmanager

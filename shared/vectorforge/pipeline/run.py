@@ -14,6 +14,7 @@ from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
 from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,
@@ -24,6 +25,7 @@ from vectorforge.pipeline.types import (
     QueryConfig,
     QueryResult,
     StructuredAnswer,
+    UsageEvent,
 )
 from vectorforge.types import RetrievedChunk
 
@@ -63,6 +65,7 @@ class QueryRun:
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
+    prices: PriceList = PUBLISHED_PRICES
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -218,6 +221,19 @@ class QueryRun:
             first_token_ms=self.first_token_ms,
             cost_usd=self.cost_usd,
         )
+
+    def note_cost(self, usage: UsageEvent) -> None:
+        """Take what the model's words cost; None when its price is not known."""
+        if self.provider is None:
+            return
+        provider = self.provider.provider_name()
+        answering = self.response.model if self.response else None
+        for model in filter(None, (answering, self.model)):
+            self.cost_usd = self.prices.estimate_cost(
+                provider, model, usage.prompt_tokens, usage.completion_tokens
+            )
+            if self.cost_usd is not None:
+                return
 
     def note_first_token(self) -> None:
         """Take the time of the first token; later calls change nothing."""
