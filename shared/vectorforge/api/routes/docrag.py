@@ -34,7 +34,7 @@ async def docrag_query(
     request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | DocRagQueryResponse:
     """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
-    config = body.config()
+    config = body.config(tenant.choose_variant(body.variant))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
     collection = await _find_collection(application, tenant, body.collection)
     if body.stream:

@@ -21,10 +21,11 @@ from vectorforge.api.schemas.base import (
     ProviderName,
     RequestBody,
 )
-from vectorforge.api.schemas.rag import Temperature
+from vectorforge.api.schemas.rag import Temperature, VariantReference, given
 from vectorforge.pipeline.docrag import history_of
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
 
 MAX_EXCHANGES = 50
 
@@ -61,20 +62,16 @@ class DocRagQueryRequest(RequestBody):
     provider: ProviderName | None = None
     model: ModelName | None = None
 
-    def config(self) -> QueryConfig:
-        """How the question is to be answered."""
+    variant: VariantReference | None = None
+
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant."""
+        explicit = given(self, but={"collection", "conversation_history"})
+        for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
+            if own in explicit:
+                explicit[field] = explicit.pop(own)
         exchanges = [(e.user_query, e.ai_response) for e in self.conversation_history or ()]
-        return DOCRAG.config(
-            top_k=self.n_results,
-            min_score=self.min_score,
-            filters=self.filters,
-            llm_provider=self.provider,
-            llm_model=self.model,
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
-            stream=self.stream,
-            history=history_of(exchanges),
-        )
+        return DOCRAG.config(variant, **explicit, history=history_of(exchanges))
 
 
 class DocRagQueryResponse(AnswerDetails):
