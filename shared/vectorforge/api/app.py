@@ -14,6 +14,7 @@ from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
     collections,
+    docrag,
     documents,
     health,
     jobs,
@@ -40,6 +41,7 @@ _DOORS = (
     jobs,
     search,
     rag,
+    docrag,
     queries,
     statistics,
     metrics,
