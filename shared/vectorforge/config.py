@@ -144,6 +144,8 @@ class QuerySettings(_Section):
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     default_collection: str = "default"
     """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
+    profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
+    """Name of the collection that holds the profiles; made with the first of them."""
 
 
 class ServerSettings(_Section):

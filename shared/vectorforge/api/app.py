@@ -17,6 +17,7 @@ from vectorforge.api.routes import (
     documents,
     health,
     jobs,
+    profiles,
     providers,
     queries,
     rag,
@@ -28,7 +29,7 @@ from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
-_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, queries)
+_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, profiles, queries)
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -109,6 +110,11 @@ class TenantServices:
             self._application.config.ingestion,
         )
 
+    @cached_property
+    def profiles(self) -> ProfileServices:
+        """The tenant's profiles."""
+        return ProfileServices(self, self._application)
+
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.
 
@@ -135,6 +141,7 @@ class TenantServices:
         distance_metric: DistanceMetric = DistanceMetric.COSINE,
         query_prefix: str | None = None,
         document_prefix: str | None = None,
+        by_profile: bool = False,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -169,4 +176,5 @@ class TenantServices:
             distance_metric=distance_metric,
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
+            by_profile=by_profile,
         )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextFormat
+from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.types import QueryConfig
 
@@ -22,6 +23,8 @@ class Preset:
     chunk_separator: str = "\n---\n"
     context_tokens_per_answer_token: int | None = 3
     """The context's budget as a multiple of ``max_tokens``; None for no limit."""
+    context_chars: int | None = None
+    """The context's budget in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
 
@@ -44,7 +47,15 @@ RAG_QUERY = Preset(
 )
 """``/v1/rag/query``."""
 
-PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY)}
+PROFILE = Preset(
+    "profile",
+    defaults={"top_k": 5, "min_score": None},
+    context_format=ProfileContextFormat(),
+    context_chars=PROFILE_CONTEXT_CHARS,
+)
+"""``/v1/profiles/{profile_id}/query``."""
+
+PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, PROFILE)}
 
 
 def find_preset(name: str) -> Preset:

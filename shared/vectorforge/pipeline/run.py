@@ -115,6 +115,7 @@ class QueryRun:
         return ContextConfig(
             system_prompt_template=self.config.system_prompt or self.preset.system_prompt,
             max_context_tokens=self.config.max_tokens * factor if factor else None,
+            max_context_chars=self.preset.context_chars,
             include_sources=self.config.include_sources,
             chunk_separator=self.preset.chunk_separator,
             format=self.preset.context_format,

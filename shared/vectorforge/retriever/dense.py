@@ -66,6 +66,7 @@ class DenseRetriever(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """See ``BaseRetriever.retrieve``."""
@@ -84,6 +85,7 @@ class DenseRetriever(BaseRetriever):
             filters=filters,
             metric=metric,
             collection_id=collection_id,
+            profile_id=profile_id,
         )
         results = [r for r in found if min_score is None or r.score >= min_score]
         self.metrics.observe("retriever.results_returned", len(results), _TAGS)
