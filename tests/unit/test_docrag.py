@@ -62,6 +62,7 @@ class FixedRetriever(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         return list(self.found)

@@ -58,6 +58,8 @@ class ContextConfig:
     system_prompt_template: str = DEFAULT_SYSTEM_PROMPT
     max_context_tokens: int | None = 4096
     """Tokens of the context at most; None or 0 for no limit."""
+    max_context_chars: int | None = None
+    """Characters at most, in place of a number of tokens."""
     include_sources: bool = True
     chunk_separator: str = "\n---\n"
     include_scores: bool = False
@@ -70,6 +72,10 @@ class ContextConfig:
     user_template: str | None = None
     """Text with ``{context}`` and ``{query}`` that becomes the user's message, while the system prompt stays
     without context; None: the system prompt holds the context, and the user's message is the question."""
+
+    def size_of(self, context: str) -> int:
+        """What the budget counts."""
+        return len(context) if self.max_context_chars else estimate_tokens(context, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +173,20 @@ class ContextBuilder:
         self, chunks: Sequence[RetrievedChunk], config: ContextConfig
     ) -> tuple[list[RetrievedChunk], str, int]:
         def count(kept: Sequence[RetrievedChunk]) -> int:
-            return estimate_tokens(self._format_chunks(kept, config), config.model)
+            return config.size_of(self._format_chunks(kept, config))
 
-        used, budget = list(chunks), config.max_context_tokens
-        original_count = token_count = count(used)
-        if budget and token_count > budget:
+        used, budget = list(chunks), config.max_context_chars or config.max_context_tokens
+        original_size = count(used)
+        if budget and original_size > budget:
             # The count grows with the number of passages, so the longest fitting prefix can be bisected.
             fitting = bisect_right(range(1, len(used) + 1), budget, key=lambda n: count(used[:n]))
             used = used[:fitting] or [self._cut(used[0], budget, config)]
-            token_count = count(used)
+            unit = "characters" if config.max_context_chars else "tokens"
             logger.warning(
-                f"Context truncated from {original_count} to {token_count} tokens"
+                f"Context truncated from {original_size} to {count(used)} {unit}"
             )  # exact text: A-048
-        return used, self._format_chunks(used, config), token_count
+        context = self._format_chunks(used, config)
+        return used, context, estimate_tokens(context, config.model)
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
         """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""
@@ -191,7 +198,7 @@ class ContextBuilder:
             return replace(chunk, chunk=part)
 
         def count(length: int) -> int:
-            return estimate_tokens(self._format_chunks([shortened(length)], config), config.model)
+            return config.size_of(self._format_chunks([shortened(length)], config))
 
         length = bisect_right(range(1, len(chunk.chunk.text) + 1), budget, key=count)
         sentence_ends = [m.end() for m in _SENTENCE_END.finditer(chunk.chunk.text, 0, length)]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextFormat, SourceFormat
 from vectorforge.pipeline.docrag import ANSWER_SCHEMA
+from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
 from vectorforge.pipeline.prompts import (
     DEFAULT_SYSTEM_PROMPT,
     DOCRAG_SYSTEM_PROMPT,
@@ -38,6 +39,8 @@ class Preset:
     """The conversation so far: all of it as messages, or the end of it as text in the context."""
     response_schema: Mapping[str, Any] | None = None
     """The model answers with such a JSON object; its property ``answer`` is the answer."""
+    context_chars: int | None = None
+    """The context's budget in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
 
@@ -77,7 +80,16 @@ DOCRAG = Preset(
 )
 """``RAGEngine`` and ``/v1/docrag/query``."""
 
-PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
+
+PROFILE = Preset(
+    "profile",
+    defaults={"top_k": 5, "min_score": None},
+    context_format=ProfileContextFormat(),
+    context_chars=PROFILE_CONTEXT_CHARS,
+)
+"""``/v1/profiles/{profile_id}/query``."""
+
+PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG, PROFILE)}
 
 
 def find_preset(name: str) -> Preset:

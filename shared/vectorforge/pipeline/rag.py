@@ -256,6 +256,7 @@ class QueryService:
                     run.config.filters,
                     run.config.min_score,
                     run.config.embedding_provider,
+                    profile_id=run.config.profile_id,
                     deadline=run.deadline,
                 )
         except TimeoutError as exc:

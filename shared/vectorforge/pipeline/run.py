@@ -126,6 +126,7 @@ class QueryRun:
             chunk_separator=preset.chunk_separator,
             format=preset.context_format,
             model=preset.counting_model,
+            max_context_chars=preset.context_chars,
             exchanges=last_exchanges(config.history) if in_context else (),
             user_template=None if config.system_prompt else preset.user_template,
         )

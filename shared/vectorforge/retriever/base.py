@@ -36,6 +36,7 @@ class BaseRetriever(ABC):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """The passages nearest to a question, best first.
@@ -47,13 +48,15 @@ class BaseRetriever(ABC):
             filters: Metadata filter, see ``vectorstore.filters``; None for none.
             min_score: Passages scoring less are left out (equal stays); None keeps all.
             embedding_provider: Embeds the question in place of the collection's provider.
+            profile_id: Only passages of this profile; a filter can only narrow it further.
             deadline: When an answer is no longer wanted.
 
         Returns:
             0 to ``top_k`` passages, score descending; the score follows the collection's metric.
 
         Raises:
-            InvalidInputError: The question is empty, or ``top_k`` is out of range.
+            InvalidInputError: The question is empty, ``top_k`` is out of range, or the collection's
+                documents belong to profiles and none is named.
             FilterError: The filter cannot be understood.
             NotFoundError: There is no such collection.
             EmbeddingError: The question could not be embedded.

@@ -66,6 +66,7 @@ class DenseRetriever(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """See ``BaseRetriever.retrieve``."""
@@ -84,6 +85,7 @@ class DenseRetriever(BaseRetriever):
             filters=filters,
             metric=metric,
             collection_id=collection_id,
+            profile_id=profile_id,
         )
         results = Passages(found, min_score)
         for chunk in found[len(results) :]:  # the worst are the last
