@@ -15,9 +15,9 @@ class Config:
     """Immutable. Everything else comes from ``VECTORFORGE_*``."""
 
     OPENAI_API_KEY: SecretStr | None = None
-    """None: as ``VECTORFORGE_OPENAI_API_KEY`` says; without any the other providers, or quotations, answer."""
+    """None: as ``VECTORFORGE_OPENAI_API_KEY`` says; without any, who else is there answers."""
     CHROMA_DB_PATH: Path | None = None
-    """Folder of the embedded PostgreSQL. None: ``VECTORFORGE_DATABASE_URL``, else the folder in the settings."""
+    """Folder of the embedded PostgreSQL. None: ``VECTORFORGE_DATABASE_URL``, else the settings' folder."""
     COLLECTION_NAME: str = DEFAULT_COLLECTION
     CHUNK_SIZE: int = 800
     """Characters, 50 to 20,000."""

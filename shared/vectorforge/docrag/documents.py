@@ -96,7 +96,9 @@ def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(flat.get(name), str) or not flat[name].strip():
             raise InvalidInputError(f"{name} must be a text that is not empty.", field=name)
     if len(flat["source_url"]) > MAX_SOURCE_CHARS:
-        raise InvalidInputError(f"source_url must have {MAX_SOURCE_CHARS:,} characters at most.", field="source_url")
+        raise InvalidInputError(
+            f"source_url must have {MAX_SOURCE_CHARS:,} characters at most.", field="source_url"
+        )
     if not isinstance(flat.get("title") or "", str):
         raise InvalidInputError("title must be a text.", field="title")
     index = flat.get("chunk_index", 0)

@@ -20,7 +20,7 @@ def draft_document(
     document: ExtractedDocument, collection: Collection, chunking: ChunkingConfig
 ) -> DocumentDraft:
     """The document with the hash over everything that decides what is stored for it."""
-    decisive = [
+    decisive: list[Any] = [
         _FORMAT,
         document.text,
         document.title,
