@@ -64,6 +64,10 @@ METRICS: Mapping[str, MetricSpec] = {
     # Not in the design's table: errors that are no caller's, since an alarm must not ring for a typing error;
     # the query log's own metrics, the embedder's and the API's.
     "pipeline.query.faults": _counter(),
+    # Steps down from the full answer; answers that were given before, found in memory or in the database.
+    "pipeline.query.degraded": _counter("step"),
+    "pipeline.cache.hits": _counter("tier"),
+    "pipeline.cache.misses": _counter(),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),

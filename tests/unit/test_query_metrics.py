@@ -61,7 +61,14 @@ COUNTS = {
     ("query_log.write.duration_ms",): 5,
 }
 QUERY = {name: tags for name, tags in ESSENTIAL["query"].items() if name != COLD_START}
-ADDED = ("query_log", "embedding", "http", "pipeline.query.faults")
+ADDED = (
+    "query_log",
+    "embedding",
+    "http",
+    "pipeline.cache",
+    "pipeline.query.faults",
+    "pipeline.query.degraded",
+)
 DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 
 

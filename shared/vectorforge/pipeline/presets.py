@@ -24,6 +24,8 @@ class Preset:
     """The context's budget as a multiple of ``max_tokens``; None for no limit."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
+    unavailable_answer: str | None = None
+    """What is answered when nobody can; None: an error is raised."""
 
     def config(self, **explicit: Any) -> QueryConfig:
         """The preset's defaults under the values given."""

@@ -1,7 +1,8 @@
 """Data of each server-sent event of a query.
 
-Order: ``meta``, ``sources``, then ``token`` and ``citation`` mixed, ``usage``, and last exactly one of
-``done`` or ``error``. A stream that ends without either was cut off.
+Order: ``meta``, ``sources``, ``degraded`` where the full answer cannot be had, then ``token`` and
+``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream that ends without one
+was cut off.
 """
 
 from uuid import UUID
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, Latency, RetrievalStats, SourceBody
 from vectorforge.api.schemas.problem import Problem
+from vectorforge.pipeline.types import Degradation
 
 
 class MetaData(BaseModel):
@@ -32,6 +34,16 @@ class SourcesData(BaseModel):
 
     sources: list[SourceBody]
     retrieval_ms: float
+
+
+class DegradedData(BaseModel):
+    """Event ``degraded``: the full answer cannot be had; what comes instead."""
+
+    step: Degradation
+    reason: str = Field(description="Code of the error that led to it.")
+    provider: str | None
+    model: str | None
+    extractive: bool
 
 
 class TokenData(BaseModel):
@@ -74,6 +86,7 @@ class ErrorData(Problem):
 EVENT_DATA: dict[str, type[BaseModel]] = {
     "meta": MetaData,
     "sources": SourcesData,
+    "degraded": DegradedData,
     "token": TokenData,
     "citation": CitationData,
     "usage": UsageData,

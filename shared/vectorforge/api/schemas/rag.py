@@ -28,6 +28,7 @@ from vectorforge.pipeline.types import HistoryMessage, QueryConfig, QueryResult
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
+_ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
 def _with_placeholder(template: str) -> str:
@@ -56,6 +57,7 @@ class RAGQueryRequest(RequestBody):
     collection: CollectionReference | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self) -> QueryConfig:
         """How the question is to be answered."""
@@ -68,6 +70,7 @@ class RAGQueryRequest(RequestBody):
             top_p=self.top_p,
             max_tokens=self.max_tokens if self.max_tokens is not None else RAG_QUERY.defaults["max_tokens"],
             stream=self.stream,
+            allow_ungrounded=self.allow_ungrounded,
             history=history(self.messages),
         )
 
@@ -137,6 +140,7 @@ class CollectionQueryRequest(RequestBody):
     system_prompt: SystemPrompt | None = Field(
         default=None, description="Template of the system message; must contain {context}."
     )
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self) -> QueryConfig:
         """How the question is to be answered."""
