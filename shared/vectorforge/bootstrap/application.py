@@ -18,9 +18,11 @@ from vectorforge.errors import (
 )
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
+from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 
 if TYPE_CHECKING:  # only on AWS
@@ -96,10 +98,18 @@ class Application:
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
         metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
-        embedding_registry = EmbeddingProviderRegistry()
+        retry_budget = RetryBudget()
+        embedding_registry = EmbeddingProviderRegistry(retry_budget=retry_budget)
         store = credential_store(config)
         embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
-        llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
+        llm_registry = LLMProviderRegistry(
+            metrics=metrics,
+            health_checker=health_checker,
+            breakers=CircuitBreakers(
+                failures=config.llm.llm_circuit_failures, open_s=config.llm.llm_circuit_open_s
+            ),
+            retry_budget=retry_budget,
+        )
         llm_registry.auto_discover(
             config,
             store=store,
@@ -190,6 +200,13 @@ class Application:
         from vectorforge.aws.clients import AwsClients
 
         return AwsClients()
+
+    @cached_property
+    def quoter(self) -> ExtractiveProvider:
+        """Quotes passages when no model answers."""
+        return ExtractiveProvider(
+            embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
+        )
 
     @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":

@@ -14,6 +14,7 @@ from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
@@ -107,6 +108,12 @@ class TenantServices:
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
             prices=PriceList(settings.llm.model_prices),
+            ladder=DegradationLadder(
+                self._application.llm_registry,
+                quoter=self._application.quoter,
+                enabled=settings.query.degraded_answers,
+                metrics=self._application.metrics,
+            ),
         )
 
     @cached_property
