@@ -13,6 +13,7 @@ from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    cache,
     collections,
     documents,
     health,
@@ -28,7 +29,7 @@ from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
-_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, queries)
+_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, queries, cache)
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "
