@@ -91,7 +91,8 @@ def spoken(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
 def prompt(run: QueryRun, payload: ContextPayload) -> list[Message]:
     """System with the context, then the conversation so far, then the question."""
     system: list[Message] = []
-    if run.retrieved:  # without any passage the prompt would speak of a context that is not there (B-033)
+    # Without any passage a prompt with the context would speak of what is not there (B-033).
+    if run.retrieved or run.context_config().user_template is not None:
         system = [{"role": "system", "content": payload.system_prompt}]
     history: list[Message] = []
     if run.preset.history_policy == "messages":

@@ -31,7 +31,7 @@ from vectorforge.pipeline.variants import Variant
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
-_ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
+ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
 def _with_placeholder(template: str) -> str:
@@ -71,7 +71,7 @@ class RAGQueryRequest(RequestBody):
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
-    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
@@ -151,7 +151,7 @@ class CollectionQueryRequest(RequestBody):
         default=None, description="Template of the system message; must contain {context}."
     )
     variant: VariantReference | None = None
-    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
