@@ -50,7 +50,7 @@ class Process:
         return self.api.client(tenant)
 
     def counted(self, name: str, **tags: str) -> float:
-        return self.api.application.metrics.get(name, tags).total  # type: ignore[attr-defined]
+        return float(self.api.application.metrics.get(name, tags).total)  # type: ignore[attr-defined]
 
 
 Start = Callable[..., Any]

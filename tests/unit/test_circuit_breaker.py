@@ -18,6 +18,11 @@ from vectorforge.errors import (
 from vectorforge.llm.circuit_breaker import CircuitBreaker, CircuitBreakers
 
 
+def state_of(breaker: CircuitBreaker) -> str:
+    """A call, so that no type checker takes the state for settled."""
+    return breaker.state
+
+
 class Clock:
     """Seconds that pass when the test says so."""
 
@@ -61,9 +66,9 @@ def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:  # f
     fail(breaker, LLMTimeoutError(), times=2)
     work(breaker)
     fail(breaker, times=2)
-    assert breaker.state == "closed"
+    assert state_of(breaker) == "closed"
     fail(breaker)
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
     with pytest.raises(LLMCircuitOpenError) as caught, breaker.call():
         raise AssertionError("was let through")
     assert caught.value.retry_after_s == 30
@@ -75,7 +80,7 @@ async def test_a_stream_that_breaks_has_failed(breaker: CircuitBreaker) -> None:
         with pytest.raises(LLMStreamError):
             async for _ in stream(breaker, LLMStreamError()):
                 pass
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
 
 
 async def test_a_first_token_alone_does_not_make_up_for_failures(breaker: CircuitBreaker) -> None:
@@ -83,7 +88,7 @@ async def test_a_first_token_alone_does_not_make_up_for_failures(breaker: Circui
     with pytest.raises(LLMStreamError):
         async for _ in stream(breaker, LLMStreamError()):
             pass
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
 
 
 async def test_a_reader_who_leaves_says_nothing_about_the_model(breaker: CircuitBreaker) -> None:  # fault 15
@@ -92,37 +97,37 @@ async def test_a_reader_who_leaves_says_nothing_about_the_model(breaker: Circuit
         async with aclosing(stream(breaker)) as tokens:
             await anext(tokens)
     fail(breaker)
-    assert breaker.state == "open"  # leaving has not reset the count either
+    assert state_of(breaker) == "open"  # leaving has not reset the count either
     fail(CircuitBreaker("x", failures=1, open_s=1), asyncio.CancelledError(), times=3)
 
 
 @pytest.mark.parametrize("error", [LLMAuthenticationError(), LLMRequestError(), ValueError(), KeyError("x")])
 def test_what_is_wrong_with_the_request_is_no_failure(breaker: CircuitBreaker, error: Exception) -> None:
     fail(breaker, error, times=10)
-    assert breaker.state == "closed"
+    assert state_of(breaker) == "closed"
 
 
 def test_half_open_it_lets_one_call_through(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now += 29.9
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
     clock.now += 0.2
-    assert breaker.state == "half_open"
+    assert state_of(breaker) == "half_open"
     with breaker.call():
-        assert breaker.state == "open"  # to everybody else
+        assert state_of(breaker) == "open"  # to everybody else
         with pytest.raises(LLMCircuitOpenError), breaker.call():
             raise AssertionError("a second one was let through")
-    assert breaker.state == "closed"
+    assert state_of(breaker) == "closed"
 
 
 def test_a_probe_that_fails_opens_it_anew(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now += 31
     fail(breaker)
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
     clock.now += 31
     work(breaker)
-    assert breaker.state == "closed"
+    assert state_of(breaker) == "closed"
 
 
 async def test_a_probe_whose_reader_leaves_gives_its_place_to_the_next(
@@ -132,8 +137,8 @@ async def test_a_probe_whose_reader_leaves_gives_its_place_to_the_next(
     clock.now += 31
     async with aclosing(stream(breaker)) as tokens:
         await anext(tokens)
-        assert breaker.state == "open"
-    assert breaker.state == "half_open"
+        assert state_of(breaker) == "open"
+    assert state_of(breaker) == "half_open"
 
 
 def test_a_longer_wait_that_the_vendor_asks_for_is_kept(
@@ -141,21 +146,21 @@ def test_a_longer_wait_that_the_vendor_asks_for_is_kept(
 ) -> None:  # fault 2
     fail(breaker, LLMRateLimitError(retry_after_s=90), times=3)
     clock.now += 89
-    assert breaker.state == "open"
+    assert state_of(breaker) == "open"
     clock.now += 2
-    assert breaker.state == "half_open"
+    assert state_of(breaker) == "half_open"
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_out(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, times=3)
     clock.now -= 3600
-    assert breaker.state == "half_open"
+    assert state_of(breaker) == "half_open"
 
 
 def test_none_opens_where_it_is_switched_off() -> None:
     breaker = CircuitBreakers(failures=0).find("openai", "gpt-4o")
     fail(breaker, times=50)
-    assert breaker.state == "closed"
+    assert state_of(breaker) == "closed"
 
 
 def test_each_model_has_its_own() -> None:

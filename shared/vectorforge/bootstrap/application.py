@@ -24,6 +24,7 @@ from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_memory import AnswerMemory
+from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 
@@ -40,7 +41,11 @@ _LOG_CALL_S = 0.5
 
 
 class Application:
-    """Everything a process shares. Use it as an async context manager."""
+    """Everything a process shares. Use it as an async context manager.
+
+    Raises:
+        ConfigurationError: A variant of the settings cannot be used with what is given.
+    """
 
     def __init__(
         self,
@@ -62,6 +67,11 @@ class Application:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
+        self.variants = VariantCatalogue(
+            config.query,
+            llm_providers=llm_registry.list_providers(),
+            embedding_providers=embedding_registry.list_providers(),
+        )
 
     @classmethod
     def build(
@@ -81,8 +91,8 @@ class Application:
             tracer: Where spans go; None drops them.
 
         Raises:
-            ConfigurationError: No database URL is set, no embedding provider can be used, or the keys
-                cannot be read and waiting would not help.
+            ConfigurationError: No database URL is set, no embedding provider or variant can be used, or the
+                keys cannot be read and waiting would not help.
             SecretsUnavailableError: The keys cannot be read now.
         """
         url = config.database.database_url

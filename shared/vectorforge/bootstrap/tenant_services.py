@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -11,14 +12,17 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
+from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_memory import MemoryFirst
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -59,6 +63,11 @@ class TenantServices:
     def query_logs(self) -> QueryLogRepository:
         """The tenant's query log."""
         return QueryLogRepository(self._db)
+
+    @cached_property
+    def statistics(self) -> StatisticsRepository:
+        """Numbers about the tenant's query log."""
+        return StatisticsRepository(self._db)
 
     @cached_property
     def query_log_sink(self) -> QueryLogSink:
@@ -141,6 +150,7 @@ class TenantServices:
             tracer=self._application.tracer,
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
+            prices=PriceList(settings.llm.model_prices),
             ladder=DegradationLadder(
                 self._application.llm_registry,
                 quoter=self._application.quoter,
@@ -159,6 +169,20 @@ class TenantServices:
             self._application.embedding_registry,
             self._application.config.ingestion,
         )
+
+    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
+        """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
+
+        Raises:
+            InvalidInputError: ``name`` is given, and there is no such variant.
+        """
+        variants = self._application.variants
+        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
+
+    @cached_property
+    def profiles(self) -> ProfileServices:
+        """The tenant's profiles."""
+        return ProfileServices(self, self._application)
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.
@@ -186,6 +210,7 @@ class TenantServices:
         distance_metric: DistanceMetric = DistanceMetric.COSINE,
         query_prefix: str | None = None,
         document_prefix: str | None = None,
+        by_profile: bool = False,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -220,4 +245,5 @@ class TenantServices:
             distance_metric=distance_metric,
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
+            by_profile=by_profile,
         )

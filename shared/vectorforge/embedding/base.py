@@ -104,7 +104,7 @@ class EmbeddingProvider(ABC):
             EmbeddingError: The provider failed; its subclasses say how.
             DeadlineExceededError: The time ran out.
         """
-        return (await self.embed_documents([text], model=model, deadline=deadline))[0]
+        return (await self._for_queries().embed_documents([text], model=model, deadline=deadline))[0]
 
     async def embed_documents(
         self,
@@ -155,6 +155,10 @@ class EmbeddingProvider(ABC):
     async def aclose(self) -> None:
         """Release connections and threads. The provider is not used afterwards."""
         return
+
+    def _for_queries(self) -> "EmbeddingProvider":
+        """What embeds questions: this, or a copy of it for a vendor that has to be told."""
+        return self
 
     def _check_text(self, index: int, text: str, model: str) -> None:
         """Refuse a text that no call would embed. Vendors add their limits."""

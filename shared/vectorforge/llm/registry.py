@@ -26,7 +26,7 @@ class ProviderSpec:
 
     name: str
     setting: str
-    """What registers it, of ``LLMSettings``: its key, or its address when it needs no key."""
+    """What registers it, of ``LLMSettings``: its key, or its address or model when it needs no key."""
     factory: str
     """``module:Class``, imported when that is set; the class has ``from_settings``."""
 
@@ -38,6 +38,7 @@ PROVIDER_SPECS = (
     ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.google:GoogleProvider"),
     ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.cohere:CohereProvider"),
     ProviderSpec("max_serve", "max_serve_base_url", "vectorforge.llm.providers.max_serve:MaxServeProvider"),
+    ProviderSpec("bedrock", "bedrock_model", "vectorforge.llm.providers.bedrock:BedrockProvider"),
 )
 """In the order of preference when the configured default is not there."""
 

@@ -18,9 +18,10 @@ from vectorforge.llm.types import (
     Message,
     TextDelta,
 )
-from vectorforge.pipeline.citations import CitationParser
+from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 
@@ -51,15 +52,15 @@ async def generate_answer(
         DeadlineExceededError: The time ran out before the first token.
     """
     started = time.perf_counter()
-    parser = CitationParser(payload.used)
+    checker = CitationChecker(run.query, payload.used)
     try:
         with breaker.call():
-            async with aclosing(_texts(run, writer, payload, limit_s)) as texts:
+            async with aclosing(read_answer(run, _texts(run, writer, payload, limit_s))) as texts:
                 async for text in texts:
                     run.note_first_token()
                     run.answer += text
                     yield TokenEvent(text)
-                    for citation in parser.feed(text):
+                    for citation in checker.feed(text):
                         yield CitationEvent(citation)
     except (LLMTimeoutError, DeadlineExceededError):
         if not run.answer or run.deadline.remaining_s() > 0:
@@ -67,7 +68,11 @@ async def generate_answer(
         run.outcome, run.finish_reason = "deadline", "deadline"
     finally:
         run.generation_ms += (time.perf_counter() - started) * 1000
-        run.citations, run.invalid_citations = parser.citations, parser.invalid
+        if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
+            run.note_cost(_usage(run, payload))
+    for citation in checker.finish():
+        yield CitationEvent(citation)
+    run.citations, run.invalid_citations = checker.citations, checker.invalid
     yield _usage(run, payload)
 
 
@@ -88,7 +93,9 @@ def prompt(run: QueryRun, payload: ContextPayload) -> list[Message]:
     system: list[Message] = []
     if run.retrieved:  # without any passage the prompt would speak of a context that is not there (B-033)
         system = [{"role": "system", "content": payload.system_prompt}]
-    history: list[Message] = [{"role": m.role, "content": m.content} for m in run.config.history]
+    history: list[Message] = []
+    if run.preset.history_policy == "messages":
+        history = [{"role": m.role, "content": m.content} for m in run.config.history]
     return [*system, *history, {"role": "user", "content": payload.user_message}]
 
 
@@ -99,6 +106,7 @@ def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
         temperature=run.config.temperature,
         top_p=run.config.top_p,
         max_tokens=run.config.max_tokens,
+        response_schema=run.preset.response_schema,
     )
 
 

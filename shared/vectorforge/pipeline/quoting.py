@@ -5,7 +5,7 @@ import time
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
-from vectorforge.pipeline.citations import CitationParser
+from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.generation import grounding, prompt, request_for, spoken
 from vectorforge.pipeline.run import QueryRun
@@ -35,19 +35,24 @@ async def quote_passages(
     started = time.perf_counter()
     sources = grounding(run, payload)
     response = await _quoted(run, payload, sources, quoter)
-    parser = CitationParser(payload.used)
-    if response is not None:
-        parser.feed(response.content)
-    if response is None or not parser.citations:
+    checker = _checked(run, payload, response)
+    if response is None or not checker.citations:
         response = _best_passages(sources)
-        parser = CitationParser(payload.used)
-        parser.feed(response.content)
+        checker = _checked(run, payload, response)
     run.note_first_token()
     run.answer, run.response, run.finish_reason = response.content, response, "stop"
-    run.citations, run.invalid_citations = parser.citations, parser.invalid
+    run.citations, run.invalid_citations, run.cost_usd = checker.citations, checker.invalid, 0.0
     run.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     return [*spoken(run.answer, run.citations), usage]
+
+
+def _checked(run: QueryRun, payload: ContextPayload, response: LLMResponse | None) -> CitationChecker:
+    checker = CitationChecker(run.query, payload.used)
+    if response is not None:
+        checker.feed(response.content)
+        checker.finish()
+    return checker
 
 
 async def _quoted(

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,9 +18,11 @@ from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
@@ -54,6 +56,7 @@ class QueryService:
         tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
+        prices: By which an answer's cost is estimated.
         ladder: Who or what answers when the model does not; None: nobody, errors are raised.
         answer_cache: Of the same tenant; None: every question is answered anew.
     """
@@ -70,6 +73,7 @@ class QueryService:
         tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
+        prices: PriceList = PUBLISHED_PRICES,
         ladder: DegradationLadder | None = None,
         answer_cache: AnswerCache | None = None,
     ) -> None:
@@ -80,6 +84,7 @@ class QueryService:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
+        self._prices = prices
         self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
         self._answer_cache = answer_cache
         self._query_log = QueryLogging(
@@ -191,12 +196,16 @@ class QueryService:
             request_id=request_id or uuid4(),
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
+            prices=self._prices,
         )
 
     async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
-            with measure(self.metrics, "pipeline.query") as measurement:
+            with (
+                measure(self.metrics, "pipeline.query") as measurement,
+                _measure_variant(self.metrics, run.config.variant),
+            ):
                 try:
                     async with aclosing(self._steps(run)) as events:
                         async for event in events:
@@ -257,6 +266,8 @@ class QueryService:
             async with aclosing(answer) as events:
                 async for event in events:
                     yield event
+        if not run.cached:
+            note_quality(run, self.metrics)
 
     async def _look_up(self, run: QueryRun) -> bool:
         return self._answer_cache is not None and await self._answer_cache.look_up(run)
@@ -286,10 +297,12 @@ class QueryService:
                     run.config.filters,
                     run.config.min_score,
                     run.config.embedding_provider,
+                    profile_id=run.config.profile_id,
                     deadline=run.deadline,
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
+        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
@@ -303,6 +316,11 @@ class QueryService:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
+
+
+def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
+    """Measures a query with a variant by that, too; one without leaves no trace."""
+    return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()
 
 
 @asynccontextmanager

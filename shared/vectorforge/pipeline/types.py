@@ -164,6 +164,8 @@ class QueryResult:
     used_chunk_ids: list[UUID] = field(default_factory=list)
     """Passages that fitted into the context."""
     query_truncated: bool = False
+    below_min_score: int = 0
+    """Passages among the nearest ``top_k`` that scored too low."""
     context_latency_ms: float = 0.0
     first_token_latency_ms: float | None = None
     """From the question to the first token; None without a token."""
@@ -229,7 +231,7 @@ class TokenEvent:
 
 @dataclass(frozen=True, slots=True)
 class CitationEvent:
-    """A label in the text so far names a source."""
+    """A label names a source; comes when its sentence has ended, at the latest before ``UsageEvent``."""
 
     citation: Citation
 

@@ -49,7 +49,7 @@ async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse:
     """Answer a question from the default collection (or the one named), with citations."""
-    config = body.config()
+    config = body.config(tenant.choose_variant(body.variant))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     collection = await find_asked_collection(application, tenant, body.collection)
     if body.stream:
@@ -76,7 +76,7 @@ async def collection_query(
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse:
     """Answer a question from this collection, with sources and citations."""
-    config = body.config()
+    config = body.config(tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = await find_asked_collection(application, tenant, str(collection_id))
     if body.stream:

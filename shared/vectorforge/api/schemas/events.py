@@ -2,14 +2,22 @@
 
 Order: ``meta``, ``sources``, ``degraded`` where the full answer cannot be had, then ``token`` and
 ``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream that ends without one
-was cut off.
+was cut off. A ``citation`` comes when the sentence of its label has ended, since its verdict needs the whole
+of it: later than the label's own tokens, in the order of the labels, and before ``usage``.
 """
 
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.answers import (
+    AnswerDetails,
+    CitationBody,
+    Latency,
+    RetrievalStats,
+    SourceBody,
+    Structured,
+)
 from vectorforge.api.schemas.problem import Problem
 from vectorforge.pipeline.types import Degradation
 
@@ -53,7 +61,7 @@ class TokenData(BaseModel):
 
 
 class CitationData(CitationBody):
-    """Event ``citation``: a label in the text so far names a source."""
+    """Event ``citation``: a label in the text so far names a source; sent when its sentence has ended."""
 
 
 class UsageData(BaseModel):
@@ -74,6 +82,7 @@ class DoneData(AnswerDetails):
     invalid_citations: int
     latency: Latency
     retrieval_stats: RetrievalStats
+    structured: Structured | None = Field(description="Null at doors that do not ask the model for JSON.")
 
 
 class ErrorData(Problem):
