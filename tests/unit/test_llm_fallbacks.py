@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.testing.scripted_llm import ScriptedLLM
 
@@ -48,6 +49,10 @@ def test_one_without_credentials_is_left_out_and_said_so(caplog: pytest.LogCaptu
 def test_a_name_that_is_no_providers_stops_the_start() -> None:
     with pytest.raises(ConfigurationError, match=r"VECTORFORGE_LLM_FALLBACKS names 'antropic'"):
         discovered("antropic")
+    registry = discovered()
+    registry.register(ExtractiveProvider())
+    with pytest.raises(ConfigurationError, match="extractive"):
+        registry.set_fallbacks(["extractive"])  # quotes come after all models by themselves, marked as such
 
 
 def test_all_providers_share_one_budget_of_retries() -> None:

@@ -134,6 +134,7 @@ class DegradationLadder:
         if run.stored is not None and run.stored.found_in(run):
             return self._stale(run, error)
         if payload.used:
+            run.structured = None  # what a model that failed has begun
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, payload, self._quoter)]
         return self._last(run, error)
