@@ -15,6 +15,7 @@ from rich.progress import (
 from vectorforge.cli.terminal import Terminal
 from vectorforge.evaluation.comparison import Difference, Summary
 from vectorforge.evaluation.figures import change, figure
+from vectorforge.evaluation.measures import Unit
 from vectorforge.evaluation.resampling import Estimate
 from vectorforge.evaluation.run import Outcome
 
@@ -125,7 +126,7 @@ def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:
     }
 
 
-def _shown(estimate: Estimate | None, unit: str) -> str:
+def _shown(estimate: Estimate | None, unit: Unit) -> str:
     return "" if estimate is None else figure(estimate, unit)
 
 

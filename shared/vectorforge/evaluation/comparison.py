@@ -93,11 +93,11 @@ def summarise(
     if baseline is not None:
         fingerprints = {scored.question.id: scored.question.fingerprint for scored in runs[0].scored}
         for column in columns:
-            name, values = baseline.column_for(column.name, fingerprints)
-            reference = Column(f"{name} (baseline)", values)
+            name, scores = baseline.column_for(column.name, fingerprints)
+            reference = Column(f"{name} (baseline)", scores)
             stored[reference.name] = reference
             pairs.append((column, reference))
-            changed = max(changed, len(column.values.keys() - values.keys()))
+            changed = max(changed, len(column.values.keys() - scores.keys()))
     shown = [*columns, *stored.values()]
     figures = {
         column.name: {

@@ -175,7 +175,7 @@ def _read_folder(folder: Path) -> list[Question]:
             continue
         judged = {"source": str(row.doc_id), "start": row.start, "end": row.end, "grade": row.relevance}
         try:
-            judgements[str(row.query_id)].append(Relevant(**judged))
+            judgements[str(row.query_id)].append(Relevant.model_validate(judged))
         except ValidationError as exc:
             raise _refused(folder / "qrels.jsonl", number, exc) from None
     return [
