@@ -1,4 +1,4 @@
-"""``vectorforge eval`` and ``ask --variant`` as a user runs them: real processes, a real model, a database."""
+"""``vectorforge eval`` and ``ask --variant`` as a user runs them: real processes, model and database."""
 
 import json
 import os
