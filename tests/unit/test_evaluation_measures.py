@@ -65,6 +65,8 @@ class TestByHand:
             ("The answer: 1,600 m (a mile).", ["1600 m"], True),
             ("It takes twenty-two hours.", ["two hours"], False),  # SQuAD joins what a hyphen parts
             ("It is 308.", ["30"], False),  # words are whole
+            ("It was ‘often damaging’ – so they say", ["often damaging"], True),
+            ("Наука «о жизни»…", ["о жизни"], True),
             ("nothing of it", ["no", "of it"], True),
             ("anything", ["...", "the"], False),  # nothing is left of the answer
             ("", ["x"], False),

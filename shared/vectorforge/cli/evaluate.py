@@ -87,7 +87,7 @@ def evaluate(
 
     Every figure has a 95 % confidence interval. When a difference lies beyond
     its tolerance with its whole interval, the command says which and exits
-    with 1. The caches are not used, and answers are logged as others are.
+    with 1. No answer comes from the cache; answers are logged as others are.
 
     [bold]Examples[/bold]
 

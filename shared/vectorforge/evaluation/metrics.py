@@ -3,6 +3,7 @@
 import math
 import re
 import string
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,14 +84,27 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     return any(f" {wanted} " in words for wanted in map(normalised, answers) if wanted)
 
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
 def normalised(text: str) -> str:
-    """Lower case, without ASCII punctuation, English articles and superfluous blanks.
+    """Lower case, without punctuation of any script, English articles and superfluous blanks.
 
-    ``normalize_answer`` of SQuAD's official evaluation script: Rajpurkar et al. 2016,
-    https://arxiv.org/abs/1606.05250
+    ``normalize_answer`` of SQuAD's official evaluation script (Rajpurkar et al. 2016,
+    https://arxiv.org/abs/1606.05250), with MLQA's larger set of punctuation (Lewis et al. 2020,
+    https://arxiv.org/abs/1910.07475): typographic quotes are as common as ASCII's.
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class _WithoutPunctuation(dict[int, int | None]):
+    """For ``str.translate``: every character as it is, punctuation as nothing."""
+
+    def __missing__(self, code: int) -> int | None:
+        character = chr(code)
+        is_punctuation = character in string.punctuation or unicodedata.category(character).startswith("P")
+        self[code] = None if is_punctuation else code
+        return self[code]
+
+
+_PUNCTUATION = _WithoutPunctuation()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 from vectorforge.evaluation.judging import Passage, Target, find_hits
 from vectorforge.evaluation.metrics import citation_precision, contains_answer, ndcg, recall, reciprocal_rank
@@ -107,7 +108,7 @@ class Scorer:
             Found(
                 source=passage.document_source,
                 heading=passage.chunk.heading or passage.document_title or "",
-                snippet=" ".join(passage.chunk.text.split())[:_SNIPPET_CHARS],
+                snippet=shorten(passage.chunk.text, _SNIPPET_CHARS, placeholder=" …"),
                 score=passage.score,
                 relevant=self._is_relevant(passage.chunk),
             )
