@@ -56,6 +56,7 @@ COUNTS = {
     ("pipeline.query.duration_ms",): 5,
     ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
     ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
+    ("pipeline.answers.low_quality",): 2,
     ("pipeline.query.faults",): 1,  # and not the search in a collection that is not there
     ("pipeline.variant.calls", "precise"): 2,
     ("pipeline.variant.duration_ms", "precise"): 2,
@@ -64,7 +65,16 @@ COUNTS = {
     ("query_log.write.duration_ms",): 5,
 }
 QUERY = {name: tags for name, tags in ESSENTIAL["query"].items() if name != COLD_START}
-ADDED = ("query_log", "embedding", "http", "pipeline.query.faults", "pipeline.variant")
+ADDED = (
+    "query_log",
+    "embedding",
+    "http",
+    "pipeline.query.faults",
+    "pipeline.query.degraded",
+    "pipeline.variant",
+    "pipeline.answers",
+    "pipeline.cache",
+)
 DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 
 

@@ -21,6 +21,7 @@ from vectorforge.api.schemas.base import (
     CollectionReference,
     Filters,
     ModelName,
+    ProfileId,
     ProviderName,
     RequestBody,
 )
@@ -30,6 +31,7 @@ from vectorforge.pipeline.variants import Variant
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
+_ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
 def _with_placeholder(template: str) -> str:
@@ -65,9 +67,11 @@ class RAGQueryRequest(RequestBody):
     include_context: bool | None = Field(default=True, description="Whether the passages found are returned.")
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
     collection: CollectionReference | None = None
+    profile_id: ProfileId | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
@@ -134,6 +138,7 @@ class CollectionQueryRequest(RequestBody):
     top_k: int = Field(default=10, ge=1, description="Passages to retrieve; the server's max_top_k at most.")
     min_score: float | None = Field(default=0.0, description="Passages below are dropped; null drops none.")
     filters: Filters | None = None
+    profile_id: ProfileId | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None
@@ -146,6 +151,7 @@ class CollectionQueryRequest(RequestBody):
         default=None, description="Template of the system message; must contain {context}."
     )
     variant: VariantReference | None = None
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
