@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 from vectorforge.cli import collections, documents, logs
 from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
+from vectorforge.cli.evaluate import evaluate
 from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest import ingest
 from vectorforge.cli.migrate import migrate
@@ -27,6 +28,7 @@ app.command()(up)
 app.command()(ingest)
 app.command()(ask)
 app.command()(search)
+app.command("eval")(evaluate)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(logs.app, name="logs")
