@@ -23,6 +23,7 @@ ENDPOINTS = {
     "GET /v1/jobs/{id}": "How far an ingestion is.",
     "GET /v1/queries": "The log of every question.",
     "GET /v1/providers": "The configured models.",
+    "GET /v1/providers/{name}/models": "The models that a vendor offers.",
     "GET /health": "Whether it works.",
 }
 

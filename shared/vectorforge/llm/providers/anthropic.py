@@ -180,7 +180,8 @@ class AnthropicProvider(BaseLLMProvider):
 
         if not isinstance(exc, anthropic.BadRequestError):
             return None
-        return named_parameter(_SAMPLING, message=exc.message)
+        # Where a model takes only one of both, temperature stays.
+        return named_parameter(("top_p", "temperature"), message=exc.message)
 
     def _is_refusal(self, exc: Exception) -> bool:
         import anthropic
