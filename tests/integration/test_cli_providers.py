@@ -48,9 +48,9 @@ def bedrock(server: FakeVendor, secret: str | None = None) -> dict[str, str]:
     }
 
 
-async def as_json(*arguments: str, code: int = 0, **settings: str) -> Any:
+async def as_json(*arguments: str, **settings: str) -> Any:
     found, out, err = await run(*arguments, "--json", **settings)
-    assert found == code, err
+    assert found == 0, err
     return json.loads(out)
 
 
