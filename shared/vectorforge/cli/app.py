@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from vectorforge.cli import collections, documents, logs
+from vectorforge.cli import collections, documents, logs, providers
 from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
 from vectorforge.cli.evaluate import evaluate
@@ -32,6 +32,7 @@ app.command("eval")(evaluate)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(logs.app, name="logs")
+app.add_typer(providers.app, name="providers")
 app.command()(doctor)
 app.command()(migrate)
 

@@ -153,5 +153,8 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
+    if result.dropped_parameters:
+        names = ", ".join(result.dropped_parameters)
+        terminal.warn(f"The model does not take {names}: it was asked without.")
     if result.finish_reason == "length":
         terminal.warn("The answer was cut at its longest allowed length.")
