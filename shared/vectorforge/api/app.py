@@ -13,11 +13,14 @@ from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    cache,
     collections,
+    docrag,
     documents,
     health,
     jobs,
     metrics,
+    profiles,
     providers,
     queries,
     rag,
@@ -40,7 +43,10 @@ _DOORS = (
     jobs,
     search,
     rag,
+    docrag,
+    profiles,
     queries,
+    cache,
     statistics,
     metrics,
 )

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -12,6 +13,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
+from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.types import (
@@ -27,6 +29,9 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 from vectorforge.types import RetrievedChunk
+
+if TYPE_CHECKING:
+    from vectorforge.pipeline.stored_answer import StoredAnswer
 
 
 @dataclass(slots=True)
@@ -44,7 +49,15 @@ class QueryRun:
     search_text: str = ""
     query_truncated: bool = False
     provider: BaseLLMProvider | None = None
+    llm_model: str | None = None
+    """Model that the provider is asked for; None: its default."""
+    cache_key: bytes | None = None
+    data_version: int | None = None
+    """Of the collection, before the search; None: not known."""
+    stored: "StoredAnswer | None" = None
+    """What the same question got before, on the same documents."""
     retrieved: list[RetrievedChunk] = field(default_factory=list)
+    below_min_score: int = 0
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -76,7 +89,7 @@ class QueryRun:
         """Name of the answering model; None when none will be asked."""
         if self.provider is None:
             return None
-        return self.config.llm_model or self.provider.default_model
+        return self.llm_model or self.provider.default_model
 
     def loop_deadline(self) -> float | None:
         """The deadline on the event loop's clock; None for none."""
@@ -89,6 +102,7 @@ class QueryRun:
         Raises:
             InvalidInputError: The request names a provider that is not there.
         """
+        self.llm_model = self.config.llm_model
         if self.config.llm_provider:
             self.provider = registry.get(self.config.llm_provider)
         elif registry.list_providers():
@@ -114,13 +128,19 @@ class QueryRun:
 
     def context_config(self) -> ContextConfig:
         """The preset's context under the request's own template."""
-        factor = self.preset.context_tokens_per_answer_token
+        preset, config = self.preset, self.config
+        factor = preset.context_tokens_per_answer_token
+        in_context = preset.history_policy == "last_exchanges"
         return ContextConfig(
-            system_prompt_template=self.config.system_prompt or self.preset.system_prompt,
-            max_context_tokens=self.config.max_tokens * factor if factor else None,
-            include_sources=self.config.include_sources,
-            chunk_separator=self.preset.chunk_separator,
-            format=self.preset.context_format,
+            system_prompt_template=config.system_prompt or preset.system_prompt,
+            max_context_tokens=preset.max_context_tokens or (config.max_tokens * factor if factor else None),
+            include_sources=config.include_sources,
+            chunk_separator=preset.chunk_separator,
+            format=preset.context_format,
+            model=preset.counting_model,
+            max_context_chars=preset.context_chars,
+            exchanges=last_exchanges(config.history) if in_context else (),
+            user_template=None if config.system_prompt else preset.user_template,
         )
 
     def fail(self, error: VectorForgeError) -> ErrorEvent:
@@ -135,6 +155,8 @@ class QueryRun:
 
     def result(self) -> QueryResult:
         """The result of a query that worked."""
+        if self.structured is None and self.preset.response_schema is not None:
+            self.structured = quoted_answer(self.used, self.citations)
         return QueryResult(
             query=self.query,
             answer=self.answer,
@@ -152,6 +174,7 @@ class QueryRun:
             finish_reason=self.finish_reason,
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
+            below_min_score=self.below_min_score,
             context_latency_ms=self.context_ms,
             first_token_latency_ms=self.first_token_ms,
             cached=self.cached,
