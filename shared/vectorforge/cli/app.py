@@ -14,6 +14,7 @@ from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest import ingest
 from vectorforge.cli.migrate import migrate
 from vectorforge.cli.search import search
+from vectorforge.cli.stats import stats
 from vectorforge.cli.up import up
 
 app = typer.Typer(
@@ -28,7 +29,11 @@ app.command()(up)
 app.command()(ingest)
 app.command()(ask)
 app.command()(search)
+<<<<<<< HEAD
 app.command("eval")(evaluate)
+=======
+app.command()(stats)
+>>>>>>> statistics
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(logs.app, name="logs")
