@@ -16,6 +16,7 @@ from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_c
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
 QUESTION = {"query": SECRET}
+PROFILE = "7002600330044"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,13 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    # Bob may have a profile of the same number; until he does, there is nothing.
+    ("POST", "/v1/profiles/{profile_id}/search"): Case(404, QUESTION),
+    ("POST", "/v1/profiles/{profile_id}/query"): Case(404, QUESTION),
+    ("DELETE", "/v1/profiles/{profile_id}"): Case(404),
+    ("POST", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "From Bob."}),
+    ("PUT", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "Bob again."}),
+    ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
 }
 ROUTES = [
     (method, route.path)
@@ -85,12 +93,14 @@ async def alice(
         job = await add_documents(client, collection_id, secret=SECRET)
         answer = (await client.post("/v1/rag/query", json=QUESTION)).json()
         (entry,) = answer["context"]
+        (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         ids = {
             "collection_id": collection_id,
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
             "job_id": job["id"],
             "query_id": answer["id"].removeprefix("ragq_"),
+            "profile_id": PROFILE,
         }
         yield Alice(api, name, bob, ids)
 
