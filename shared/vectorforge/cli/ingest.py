@@ -1,7 +1,8 @@
 """``vectorforge ingest``."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,15 +10,35 @@ from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import find_files, source_name
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.question import parse_metadata
-from vectorforge.cli.terminal import command
+from vectorforge.cli.row_options import (
+    DeleteOption,
+    EverythingOption,
+    FromPostgresOption,
+    KeyOption,
+    MetadataColumnOption,
+    QueryOption,
+    SourceNameOption,
+    TableOption,
+    TextOption,
+    TitleOption,
+    UpdatedOption,
+)
+from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from vectorforge.cli.ingest_rows import RowsToIngest
+    from vectorforge.cli.ingest_run import IngestSummary
 
 
 def ingest(
     paths: Annotated[
-        list[Path],
-        typer.Argument(help="Files and folders. A .jsonl holds one document a line; a .csv is one document."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="Files and folders. A .jsonl holds one document a line; a .csv is one document.",
+            show_default=False,
+        ),
+    ] = None,
     collection: CollectionOption = None,
     glob: Annotated[
         str | None,
@@ -29,6 +50,17 @@ def ingest(
             "--metadata", "-m", help="key=value for every document; may be repeated.", show_default=False
         ),
     ] = None,
+    from_postgres: FromPostgresOption = None,
+    query: QueryOption = None,
+    table: TableOption = None,
+    source_name: SourceNameOption = None,
+    key: KeyOption = "id",
+    text: TextOption = None,
+    updated: UpdatedOption = None,
+    title: TitleOption = None,
+    metadata_column: MetadataColumnOption = None,
+    delete: DeleteOption = False,
+    everything: EverythingOption = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -50,24 +82,81 @@ def ingest(
         vectorforge ingest handbook/ --collection handbook --glob '*.md' -m team=support
 
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
+
+        vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
-        from vectorforge.cli.session import Session, run_in_session
-
-        files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
-        if not files:
-            raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
         labels = parse_metadata(metadata or [])
+        if from_postgres is None:
+            summary = _ingest_files(terminal, data_dir, collection, paths or [], glob, labels)
+        elif paths or glob:
+            raise InvalidInputError("--from-postgres takes no files.", field="PATH")
+        else:
+            from vectorforge.cli.ingest_rows import RowsToIngest
 
-        async def work(session: Session) -> IngestSummary:
-            target = await session.collection_or_new(collection)
-            return await ingest_files(terminal, session, target, files, metadata=labels)
-
-        summary = run_in_session(terminal, data_dir, work)
-        print_summary(terminal, summary)
+            wanted = RowsToIngest.of_options(
+                from_postgres,
+                query=query,
+                table=table,
+                name=source_name,
+                key=key,
+                text=text or [],
+                updated=updated,
+                title=title,
+                metadata=metadata_column or [],
+                delete=delete,
+                everything=everything,
+            )
+            summary = _ingest_rows(terminal, data_dir, collection, wanted, labels)
         if summary.stopped_by:
             terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
             raise typer.Exit(ExitCode.UNAVAILABLE)
         if summary.failed:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _ingest_files(
+    terminal: Terminal,
+    data_dir: Path | None,
+    collection: str | None,
+    paths: Sequence[Path],
+    glob: str | None,
+    labels: Mapping[str, Any],
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    if not paths:
+        raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
+    files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
+    if not files:
+        raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
+
+    async def work(session: Session) -> IngestSummary:
+        target = await session.collection_or_new(collection)
+        return await ingest_files(terminal, session, target, files, metadata=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    return summary
+
+
+def _ingest_rows(
+    terminal: Terminal,
+    data_dir: Path | None,
+    collection: str | None,
+    wanted: "RowsToIngest",
+    labels: Mapping[str, Any],
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_rows import RowsSummary, ingest_rows, note_rows
+    from vectorforge.cli.ingest_run import print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> RowsSummary:
+        target = await session.collection_or_new(collection)
+        return await ingest_rows(terminal, session, target, wanted, labels=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    note_rows(terminal, summary)
+    return summary
