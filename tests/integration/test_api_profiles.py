@@ -103,7 +103,8 @@ async def test_search(doors: Doors) -> None:
     [None, {"profile_id": 2}, {"$or": [{"profile_id": 1}, {"profile_id": 2}]}, {"profile_id": {"$gte": 0}}],
 )
 async def test_no_door_leads_to_another_profile(doors: Doors, filters: dict[str, Any] | None) -> None:
-    question = {"query": "Another person's bread and Postgres warehouse", "filters": filters}
+    asked = "Another person's bread and Postgres warehouse"
+    question = {"query": asked, "filters": filters}
     async with doors.client() as client:
         names = {c["name"]: c["id"] for c in (await client.get("/v1/collections")).json()["collections"]}
         collection_id = names["profiles"]
@@ -117,18 +118,15 @@ async def test_no_door_leads_to_another_profile(doors: Doors, filters: dict[str,
         ]
         for response in bodies:
             assert response.status_code == 200, response.text
-            told = response.text.replace(question["query"] or "", "")
-            assert "Another person" not in told
+            assert "Another person" not in response.text.replace(asked, "")
         for path in ("/v1/profiles/1/query", f"/v1/collections/{collection_id}/query"):
             events = await ask_streaming(client, path, of_one)
-            assert "Another person" not in str([event.data for event in events]).replace(
-                str(question["query"]), ""
-            )
+            assert "Another person" not in str([event.data for event in events]).replace(asked, "")
 
 
 # C17: the same passages through every door, in the same order
 async def test_every_door_finds_the_same_passages(doors: Doors) -> None:
-    body = {"query": "Who baked bread?", "top_k": 4, "min_score": None}
+    body: dict[str, Any] = {"query": "Who baked bread?", "top_k": 4, "min_score": None}
     async with doors.client() as client:
         names = {c["name"]: c["id"] for c in (await client.get("/v1/collections")).json()["collections"]}
         scoped = {**body, "profile_id": 1}

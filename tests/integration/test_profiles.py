@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
@@ -46,7 +46,10 @@ EXPERIENCES = [
     {"id": 12, "title": "Baker", "company": "Bread and Sons", "description": "Baked rye bread at dawn."},
 ]
 PROJECTS = [{"id": 3, "name": "Weather station", "description": "Measures rain on a roof in Graz."}]
-SKILLS = [{"name": "Python", "category": "Languages", "level": "expert"}, "Baking"]
+SKILLS: list[Mapping[str, Any] | str] = [
+    {"name": "Python", "category": "Languages", "level": "expert"},
+    "Baking",
+]
 EDUCATION = [{"id": 5, "degree": "MSc", "institution": "TU Graz", "end_date": date(2019, 6, 30)}]
 
 
@@ -280,9 +283,9 @@ async def test_refusals(profiles: Profiles) -> None:
     short = RAGIngestionPipeline(profiles.store, profiles.embedder, limits=ExtractionLimits(max_chars=10))
     with pytest.raises(ExtractionError, match="longer than 10"):
         await short.ingest_document(7, "x" * 11, SourceType.CV)
-    for arguments in (("", 7), ("x", -1), ("x", 7, 0), ("x", 7, 101)):
+    for query, profile_id, top_k in (("", 7, 5), ("x", -1, 5), ("x", 7, 0), ("x", 7, 101)):
         with pytest.raises(InvalidInputError):
-            await profiles.retrieval.retrieve(*arguments)  # type: ignore[arg-type] # of different lengths
+            await profiles.retrieval.retrieve(query, profile_id, top_k)
     profiles.embedder.texts.clear()
     with pytest.raises(FilterError):
         await profiles.retrieval.retrieve("x", 7, filters={"a": {"$near": 1}})

@@ -11,8 +11,8 @@ FromPostgresOption: TypeAlias = Annotated[
     typer.Option(
         "--from-postgres",
         metavar="DSN",
-        help="Take rows of this database in place of files. [cyan]env:NAME[/cyan] takes the connection string "
-        "from the environment, where other users of the machine do not see it.",
+        help="Take rows of this database in place of files. [cyan]env:NAME[/cyan] takes the connection "
+        "string from the environment, where other users of the machine do not see it.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
