@@ -104,11 +104,11 @@ async def test_rows_become_passages_of_their_profile(profiles: Profiles) -> None
     assert best.score > found[1].score
     everything = await profiles.retrieval.retrieve("x", 7, 100)
     assert {(chunk.source_type, chunk.source_id) for chunk in everything} == {
-        (SourceType.SUMMARY, "summary"),
+        (SourceType.SUMMARY, "1"),
         (SourceType.EXPERIENCE, "11"),
         (SourceType.EXPERIENCE, "12"),
         (SourceType.PROJECT, "3"),
-        (SourceType.SKILL, "skills"),
+        (SourceType.SKILL, "all"),
         (SourceType.EDUCATION, "5"),
     }
 
@@ -235,7 +235,7 @@ async def test_a_collection_of_profiles_takes_nothing_else(profiles: Profiles) -
 
     documents = DocumentRepository(profiles.db)
     pipeline = IngestionPipeline(core, documents, registry, IngestionSettings())
-    (result,) = await pipeline.ingest_bytes(profiles.collection, b"Nobody's.", "profiles/7/summary/summary")
+    (result,) = await pipeline.ingest_bytes(profiles.collection, b"Nobody's.", "profiles/7/summary/1")
     assert result.status is DocumentStatus.FAILED
     assert result.error is not None
     assert result.error.code == "invalid_input"
@@ -298,5 +298,5 @@ async def test_retrieval_asks_no_language_model(profiles: Profiles, make_tenant:
     await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
     before = set(threading.enumerate())
     context = await profiles.retrieval.format_context(await profiles.retrieval.retrieve("mine", 7))
-    assert context == "[Source 1]\nsummary summary: Summary\nMine."
+    assert context == "[Source 1]\nsummary 1\nMine."
     assert set(threading.enumerate()) == before

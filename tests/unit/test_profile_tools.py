@@ -50,7 +50,7 @@ async def test_semantic_search(pipeline: RAGRetrievalPipeline) -> None:
     assert (found[0].text, found[0].source_type, found[0].source_id) == (
         "Bakes bread.",
         SourceType.SUMMARY,
-        "summary",
+        "1",
     )
     assert len(await semantic_search("bread", 1, pipeline, top_k=2)) == 2
     assert await semantic_search("bread", 3, pipeline) == []
@@ -59,9 +59,7 @@ async def test_semantic_search(pipeline: RAGRetrievalPipeline) -> None:
 # C-017 C06
 async def test_semantic_search_with_context(pipeline: RAGRetrievalPipeline) -> None:
     context = await semantic_search_with_context("Who bakes bread?", 1, pipeline, top_k=20)
-    assert context.startswith(
-        "[Source 1]\nsummary summary: Summary\nBakes bread.\n---\n[Source 2]\nexperience "
-    )
+    assert context.startswith("[Source 1]\nsummary 1\nBakes bread.\n---\n[Source 2]\nexperience ")
     assert 1500 < len(context) <= 2000
     assert await semantic_search_with_context("bread", 3, pipeline) == ""
     with pytest.raises(InvalidInputError, match="max_length must be at least 200"):
@@ -132,7 +130,7 @@ async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
     passages = json.loads(await toolbox.call(SEARCH, encode({"query": "Who bakes bread?", "top_k": 2})))
     assert len(passages) == 2
     assert passages[0]["text"] == "Bakes bread."
-    assert (passages[0]["source_type"], passages[0]["source_id"]) == ("summary", "summary")
+    assert (passages[0]["source_type"], passages[0]["source_id"]) == ("summary", "1")
     context = await toolbox.call(WITH_CONTEXT, encode({"query": "Who bakes bread?", "max_length": 300}))
     assert context.startswith("[Source 1]")
     assert len(context) <= 300

@@ -44,7 +44,7 @@ def summary_document(summary: str) -> list[ProfileDocument]:
     """The profile's summary, if there is one."""
     if not summary.strip():
         return []
-    return [ProfileDocument(SourceType.SUMMARY, "summary", summary, "Summary")]
+    return [ProfileDocument(SourceType.SUMMARY, "1", summary)]
 
 
 def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> list[ProfileDocument]:
@@ -79,7 +79,7 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         name = _first(row, ("name", "skill", "title"))
         if not name:
             continue
-        category = _first(row, ("category", "group", "type")) or "Skills"
+        category = _first(row, ("category", "group", "type")) or ""
         details = [
             f"{_label(key)} {value}" if _is_number(row[key]) else value
             for key in row
@@ -89,8 +89,11 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         lines.setdefault(category, []).append(f"{name} ({', '.join(details)})" if details else name)
     if not lines:
         return []
-    text = "\n\n".join(f"{category}: {', '.join(names)}" for category, names in lines.items())
-    return [ProfileDocument(SourceType.SKILL, "skills", f"# Skills\n\n{text}", "Skills", media.MARKDOWN)]
+    text = "\n\n".join(
+        f"{category}: {', '.join(names)}" if category else ", ".join(names)
+        for category, names in lines.items()
+    )
+    return [ProfileDocument(SourceType.SKILL, "all", f"# Skills\n\n{text}", "Skills", media.MARKDOWN)]
 
 
 def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:
