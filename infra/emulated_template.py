@@ -8,7 +8,7 @@ values file is a JSON object:
 
     {"references": {"AWS::RDS::DBProxy.Endpoint": "localhost:6432"}, "environment": {"NAME": "value"}}
 
-"environment" is added to every function's variables.
+"environment" is added to every function's variables; other values make other versions of the functions.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from infra.emulated_assembly import AssemblyError, read_templates, write_assembly
+from infra.emulated_environment import add_environment
 from infra.emulated_references import PLACEHOLDER, References, texts
 from infra.emulated_resources import (
     DROPPED,
@@ -123,7 +124,7 @@ class _Stack:
             logical_id: self._references.resolved(_without_dependencies(resource, self._references.dropped))
             for logical_id, resource in self._resources.items()
         }
-        self._add_environment()
+        add_environment(self._template, self._values.environment)
         self._resolve_outputs()
         self._template.get("Conditions", {}).pop("CDKMetadataAvailable", None)  # of what is dropped
         self._report.kept.update(resource["Type"] for resource in self._template["Resources"].values())
@@ -175,12 +176,6 @@ class _Stack:
             properties = resource["Properties"]
             properties["DefinitionString"], left_out = emulated_definition(properties["DefinitionString"])
             self._report.removed[_STATE_MACHINE, "ItemBatcher", BATCHES] += left_out
-
-    def _add_environment(self) -> None:
-        for resource in self._template["Resources"].values():
-            if resource["Type"] == "AWS::Lambda::Function" and self._values.environment:
-                variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
-                variables.update(self._values.environment)
 
     def _resolve_outputs(self) -> None:
         """Leave out what told of something left out; other stacks get the value instead."""

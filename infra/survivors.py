@@ -27,6 +27,7 @@ def survivors(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
     yield from _secret(session, stage, where)
     yield from _queues(session, stage, where)
     yield from _log_groups(session, stage, where)
+    yield from _log_role(session, stage)
 
 
 def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
@@ -98,3 +99,22 @@ def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) ->
         return False
     tags = logs.list_tags_for_resource(resourceArn=str(group["arn"]).removesuffix(":*"))["tags"]
     return (tags.get("application"), tags.get("stage")) == ("vectorforge", stage.stage)
+
+
+def _log_role(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
+    """Every API of account and region may have come to log with it; see infra/query_api.py."""
+    iam = session.client("iam")
+    pages = iam.get_paginator("list_roles").paginate()
+    for role in (found for page in pages for found in page["Roles"]):
+        name = role["RoleName"]
+        if not name.startswith(f"VectorForge-{stage.stage}-App-RestApiLogRole"):
+            continue
+        attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
+        detach = "".join(
+            f"aws iam detach-role-policy --role-name {name} --policy-arn {policy['PolicyArn']} && "
+            for policy in attached
+        )
+        yield (
+            "Role with which API Gateway writes logs, perhaps those of other APIs, too",
+            f"{detach}aws iam delete-role --role-name {name}",
+        )

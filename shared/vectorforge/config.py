@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, Vali
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.variant_settings import VariantOverlays, VariantSplit
 
 
 def _env(*names: str, **kwargs: Any) -> Any:
@@ -29,6 +30,36 @@ class _Section(BaseSettings):
         hide_input_in_errors=True,  # a mistyped secret must not be printed
         populate_by_name=True,
     )
+
+
+class ModelPrice(BaseModel):
+    """US dollars per million tokens of one model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    long_prompt_over: int | None = Field(default=None, ge=1)
+    """Prompt tokens beyond which the whole call has the two prices below."""
+    long_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    long_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _long_prompts_are_whole(self) -> Self:
+        given = [value is not None for value in (self.long_prompt_over, self.long_input, self.long_output)]
+        if any(given) and not all(given):
+            raise ValueError("long_prompt_over, long_input and long_output belong together")
+        return self
+
+    def rates(self, prompt_tokens: int) -> tuple[float, float]:
+        """The price of prompt and completion, for a call with a prompt of this length."""
+        if (
+            self.long_input is None
+            or self.long_output is None
+            or prompt_tokens <= (self.long_prompt_over or 0)
+        ):
+            return self.input, self.output
+        return self.long_input, self.long_output
 
 
 class DatabaseSettings(_Section):
@@ -85,9 +116,24 @@ class LLMSettings(_Section):
     max_serve_model: str = "meta-llama/Llama-3.3-70B-Instruct"
     max_serve_mode: Literal["chat", "completions"] = "chat"
     """"completions": the prompt is made here, in Llama 3.3's format."""
+    bedrock_model: str | None = None
+    """Id or ARN of a model or inference profile on Amazon Bedrock; setting it registers the provider."""
+    bedrock_region: str | None = None
+    """AWS region of Bedrock; unset: as the AWS SDK finds it."""
+    bedrock_base_url: str | None = None
+    """Address of Bedrock's API when it is not AWS's own, such as a VPC endpoint's."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
+    model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
+    """JSON object: model, or provider/model -> its price; they go before the published ones."""
+    llm_fallbacks: list[str] = Field(default_factory=list)
+    """JSON list of providers, each alone or with a model ("ollama:llama3.3"): who writes, in this order, when
+    the default provider does not. Empty: nobody, since the documents' text goes to whoever writes."""
+    llm_circuit_failures: int = Field(default=5, ge=0, le=1000)
+    """Failed calls in a row after which a model is not asked for a while; 0: it always is."""
+    llm_circuit_open_s: float = Field(default=30.0, gt=0, le=3600)
+    """For how long; then one call tries it again."""
     extractive_answers: bool = True
     """Answer by quoting the best sentences when no model is configured."""
 
@@ -105,6 +151,21 @@ class EmbeddingSettings(_Section):
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
+    cohere_api_key: SecretStr | None = None
+    cohere_base_url: str | None = None
+    cohere_embedding_model: str = "embed-v4.0"
+    cohere_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
+    google_api_key: SecretStr | None = None
+    google_base_url: str | None = None
+    google_embedding_model: str = "gemini-embedding-001"
+    google_embedding_dimension: int = Field(default=3072, ge=1, le=16_000)
+    bedrock_embedding_model: str | None = None
+    """A Titan or Cohere model on Amazon Bedrock, e.g. amazon.titan-embed-text-v2:0; setting it registers the
+    provider "bedrock"."""
+    bedrock_embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
+    """Length of its vectors; unset: the model's own."""
+    bedrock_region: str | None = None
+    bedrock_base_url: str | None = None
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
     embedding_max_retries: int = Field(default=3, ge=0, le=10)
     embedding_batch_size: int = Field(default=64, ge=1, le=2048)
@@ -142,10 +203,34 @@ class QuerySettings(_Section):
     max_top_k: int = Field(default=100, ge=1, le=1000)
     max_answer_tokens: int = Field(default=16_384, ge=1)
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
+    degraded_answers: bool = True
+    """Without a model that answers: an earlier answer, marked as stale, or the passages; else an error."""
     default_collection: str = "default"
     """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
+    variants: VariantOverlays = Field(default_factory=dict)
+    """Named overlays on these defaults, beside those of ``pipeline.variants``: a JSON object, or the path of
+    a TOML file."""
+    variant_split: VariantSplit = Field(default_factory=dict)
+    """JSON object: variant -> weight, for requests that name no variant. Empty: those have none."""
+    variant_split_by: Literal["tenant", "conversation"] = "tenant"
+    """What keeps its variant; "conversation": the tenant, for a request outside of any."""
     profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
     """Name of the collection that holds the profiles; made with the first of them."""
+
+
+class CacheSettings(_Section):
+    """Answers and vectors that are kept, in the database for all processes and in each one's memory."""
+
+    answer_cache: bool = True
+    """Whether the same question on the same documents gets the answer that was given before."""
+    answer_cache_ttl_s: float = Field(default=3600.0, gt=0, le=2_592_000)
+    """For how long."""
+    answer_cache_stale_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
+    """For how much longer it may take the place of an answer that cannot be had."""
+    answer_cache_memory_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Answers kept in memory as well; 0: none."""
+    embedding_cache_ttl_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
+    """For how long vectors of questions are kept in the database, but for those made here; 0: not at all."""
 
 
 class ServerSettings(_Section):
@@ -210,6 +295,7 @@ class VectorForgeConfig(BaseModel):
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
+    cache: CacheSettings = Field(default_factory=CacheSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     aws: AwsSettings = Field(default_factory=AwsSettings)
 
@@ -223,7 +309,7 @@ class VectorForgeConfig(BaseModel):
         try:
             return cls(**overrides)
         except ValidationError as exc:
-            places = "; ".join(": ".join([*map(_variable, e["loc"]), e["msg"]]) for e in exc.errors())
+            places = "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors())
             raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc
         except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
             field = re.search(r'field "(\w+)"', str(exc))
@@ -253,6 +339,11 @@ def known_variables() -> frozenset[str]:
         )
         if isinstance(choice, str)
     )
+
+
+def _place(loc: tuple[str | int, ...]) -> str:
+    """The variable, and the way into its value: VECTORFORGE_VARIANTS.terse.top_k."""
+    return ".".join([*map(_variable, loc[:1]), *map(str, loc[1:])]) or "VECTORFORGE_*"
 
 
 def _variable(place: str | int) -> str:

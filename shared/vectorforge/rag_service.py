@@ -77,20 +77,30 @@ class RAGService:
         return self._thread.run(search)
 
     def query(
-        self, query: str, k: int = 5, filters: Mapping[str, Any] | None = None, **options: Any
+        self,
+        query: str,
+        k: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        variant: str | None = None,
+        **options: Any,
     ) -> QueryResult:
         """Answer a question as ``/v1/rag/query`` does: same defaults, same prompt.
 
         Args:
             query: The question.
-            k: Passages to retrieve, from 1 to ``config.query.max_top_k``.
+            k: Passages to retrieve, from 1 to ``config.query.max_top_k``; None takes 5, or the variant's.
             filters: As for ``search_documents``.
-            **options: Other fields of ``QueryConfig``, e.g. ``temperature`` or ``max_tokens``.
+            variant: Name of a variant; None leaves it to the split in the settings.
+            **options: Other fields of ``QueryConfig``, e.g. ``temperature`` or ``max_tokens``; they win over
+                the variant.
 
         Raises:
+            InvalidInputError: There is no such variant.
             VectorForgeError: As ``QueryService.query``.
         """
-        config = RAG_QUERY.config(top_k=k, filters=filters, **options)
+        explicit = {**options, **({} if k is None else {"top_k": k})}
+        config = RAG_QUERY.config(self._tenant.choose_variant(variant), filters=filters, **explicit)
 
         async def ask() -> QueryResult:
             collection = await self._tenant.find_collection(self._name)

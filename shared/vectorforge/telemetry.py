@@ -62,8 +62,17 @@ METRICS: Mapping[str, MetricSpec] = {
     "pipeline.query.calls": _counter(),
     "pipeline.query.errors": _counter("stage", "error_type"),
     # Not in the design's table: errors that are no caller's, since an alarm must not ring for a typing error;
-    # the query log's own metrics (A-150), the embedder's and the API's.
+    # poor answers (D-039); the query log's own metrics (A-150), the embedder's and the API's.
     "pipeline.query.faults": _counter(),
+    "pipeline.answers.low_quality": _counter(),
+    # Queries with a variant, once more, by its name.
+    "pipeline.variant.duration_ms": _histogram("variant"),
+    "pipeline.variant.calls": _counter("variant"),
+    "pipeline.variant.errors": _counter("variant", "error_type"),
+    # Steps down from the full answer; answers that were given before, found in memory or in the database.
+    "pipeline.query.degraded": _counter("step"),
+    "pipeline.cache.hits": _counter("tier"),
+    "pipeline.cache.misses": _counter(),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),
@@ -165,9 +174,12 @@ class InMemoryMetrics:
             return {name for name, _ in self._series}
 
     def items(self) -> list[tuple[str, dict[str, str], Series]]:
-        """Every series: name, tags, values."""
+        """A copy of every series: name, tags, values."""
         with self._lock:
-            return [(name, dict(tags), series) for (name, tags), series in self._series.items()]
+            return [
+                (name, dict(tags), Series(series.count, series.total, series.values.copy()))
+                for (name, tags), series in self._series.items()
+            ]
 
     def _find(self, name: str, tags: Tags | None, kind: str) -> Series:
         spec = METRICS[name]

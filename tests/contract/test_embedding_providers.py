@@ -2,16 +2,22 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
+import boto3
 import pytest
 from pydantic import SecretStr
 
 from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
+from vectorforge.embedding.providers.cohere import CohereEmbeddingProvider
+from vectorforge.embedding.providers.google import GoogleEmbeddingProvider
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.health import HealthChecker
 from vectorforge.testing.contracts_embedding import EmbeddingProviderContract
+from vectorforge.testing.fake_bedrock_embeddings import FakeBedrockEmbeddings
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
@@ -78,6 +84,57 @@ class TestOpenAIShapedServerWithoutBase64(EmbeddingProviderContract):
                 base_url=server.base_url,
                 default_model="nomic-embed-text",
                 dimension=768,
+                health_checker=health_checker,
+                batch_size=2,
+            )
+            yield provider
+            await provider.aclose()
+
+
+class TestCohere(EmbeddingProviderContract):
+    @pytest.fixture
+    async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
+        fields = {"input_type": Literal["search_document", "search_query"]}
+        async with FakeEmbeddingsServer(dimension=1536, api_key="co-test", fields=fields) as server:
+            provider = CohereEmbeddingProvider(
+                api_key=SecretStr("co-test"),
+                base_url=server.base_url,
+                default_model="embed-v4.0",
+                dimension=1536,
+                health_checker=health_checker,
+                batch_size=2,
+            )
+            yield provider
+            await provider.aclose()
+
+
+class TestGoogle(EmbeddingProviderContract):
+    @pytest.fixture
+    async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
+        async with FakeEmbeddingsServer(dimension=3072, api_key="g-test", knows_base64=False) as server:
+            provider = GoogleEmbeddingProvider(
+                api_key=SecretStr("g-test"),
+                base_url=server.base_url,
+                default_model="gemini-embedding-001",
+                dimension=3072,
+                health_checker=health_checker,
+                batch_size=2,
+            )
+            yield provider
+            await provider.aclose()
+
+
+@pytest.mark.parametrize(
+    "model", ["amazon.titan-embed-text-v2:0", "cohere.embed-v4:0", "cohere.embed-multilingual-v3"]
+)
+class TestBedrock(EmbeddingProviderContract):
+    @pytest.fixture
+    async def provider(self, health_checker: HealthChecker, model: str) -> AsyncIterator[EmbeddingProvider]:
+        async with FakeBedrockEmbeddings() as server:
+            provider = BedrockEmbeddingProvider(
+                default_model=model,
+                base_url=server.base_url,
+                session=boto3.session.Session("AKIATEST", server.secret, region_name="eu-central-1"),
                 health_checker=health_checker,
                 batch_size=2,
             )

@@ -45,11 +45,10 @@ class Vendor(FakeOpenAI):
         self.refusals = 0
         self.unscripted = Reply(texts=ANSWER)
 
-    def _wrong_key(self, request: web.Request) -> web.Response | None:
-        if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.accepted:
-            return None
-        self.refusals += 1
-        return super()._wrong_key(request) or web.json_response(self.error_body(401, "Old key"), status=401)
+    def accepts(self, request: web.Request, data: bytes) -> bool:
+        accepted = request.headers.get("Authorization", "").removeprefix("Bearer ") in self.accepted
+        self.refusals += not accepted
+        return accepted
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +275,8 @@ async def test_a_second_deployment_updates_the_first(
     assert BackgroundProcesses(folder / "deployment" / "processes.json").pid("localstack") == emulator
     async with updated.http() as api:
         assert await api.get("/v1/collections") == before
+        status, problem = await api.request("POST", "/v1/rag/query", json={"query": QUESTION, "k": 4})
+    assert (status, problem["errors"][0]["field"]) == (422, "k"), problem  # the changed setting arrived
 
 
 def test_destroy_ends_what_was_started_and_nothing_else(deployment: Deployment) -> None:

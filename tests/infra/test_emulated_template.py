@@ -166,6 +166,28 @@ def test_every_function_gets_the_variables_of_this_machine() -> None:
     assert found["Two"]["Properties"]["Environment"]["Variables"] == {"A": "1", **values.environment}
 
 
+def test_other_variables_make_another_version() -> None:
+    """Else an alias would go on with the version that has the old ones."""
+    resources = {
+        "One": function(),
+        "OneVersion": {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "One"}}},
+        "Alias": {
+            "Type": "AWS::Lambda::Alias",
+            "Properties": {"FunctionVersion": get("OneVersion", "Version")},
+            "DependsOn": "OneVersion",
+        },
+    }
+    ids = []
+    for value in ("3", "3", "4"):
+        found, _ = turned(resources, LocalValues(environment={"VECTORFORGE_MAX_TOP_K": value}))
+        (version,) = [name for name, made in found.items() if made["Type"] == "AWS::Lambda::Version"]
+        assert found["Alias"]["Properties"] == {"FunctionVersion": get(version, "Version")}
+        assert found["Alias"]["DependsOn"] == [version]
+        ids.append(version)
+    assert ids[0] == ids[1] != ids[2]
+    assert turned(resources, LocalValues())[0].keys() == resources.keys()
+
+
 def test_a_streaming_method_invokes_for_a_whole_answer() -> None:
     def uri(version: str, action: str) -> dict[str, Any]:
         return join(

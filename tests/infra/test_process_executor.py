@@ -1,8 +1,6 @@
 """LocalStack's functions as processes: what they see, and how they end. LocalStack itself is not needed."""
 
 import json
-import os
-import signal
 import sys
 import threading
 import time
@@ -222,10 +220,14 @@ def test_an_interpreter_that_is_not_there_is_an_init_error(code: Path, output: P
         Sandbox(configuration, output)
 
 
-def test_stopping_ends_whoever_waits_for_the_init_phase(start: Callable[..., Sandbox]) -> None:
+def test_stopping_ends_whoever_waits_for_the_init_phase(
+    start: Callable[..., Sandbox], tmp_path: Path
+) -> None:
     """LocalStack stops an environment that takes too long, from another thread."""
-    sandbox = start(ready=False, AWS_LAMBDA_EXEC_WRAPPER="/bin/cat")  # waits for input that never comes
-    os.killpg(sandbox.pid, signal.SIGSTOP)
+    wrapper = tmp_path / "sleeps"
+    wrapper.write_text("#!/bin/sh\nexec sleep 600\n")
+    wrapper.chmod(0o755)
+    sandbox = start(ready=False, AWS_LAMBDA_EXEC_WRAPPER=str(wrapper))
     threading.Timer(0.2, sandbox.stop).start()
     with pytest.raises(InitError):
         sandbox.wait_until_ready()

@@ -25,6 +25,12 @@ def bucket_of(account: ScriptedAws, stack: str, logical_id: str) -> str:
 
 
 BUCKET = {"Type": "AWS::S3::Bucket"}
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "apigateway.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    ],
+}
 
 
 class TestDestroy:
@@ -70,6 +76,14 @@ class TestDestroy:
             tags = {"application": "vectorforge", "stage": stage}
             logs.create_log_group(logGroupName=f"API-Gateway-Execution-Logs_{api}/dev", tags=tags)
         account.client("sqs").create_queue(QueueName="vectorforge-dev-ingestion-dead")
+        iam = account.client("iam")
+        role = "VectorForge-dev-App-RestApiLogRole1234-x"
+        allowed = {"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        policy = iam.create_policy(PolicyName="PushLogs", PolicyDocument=document)["Policy"]["Arn"]
+        for name in (role, role.replace("dev", "prod")):
+            iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
+        iam.attach_role_policy(RoleName=role, PolicyArn=policy)
         rds = account.client("rds")
         rds.create_db_instance(
             DBInstanceIdentifier="vectorforge-dev", DBInstanceClass="db.t4g.micro", Engine="postgres",
@@ -90,6 +104,10 @@ class TestDestroy:
             f"aws logs delete-log-group {where} --log-group-name '/aws/lambda/vectorforge-dev-query'",
             f"aws logs delete-log-group {where} --log-group-name 'API-Gateway-Execution-Logs_a/dev'",
             f"aws logs delete-log-group {where} --log-group-name 'VectorForge-dev-Data-Flow'",
+            (
+                f"aws iam detach-role-policy --role-name {role} --policy-arn {policy} && "
+                f"aws iam delete-role --role-name {role}"
+            ),
         ]
 
     def test_tells_a_secret_that_waits_for_its_deletion(self, commands: Commands) -> None:

@@ -115,6 +115,11 @@ async def test_no_door_leads_to_another_profile(doors: Doors, filters: dict[str,
             (await client.post("/v1/search", json={**of_one, "collection": "profiles"})),
             (await client.post("/v1/rag/query", json={**of_one, "collection": "profiles"})),
             (await client.post(f"/v1/collections/{collection_id}/query", json=of_one)),
+            (
+                await client.post(
+                    "/v1/docrag/query", json={**of_one, "collection": "profiles", "min_score": None}
+                )
+            ),
         ]
         for response in bodies:
             assert response.status_code == 200, response.text
@@ -141,6 +146,9 @@ async def test_every_door_finds_the_same_passages(doors: Doors) -> None:
         rag = {"query": "Who baked bread?", "k": 4, "profile_id": 1, "collection": "profiles"}
         asked = (await client.post("/v1/rag/query", json=rag)).json()
         assert [entry["chunk_id"] for entry in asked["context"]] == expected
+        docrag = {"query": "Who baked bread?", "n_results": 4, "min_score": None, "profile_id": 1}
+        asked = (await client.post("/v1/docrag/query", json={**docrag, "collection": "profiles"})).json()
+        assert [passage["chunk_id"] for passage in asked["passages"]] == expected
 
 
 # C17: a collection of profiles answers nobody who does not say whose
@@ -153,6 +161,7 @@ async def test_a_profile_is_required(doors: Doors) -> None:
         for path, body in (
             ("/v1/search", {**question, "collection": "profiles"}),
             ("/v1/rag/query", {**question, "collection": "profiles"}),
+            ("/v1/docrag/query", {**question, "collection": "profiles"}),
             (f"/v1/collections/{collection_id}/query", question),
         ):
             response = await client.post(path, json=body)
@@ -172,6 +181,9 @@ async def test_the_preset_of_profiles(doors: Doors) -> None:
         assert sum(len(source["text"]) for source in answer["sources"]) <= 2000
         log = (await client.get(f"/v1/queries/{answer['id']}")).json()
         assert log["preset"] == "profile"
+        await client.put("/v1/profiles/7", json={"experiences": [{"id": n, "title": "A"} for n in range(9)]})
+        answer = (await client.post("/v1/profiles/7/query", json={"query": "bread"})).json()
+        assert len(answer["sources"]) == 5  # of any score
 
 
 @pytest.mark.parametrize(

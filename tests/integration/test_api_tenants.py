@@ -31,6 +31,7 @@ class Case:
 
 # (method, path) -> case. Public routes have none of a tenant's data.
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
+PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
@@ -50,6 +51,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/jobs/{job_id}"): Case(404),
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
     # Bob may have a profile of the same number; until he does, there is nothing.
@@ -59,6 +61,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "From Bob."}),
     ("PUT", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "Bob again."}),
     ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
+    ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
+    ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
+    ("GET", "/metrics"): Case(404),  # of all tenants
 }
 ROUTES = [
     (method, route.path)
@@ -84,7 +89,9 @@ async def alice(
     for variable, value in aws_environment("http://127.0.0.1:1").items():  # uploads are only signed here
         monkeypatch.setenv(variable, value)
     name, bob = make_tenant(), make_tenant()
-    config = settings_for(app_url, [name, bob], aws=AwsSettings(uploads_bucket="uploads"))
+    config = settings_for(
+        app_url, [name, bob], server={"local_tenant": name}, aws=AwsSettings(uploads_bucket="uploads")
+    )
     async with (
         live_api(config) as api,
         api.client(name) as client,

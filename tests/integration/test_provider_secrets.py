@@ -94,19 +94,17 @@ class AcceptingBoth(FakeOpenAI):
 
     refusals = 0
 
-    def _wrong_key(self, request: web.Request) -> web.Response | None:
+    def accepts(self, request: web.Request, data: bytes) -> bool:
         if request.headers["Authorization"] in (f"Bearer {OLD}", f"Bearer {NEW}"):
-            return None
+            return True
         self.refusals += 1
-        return super()._wrong_key(request)
+        return False
 
 
 class RefusingAsGoogle(FakeOpenAI):
     """Google's answer to a key that was deleted."""
 
-    def _wrong_key(self, request: web.Request) -> web.Response | None:
-        if super()._wrong_key(request) is None:
-            return None
+    def _wrong_key(self, request: web.Request) -> web.Response:
         message = "API key not valid. Please pass a valid API key."
         return web.json_response([{"error": {"code": 400, "message": message}}], status=400)
 
@@ -148,6 +146,7 @@ class TestDiscovery:
             "Skipped LLM provider: google (no credentials)",
             "Registered LLM provider: cohere",
             "Skipped LLM provider: max_serve (no credentials)",
+            "Skipped LLM provider: bedrock (no credentials)",
             "Registered LLM provider: extractive",
             "Default LLM provider 'google' not available",
         ]
@@ -163,7 +162,8 @@ class TestDiscovery:
     async def test_what_the_environment_holds_is_not_looked_for(self, aws: FaultyAws, secret_id: str) -> None:
         names = ("openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key")
         keys: dict[str, Any] = {name: SecretStr("k") for name in names}
-        await build(secret_id=secret_id, embedding={"openai_api_key": SecretStr("k")}, **keys)
+        embedding = {name: key for name, key in keys.items() if not name.startswith("anthropic")}
+        await build(secret_id=secret_id, embedding=embedding, **keys)
         assert aws.calls == []
 
     async def test_many_parameters_are_read_page_by_page(self, aws: FaultyAws, secret_id: str) -> None:

@@ -98,7 +98,7 @@ def settings(
     )
 
 
-VENDORS = ["openai", "anthropic", "ollama", "google", "cohere", "max_serve"]
+VENDORS = ["openai", "anthropic", "ollama", "google", "cohere", "max_serve", "bedrock"]
 
 
 #
@@ -114,6 +114,7 @@ def test_every_vendor_is_discovered_by_its_variable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VECTORFORGE_GOOGLE_API_KEY", "k4")
     monkeypatch.setenv("VECTORFORGE_COHERE_API_KEY", "k5")
     monkeypatch.setenv("VECTORFORGE_MAX_SERVE_BASE_URL", "http://localhost:8080")
+    monkeypatch.setenv("VECTORFORGE_BEDROCK_MODEL", "eu.amazon.nova-2-lite-v1:0")
     registry = LLMProviderRegistry()
     registry.auto_discover(VectorForgeConfig.from_environment())
     assert registry.list_providers() == VENDORS
@@ -277,8 +278,12 @@ def test_no_sdk_is_imported_before_its_first_use() -> None:
         "import sys\n"
         "from vectorforge.llm.providers.openai import OpenAIProvider\n"
         "from vectorforge.llm.providers.anthropic import AnthropicProvider\n"
-        "OpenAIProvider('key'), AnthropicProvider('key')\n"
-        "assert not {'openai', 'anthropic', 'httpx2', 'aiohttp'} & set(sys.modules)\n"
+        "from vectorforge.llm.providers.bedrock import BedrockProvider\n"
+        "from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider\n"
+        "OpenAIProvider('key'), AnthropicProvider('key'), BedrockProvider(default_model='m')\n"
+        "BedrockEmbeddingProvider(default_model='cohere.embed-v4:0')\n"
+        "heavy = {'openai', 'anthropic', 'httpx2', 'aiohttp', 'boto3', 'botocore', 'urllib3'}\n"
+        "assert not heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 

@@ -56,12 +56,25 @@ COUNTS = {
     ("pipeline.query.duration_ms",): 5,
     ("pipeline.query.errors", "LLMStreamError", "generate"): 1,
     ("pipeline.query.errors", "NotFoundError", "retrieve"): 1,
+    ("pipeline.answers.low_quality",): 2,
     ("pipeline.query.faults",): 1,  # and not the search in a collection that is not there
+    ("pipeline.variant.calls", "precise"): 2,
+    ("pipeline.variant.duration_ms", "precise"): 2,
+    ("pipeline.variant.errors", "NotFoundError", "precise"): 1,
     ("query_log.write.calls",): 5,
     ("query_log.write.duration_ms",): 5,
 }
 QUERY = {name: tags for name, tags in ESSENTIAL["query"].items() if name != COLD_START}
-ADDED = ("query_log", "embedding", "http", "pipeline.query.faults")
+ADDED = (
+    "query_log",
+    "embedding",
+    "http",
+    "pipeline.query.faults",
+    "pipeline.query.degraded",
+    "pipeline.variant",
+    "pipeline.answers",
+    "pipeline.cache",
+)
 DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 
 
@@ -104,12 +117,13 @@ async def ask_five_questions(metrics: MetricsCollector) -> None:
     queries.answer_with(ScriptedLLM(["a", "b"], first_errors=[LLMRateLimitError()], metrics=metrics))
     await service.query("word", COLLECTION.id, QueryConfig(max_tokens=150))  # one retry, one passage dropped
     texts = [text async for text in service.query_stream("word", COLLECTION.id)]  # two pieces
-    await service.query("word", COLLECTION.id, QueryConfig(filters={"kind": "none"}))  # nothing found
+    nothing = QueryConfig(filters={"kind": "none"}, variant="precise")
+    await service.query("word", COLLECTION.id, nothing)
     queries.answer_with(ScriptedLLM(["a"], error=LLMStreamError(), metrics=metrics))
     with pytest.raises(LLMStreamError):
         await service.query("word", COLLECTION.id)  # the model fails
     with pytest.raises(NotFoundError):
-        await service.query("word", uuid4())  # the search fails
+        await service.query("word", uuid4(), QueryConfig(variant="precise"))  # the search fails
     assert texts == ["a", "b"]
 
 

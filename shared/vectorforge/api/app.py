@@ -14,22 +14,40 @@ from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
     collections,
+    docrag,
     documents,
     health,
     jobs,
+    metrics,
     profiles,
     providers,
     queries,
     rag,
     root,
     search,
+    statistics,
     uploads,
 )
 from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
-_DOORS = (root, health, providers, collections, documents, uploads, jobs, search, rag, profiles, queries)
+_DOORS = (
+    root,
+    health,
+    providers,
+    collections,
+    documents,
+    uploads,
+    jobs,
+    search,
+    rag,
+    docrag,
+    profiles,
+    queries,
+    statistics,
+    metrics,
+)
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "
@@ -79,7 +97,9 @@ def create_app(
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(
-        Authentication, authenticator=Authenticator(server), public_paths=("/", "/health", "/openapi.json")
+        Authentication,
+        authenticator=Authenticator(server),
+        public_paths=("/", "/health", "/openapi.json", "/statistics"),
     )
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     app.add_middleware(

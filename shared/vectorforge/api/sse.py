@@ -6,11 +6,12 @@ from fastapi.sse import format_sse_event
 from pydantic import BaseModel
 
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody
-from vectorforge.api.schemas.events import DoneData, ErrorData, MetaData, SourcesData, UsageData
+from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody, Structured
+from vectorforge.api.schemas.events import DegradedData, DoneData, ErrorData, MetaData, SourcesData, UsageData
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (
     CitationEvent,
+    DegradedEvent,
     DoneEvent,
     ErrorEvent,
     MetaEvent,
@@ -60,6 +61,8 @@ class EventEncoder:
                 return "meta", _meta(event)
             case SourcesEvent():
                 return "sources", self._sources(event)
+            case DegradedEvent():
+                return "degraded", _degraded(event)
             case CitationEvent():
                 return "citation", CitationBody.of(event.citation)
             case UsageEvent():
@@ -98,6 +101,16 @@ def _meta(event: MetaEvent) -> MetaData:
     )
 
 
+def _degraded(event: DegradedEvent) -> DegradedData:
+    return DegradedData(
+        step=event.step,
+        reason=event.reason,
+        provider=event.provider,
+        model=event.model,
+        extractive=event.extractive,
+    )
+
+
 def _usage(event: UsageEvent) -> UsageData:
     return UsageData(
         prompt_tokens=event.prompt_tokens,
@@ -116,5 +129,6 @@ def _done(event: DoneEvent) -> DoneData:
         invalid_citations=result.invalid_citations,
         latency=Latency.of(result),
         retrieval_stats=RetrievalStats.of(result),
+        structured=Structured.of(result),
         **DoneData.fields_of(result),
     )

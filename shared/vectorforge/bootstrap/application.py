@@ -18,8 +18,11 @@ from vectorforge.errors import (
 )
 from vectorforge.health import HealthChecker
 from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.variants import VariantCatalogue
+from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 
 if TYPE_CHECKING:  # only on AWS
@@ -35,7 +38,11 @@ _LOG_CALL_S = 0.5
 
 
 class Application:
-    """Everything a process shares. Use it as an async context manager."""
+    """Everything a process shares. Use it as an async context manager.
+
+    Raises:
+        ConfigurationError: A variant of the settings cannot be used with what is given.
+    """
 
     def __init__(
         self,
@@ -57,6 +64,11 @@ class Application:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
         self.health_checker = health_checker or HealthChecker()
+        self.variants = VariantCatalogue(
+            config.query,
+            llm_providers=llm_registry.list_providers(),
+            embedding_providers=embedding_registry.list_providers(),
+        )
 
     @classmethod
     def build(
@@ -76,8 +88,8 @@ class Application:
             tracer: Where spans go; None drops them.
 
         Raises:
-            ConfigurationError: No database URL is set, no embedding provider can be used, or the keys
-                cannot be read and waiting would not help.
+            ConfigurationError: No database URL is set, no embedding provider or variant can be used, or the
+                keys cannot be read and waiting would not help.
             SecretsUnavailableError: The keys cannot be read now.
         """
         url = config.database.database_url
@@ -86,10 +98,18 @@ class Application:
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
         metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
-        embedding_registry = EmbeddingProviderRegistry()
+        retry_budget = RetryBudget()
+        embedding_registry = EmbeddingProviderRegistry(retry_budget=retry_budget)
         store = credential_store(config)
         embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
-        llm_registry = LLMProviderRegistry(metrics=metrics, health_checker=health_checker)
+        llm_registry = LLMProviderRegistry(
+            metrics=metrics,
+            health_checker=health_checker,
+            breakers=CircuitBreakers(
+                failures=config.llm.llm_circuit_failures, open_s=config.llm.llm_circuit_open_s
+            ),
+            retry_budget=retry_budget,
+        )
         llm_registry.auto_discover(
             config,
             store=store,
@@ -180,6 +200,13 @@ class Application:
         from vectorforge.aws.clients import AwsClients
 
         return AwsClients()
+
+    @cached_property
+    def quoter(self) -> ExtractiveProvider:
+        """Quotes passages when no model answers."""
+        return ExtractiveProvider(
+            embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
+        )
 
     @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":

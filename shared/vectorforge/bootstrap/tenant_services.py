@@ -10,11 +10,15 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -55,6 +59,11 @@ class TenantServices:
     def query_logs(self) -> QueryLogRepository:
         """The tenant's query log."""
         return QueryLogRepository(self._db)
+
+    @cached_property
+    def statistics(self) -> StatisticsRepository:
+        """Numbers about the tenant's query log."""
+        return StatisticsRepository(self._db)
 
     @cached_property
     def query_log_sink(self) -> QueryLogSink:
@@ -98,6 +107,13 @@ class TenantServices:
             tracer=self._application.tracer,
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
+            prices=PriceList(settings.llm.model_prices),
+            ladder=DegradationLadder(
+                self._application.llm_registry,
+                quoter=self._application.quoter,
+                enabled=settings.query.degraded_answers,
+                metrics=self._application.metrics,
+            ),
         )
 
     @cached_property
@@ -109,6 +125,15 @@ class TenantServices:
             self._application.embedding_registry,
             self._application.config.ingestion,
         )
+
+    def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
+        """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
+
+        Raises:
+            InvalidInputError: ``name`` is given, and there is no such variant.
+        """
+        variants = self._application.variants
+        return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
     @cached_property
     def profiles(self) -> ProfileServices:

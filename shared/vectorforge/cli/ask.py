@@ -8,7 +8,7 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.question import read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
@@ -20,13 +20,25 @@ if TYPE_CHECKING:  # the pipeline is loaded when a question is asked
 def ask(
     question: Annotated[str, typer.Argument(help="The question; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
-    top_k: TopKOption = 10,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k", "-k", min=1, help="Passages to retrieve at most.", show_default="10, or the variant's"
+        ),
+    ] = None,
     provider: Annotated[
         str | None,
         typer.Option(help="Who answers: openai, anthropic, extractive ...", show_default="first with a key"),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+    ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            help="Named set of settings: default, precise, comprehensive or one of VECTORFORGE_VARIANTS.",
+            show_default="as VECTORFORGE_VARIANT_SPLIT says",
+        ),
     ] = None,
     stream: Annotated[bool, typer.Option(help="Print the answer while it is being written.")] = True,
     json_output: JsonOption = False,
@@ -47,12 +59,16 @@ def ask(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
-        from vectorforge.pipeline.types import MetaEvent, QueryConfig, QueryResult
+        from vectorforge.pipeline.presets import VECTORFORGE
+        from vectorforge.pipeline.types import MetaEvent, QueryResult
 
         text = read_question(question)
-        config = QueryConfig(top_k=top_k, llm_provider=provider, llm_model=model, stream=stream)
+        given = {"top_k": top_k, "llm_provider": provider, "llm_model": model}
+        explicit = {name: value for name, value in given.items() if value is not None}
 
         async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
+            chosen = session.services.choose_variant(variant)
+            config = VECTORFORGE.config(chosen, stream=stream, **explicit)
             target = await session.collection(collection)
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
@@ -108,6 +124,8 @@ def _introduce(terminal: Terminal, meta: "MetaEvent") -> None:
         terminal.note("No model is configured: the answer is quoted from the documents.")
     elif meta.provider:
         terminal.note(f"{meta.provider} · {meta.model}")
+    if meta.variant:
+        terminal.note(f"Variant {meta.variant}")
 
 
 def _print_sources(terminal: Terminal, result: "QueryResult") -> None:

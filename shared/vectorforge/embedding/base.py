@@ -18,7 +18,7 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.retry import with_retries
+from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
 
@@ -57,6 +57,7 @@ class EmbeddingProvider(ABC):
         batch_size: int = 64,
     ) -> None:
         self.metrics = metrics if metrics is not None else InMemoryMetrics()
+        self.retry_budget = RetryBudget()  # a registry gives all its providers one
         self._cache = cache
         self._retries = retries
         self._timeout_s = timeout_s
@@ -101,7 +102,7 @@ class EmbeddingProvider(ABC):
             EmbeddingError: The provider failed; its subclasses say how.
             DeadlineExceededError: The time ran out.
         """
-        return (await self.embed_documents([text], model=model, deadline=deadline))[0]
+        return (await self._for_queries().embed_documents([text], model=model, deadline=deadline))[0]
 
     async def embed_documents(
         self,
@@ -153,6 +154,10 @@ class EmbeddingProvider(ABC):
         """Release connections and threads. The provider is not used afterwards."""
         return
 
+    def _for_queries(self) -> "EmbeddingProvider":
+        """What embeds questions: this, or a copy of it for a vendor that has to be told."""
+        return self
+
     def _check_text(self, index: int, text: str, model: str) -> None:
         """Refuse a text that no call would embed. Vendors add their limits."""
         if not text.strip():
@@ -185,7 +190,10 @@ class EmbeddingProvider(ABC):
             with measure(self.metrics, "embedding", self._tags(model)):
                 self.metrics.increment("embedding.texts", len(texts), self._tags(model))
                 raw = await with_retries(
-                    lambda: self._attempt(texts, model, deadline), retries=self._retries, deadline=deadline
+                    lambda: self._attempt(texts, model, deadline),
+                    retries=self._retries,
+                    deadline=deadline,
+                    budget=self.retry_budget,
                 )
                 vectors = self._checked(raw, batch, model)
         except EmbeddingInputError as exc:

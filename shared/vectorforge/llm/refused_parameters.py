@@ -11,7 +11,7 @@ _MAX_MODELS = 256
 """Model names come from callers."""
 
 _ABOUT_THE_PARAMETER = re.compile(
-    r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|"
+    r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|extraneous|"
     r"(extra|additional) (inputs|fields|properties|parameters)|(cannot|can't|can not|may not)\b.{0,40}\bbe "
     r"(used|set|specified|combined)",
     re.IGNORECASE,

@@ -68,7 +68,7 @@ async def events(response: ResponseBody) -> AsyncGenerator[str, None]:
         yield b"\n".join(data).decode()
 
 
-async def drain(rest: AsyncIterator[str]) -> None:
+async def drain(rest: AsyncIterator[object]) -> None:
     """Read what follows the last event, for at most 0.1 s, so that the connection can be used again."""
     try:
         async with asyncio.timeout(_DRAIN_S):

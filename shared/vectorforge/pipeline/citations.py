@@ -1,66 +1,55 @@
-"""Step 5 of a query: which labels in the answer name which passages."""
+"""Labels: how an answer names the passages it rests on, and what only looks like one in a document."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from vectorforge.pipeline.types import Citation
-from vectorforge.types import RetrievedChunk
-
-# "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]", "[1][2]"; not "array[2]".
+# Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
+# "array[2]" nor "[2](link)".
 _LABEL = re.compile(
     r"(?:\[(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
-    r"|(?<!\w)\[(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\])",
+    r"|(?<!\w)\[(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
-_LONGEST_LABEL = 200
-"""Characters that an unfinished label can hold; what is older is text."""
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+
+# Wider than what counts as a label in an answer: a model takes more for one than we do.
+_INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_SPACED = rf"[\s{_INVISIBLE}]*"
+_WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
+_TYPED_NAMED = re.compile(
+    rf"[\[［【〔]({_SPACED}(?:{_WORD})(?![^\W\d_])[^\[\]\n］】〕]{{0,60}}?)[\]］】〕]", re.IGNORECASE
+)
+_TYPED_BARE = re.compile(
+    rf"(?<!\w)[\[［【〔]{_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
+)
 
 
-class CitationParser:
-    """Finds labels in an answer while it is being written.
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label in an answer."""
 
-    Args:
-        chunks: The passages in the order of their labels: the first is ``[Source 1]``.
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+    """Of the sources it names, in its order, each once; they need not exist."""
+
+
+def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
+    """The labels between two offsets of an answer; those within code spans are code."""
+    code = [match.span() for match in _CODE_SPAN.finditer(answer, start, end)]
+    for match in _LABEL.finditer(answer, start, end):
+        if not any(opening < match.start() < closing for opening, closing in code):
+            numbers = _NUMBER.findall(match["named"] or match["bare"])
+            yield Label(match.start(), match.end(), tuple(dict.fromkeys(map(int, numbers))))
+
+
+def neutralise_labels(passage: str) -> str:
+    """A passage for the prompt, in which nothing looks like a label of ours.
+
+    ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is no
+    label and means the same in code. Markdown links and their definitions stay.
     """
-
-    def __init__(self, chunks: Sequence[RetrievedChunk]) -> None:
-        self._chunks = chunks
-        self._pending = ""
-        self._offset = 0
-        self.citations: list[Citation] = []
-        """Found so far, in the order of the answer."""
-        self.invalid = 0
-        """Numbers that name no passage."""
-
-    def feed(self, text: str) -> list[Citation]:
-        """Citations completed by the next piece of the answer."""
-        self._pending += text
-        found: list[Citation] = []
-        consumed = 0
-        for match in _LABEL.finditer(self._pending):
-            # "[1]" at the very start of the buffer may follow a word: the buffer keeps what precedes it.
-            found.extend(self._resolve(match))
-            consumed = match.end()
-        opening = self._pending.rfind("[", max(consumed, len(self._pending) - _LONGEST_LABEL))
-        # One character before the bracket stays, so that "array[2]" is told from "[2]".
-        keep_from = max(consumed, opening - 1) if opening >= 0 else max(consumed, len(self._pending) - 1)
-        self._offset += keep_from
-        self._pending = self._pending[keep_from:]
-        self.citations.extend(found)
-        return found
-
-    def _resolve(self, match: re.Match[str]) -> Iterator[Citation]:
-        numbers = _NUMBER.findall(match.group("named") or match.group("bare"))
-        for number in dict.fromkeys(map(int, numbers)):
-            if not 1 <= number <= len(self._chunks):
-                self.invalid += 1
-                continue
-            chunk = self._chunks[number - 1].chunk
-            yield Citation(
-                source_number=number,
-                start=self._offset + match.start(),
-                end=self._offset + match.end(),
-                chunk_id=chunk.id,
-                document_id=chunk.document_id,
-            )
+    passage = _TYPED_NAMED.sub(r"(\1)", passage)
+    return _TYPED_BARE.sub(r"[ \1 ]", passage)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,9 +16,12 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
-from vectorforge.pipeline.generation import generate_answer
+from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
@@ -52,6 +55,9 @@ class QueryService:
         tracer: Where the spans preprocess, retrieve, context, generate and log go.
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
+        prices: By which an answer's cost is estimated.
+        ladder: Who or what answers when the model does not; None: nobody, errors are raised.
+        answer_cache: Of the same tenant; None: every question is answered anew.
     """
 
     def __init__(
@@ -66,6 +72,9 @@ class QueryService:
         tracer: Tracer | None = None,
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
+        prices: PriceList = PUBLISHED_PRICES,
+        ladder: DegradationLadder | None = None,
+        answer_cache: AnswerCache | None = None,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
@@ -74,6 +83,9 @@ class QueryService:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
+        self._prices = prices
+        self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
+        self._answer_cache = answer_cache
         self._query_log = QueryLogging(
             query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
         )
@@ -86,6 +98,7 @@ class QueryService:
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
+        data_version: int | None = None,
     ) -> QueryResult:
         """The complete answer.
 
@@ -95,15 +108,19 @@ class QueryService:
             config: None takes ``QueryConfig()``.
             request_id: Becomes the log record's id; None makes one.
             deadline: None allows ``timeout_s``.
+            data_version: Of the collection, when the caller has read it for this question; it saves reading
+                it again.
 
         Raises:
             InvalidInputError: The question or a setting is not usable.
             NotFoundError: There is no such collection.
             EmbeddingError: The question could not be embedded.
             LLMError: The answer could not be generated.
+            AnswerUnavailableError: Neither of the two, and no step down from the full answer works.
             DatabaseError: The search failed.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=True)
+        run.data_version = data_version
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
@@ -148,6 +165,7 @@ class QueryService:
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
+        data_version: int | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
 
@@ -155,6 +173,7 @@ class QueryService:
         the query as aborted.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
+        run.data_version = data_version
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 yield event
@@ -176,12 +195,16 @@ class QueryService:
             request_id=request_id or uuid4(),
             deadline=deadline or Deadline.after(self._timeout_s),
             buffered=buffered,
+            prices=self._prices,
         )
 
     async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
-            with measure(self.metrics, "pipeline.query") as measurement:
+            with (
+                measure(self.metrics, "pipeline.query") as measurement,
+                _measure_variant(self.metrics, run.config.variant),
+            ):
                 try:
                     async with aclosing(self._steps(run)) as events:
                         async for event in events:
@@ -201,8 +224,15 @@ class QueryService:
             run.outcome = "aborted"
             await self._query_log.end(run)
             raise
-        await self._query_log.end(run)
+        await self._end(run)
         yield last
+
+    async def _end(self, run: QueryRun) -> None:
+        """Log the query and keep its answer, side by side; neither raises."""
+        if self._answer_cache is None or run.error is not None:
+            await self._query_log.end(run)
+        else:
+            await asyncio.gather(self._query_log.end(run), self._answer_cache.keep(run))
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
@@ -211,23 +241,42 @@ class QueryService:
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         with self._stage(run, "preprocess"):
-            preset = find_preset(run.config.preset)
             clean = self._preprocessor.clean(run.query)
             run.search_text, run.query_truncated = clean.text, clean.truncated
+            find_preset(run.config.preset)
             run.choose_provider(self._llm_registry)
-        with self._stage(run, "retrieve"):
-            async with _beside(self._retrieve(run)) as search:
-                await self._query_log.start(run)  # before anything of the query leaves
-                yield run.meta()
-                await search
-        with self._stage(run, "context"):
-            payload = self._build_context(run)
-        yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
-
+        try:
+            with self._stage(run, "retrieve"):
+                async with _beside(self._query_log.start(run)) as started:
+                    run.cached = await self._look_up(run)
+                    async with _beside(self._find_passages(run)) as search:
+                        await started  # before anything of the query leaves
+                        yield run.meta()
+                        await search
+        except VectorForgeError as exc:
+            self._ladder.check_search(run, exc)
+            answer = self._ladder.without_search(run, exc, self._build_context)
+        else:
+            with self._stage(run, "context"):
+                payload = self._build_context(run)
+            yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+            answer = self._ladder.answer(run, payload)
         with self._stage(run, "generate"):
-            async with aclosing(generate_answer(run, preset, payload)) as events:
+            async with aclosing(answer) as events:
                 async for event in events:
                     yield event
+        if not run.cached:
+            note_quality(run, self.metrics)
+
+    async def _look_up(self, run: QueryRun) -> bool:
+        return self._answer_cache is not None and await self._answer_cache.look_up(run)
+
+    async def _find_passages(self, run: QueryRun) -> None:
+        """Search, unless the answer is there already."""
+        if run.cached and run.stored is not None:
+            run.stored.bring_passages(run)
+        else:
+            await self._retrieve(run)
 
     @contextmanager
     def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
@@ -251,6 +300,7 @@ class QueryService:
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
+        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:
@@ -264,6 +314,11 @@ class QueryService:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
+
+
+def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
+    """Measures a query with a variant by that, too; one without leaves no trace."""
+    return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()
 
 
 @asynccontextmanager

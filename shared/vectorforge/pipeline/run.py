@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -12,7 +13,9 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
+from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
+from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,
@@ -23,8 +26,12 @@ from vectorforge.pipeline.types import (
     QueryConfig,
     QueryResult,
     StructuredAnswer,
+    UsageEvent,
 )
 from vectorforge.types import RetrievedChunk
+
+if TYPE_CHECKING:
+    from vectorforge.pipeline.stored_answer import StoredAnswer
 
 
 @dataclass(slots=True)
@@ -42,7 +49,15 @@ class QueryRun:
     search_text: str = ""
     query_truncated: bool = False
     provider: BaseLLMProvider | None = None
+    llm_model: str | None = None
+    """Model that the provider is asked for; None: its default."""
+    cache_key: bytes | None = None
+    data_version: int | None = None
+    """Of the collection, before the search; None: not known."""
+    stored: "StoredAnswer | None" = None
+    """What the same question got before, on the same documents."""
     retrieved: list[RetrievedChunk] = field(default_factory=list)
+    below_min_score: int = 0
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -61,6 +76,7 @@ class QueryRun:
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
+    prices: PriceList = PUBLISHED_PRICES
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -73,7 +89,7 @@ class QueryRun:
         """Name of the answering model; None when none will be asked."""
         if self.provider is None:
             return None
-        return self.config.llm_model or self.provider.default_model
+        return self.llm_model or self.provider.default_model
 
     def loop_deadline(self) -> float | None:
         """The deadline on the event loop's clock; None for none."""
@@ -86,6 +102,7 @@ class QueryRun:
         Raises:
             InvalidInputError: The request names a provider that is not there.
         """
+        self.llm_model = self.config.llm_model
         if self.config.llm_provider:
             self.provider = registry.get(self.config.llm_provider)
         elif registry.list_providers():
@@ -111,14 +128,19 @@ class QueryRun:
 
     def context_config(self) -> ContextConfig:
         """The preset's context under the request's own template."""
-        factor = self.preset.context_tokens_per_answer_token
+        preset, config = self.preset, self.config
+        factor = preset.context_tokens_per_answer_token
+        in_context = preset.history_policy == "last_exchanges"
         return ContextConfig(
-            system_prompt_template=self.config.system_prompt or self.preset.system_prompt,
-            max_context_tokens=self.config.max_tokens * factor if factor else None,
-            max_context_chars=self.preset.context_chars,
-            include_sources=self.config.include_sources,
-            chunk_separator=self.preset.chunk_separator,
-            format=self.preset.context_format,
+            system_prompt_template=config.system_prompt or preset.system_prompt,
+            max_context_tokens=preset.max_context_tokens or (config.max_tokens * factor if factor else None),
+            include_sources=config.include_sources,
+            chunk_separator=preset.chunk_separator,
+            format=preset.context_format,
+            model=preset.counting_model,
+            max_context_chars=preset.context_chars,
+            exchanges=last_exchanges(config.history) if in_context else (),
+            user_template=None if config.system_prompt else preset.user_template,
         )
 
     def fail(self, error: VectorForgeError) -> ErrorEvent:
@@ -133,6 +155,8 @@ class QueryRun:
 
     def result(self) -> QueryResult:
         """The result of a query that worked."""
+        if self.structured is None and self.preset.response_schema is not None:
+            self.structured = quoted_answer(self.used, self.citations)
         return QueryResult(
             query=self.query,
             answer=self.answer,
@@ -150,6 +174,7 @@ class QueryRun:
             finish_reason=self.finish_reason,
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
+            below_min_score=self.below_min_score,
             context_latency_ms=self.context_ms,
             first_token_latency_ms=self.first_token_ms,
             cached=self.cached,
@@ -209,6 +234,19 @@ class QueryRun:
             first_token_ms=self.first_token_ms,
             cost_usd=self.cost_usd,
         )
+
+    def note_cost(self, usage: UsageEvent) -> None:
+        """Take what the model's words cost; None when its price is not known."""
+        if self.provider is None:
+            return
+        provider = self.provider.provider_name()
+        answering = self.response.model if self.response else None
+        for model in filter(None, (answering, self.model)):
+            self.cost_usd = self.prices.estimate_cost(
+                provider, model, usage.prompt_tokens, usage.completion_tokens
+            )
+            if self.cost_usd is not None:
+                return
 
     def note_first_token(self) -> None:
         """Take the time of the first token; later calls change nothing."""

@@ -1,7 +1,8 @@
 """What goes into a query, what comes out, and the events in between.
 
-One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, then ``TokenEvent`` and
-``CitationEvent`` mixed, ``UsageEvent``, and as the last one exactly one of ``DoneEvent`` or ``ErrorEvent``.
+One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, ``DegradedEvent`` where the full
+answer cannot be had, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and as the last one
+exactly one of ``DoneEvent`` or ``ErrorEvent``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -163,6 +164,8 @@ class QueryResult:
     used_chunk_ids: list[UUID] = field(default_factory=list)
     """Passages that fitted into the context."""
     query_truncated: bool = False
+    below_min_score: int = 0
+    """Passages among the nearest ``top_k`` that scored too low."""
     context_latency_ms: float = 0.0
     first_token_latency_ms: float | None = None
     """From the question to the first token; None without a token."""
@@ -208,6 +211,18 @@ class SourcesEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class DegradedEvent:
+    """The full answer cannot be had: what comes instead, and from whom. Before the first token."""
+
+    step: Degradation
+    reason: str
+    """Code of the error that led to it."""
+    provider: str | None
+    model: str | None
+    extractive: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TokenEvent:
     """A piece of the answer; the pieces joined are the answer."""
 
@@ -216,7 +231,7 @@ class TokenEvent:
 
 @dataclass(frozen=True, slots=True)
 class CitationEvent:
-    """A label in the text so far names a source."""
+    """A label names a source; comes when its sentence has ended, at the latest before ``UsageEvent``."""
 
     citation: Citation
 
@@ -250,5 +265,12 @@ class ErrorEvent:
 
 
 QueryEvent: TypeAlias = (
-    MetaEvent | SourcesEvent | TokenEvent | CitationEvent | UsageEvent | DoneEvent | ErrorEvent
+    MetaEvent
+    | SourcesEvent
+    | DegradedEvent
+    | TokenEvent
+    | CitationEvent
+    | UsageEvent
+    | DoneEvent
+    | ErrorEvent
 )

@@ -1,12 +1,26 @@
 """Step 2 of a query: the interface of everything that finds passages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
 from vectorforge.types import RetrievedChunk
+
+
+class Passages(list[RetrievedChunk]):
+    """Passages, best first, and how many others were near enough but scored too low.
+
+    Args:
+        found: The passages nearest to a question, best first.
+        min_score: The score to reach; None keeps all.
+    """
+
+    def __init__(self, found: Iterable[RetrievedChunk], min_score: float | None) -> None:
+        found = list(found)
+        super().__init__(chunk for chunk in found if min_score is None or chunk.score >= min_score)
+        self.below_min_score = len(found) - len(self)
 
 
 class BaseRetriever(ABC):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
@@ -29,13 +30,13 @@ class FakeAnthropic(FakeVendor):
     """``POST /v1/messages`` and ``GET /v1/models``."""
 
     base_path = ""
-    generation_path = "/v1/messages"
+    generation_paths = ("/v1/messages",)
     ping = sse({"type": "ping"}, "ping")
 
-    def check(self, headers: Mapping[str, str], body: Any) -> None:
+    def check(self, request: web.Request, body: Any) -> None:
         """Refuse a request without version header, and what the SDK's own types do not know."""
         parameters, messages, names = _types()
-        if "anthropic-version" not in headers:
+        if "anthropic-version" not in request.headers:
             raise ValueError("anthropic-version: header is required")
         if unknown := set(body) - names - _EXTRA:
             raise ValueError(f"{sorted(unknown)}: Extra inputs are not permitted")
@@ -86,7 +87,7 @@ class FakeAnthropic(FakeVendor):
         error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
         return {"type": "error", "error": error, "request_id": "req_1"}
 
-    def models_body(self) -> Mapping[str, Any]:
+    def models_body(self, path: str) -> Mapping[str, Any]:
         """Two models."""
         names = ("claude-haiku-5-5", "claude-sonnet-5-5")
         data = [

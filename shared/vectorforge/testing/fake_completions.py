@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from vectorforge.testing.fake_openai import FakeOpenAI
@@ -20,9 +21,9 @@ _FINISH: Mapping[FinishWord, str] = {
 class FakeCompletions(FakeOpenAI):
     """``POST /v1/completions`` and ``GET /v1/models``."""
 
-    generation_path = "/v1/completions"
+    generation_paths = ("/v1/completions",)
 
-    def check(self, headers: Mapping[str, str], body: Any) -> None:
+    def check(self, request: web.Request, body: Any) -> None:
         """Refuse what the SDK's own types do not know, and nulls."""
         parameters, names = _types()
         if unknown := set(body) - names:

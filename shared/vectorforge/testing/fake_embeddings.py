@@ -6,9 +6,11 @@ import json
 from array import array
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Self
 
 from aiohttp import web
+from pydantic import TypeAdapter
 
 from vectorforge.testing.hashing_embedder import hashed_vector
 
@@ -39,12 +41,21 @@ class FakeEmbeddingsServer:
         dimension: Length of the vectors, unless the request says ``dimensions``.
         api_key: What the Authorization header must hold; None accepts any.
         knows_base64: False answers with floats whatever was asked for, as some servers do.
+        fields: Types of the vendor's own request fields; those of OpenAI are its SDK's. Others are refused.
     """
 
-    def __init__(self, *, dimension: int = 8, api_key: str | None = None, knows_base64: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        dimension: int = 8,
+        api_key: str | None = None,
+        knows_base64: bool = True,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
         self._dimension = dimension
         self.api_key = api_key
         self._knows_base64 = knows_base64
+        self._fields = {name: TypeAdapter(kind) for name, kind in (fields or {}).items()}
         self._runner: web.AppRunner | None = None
         self.base_url = ""
         """With the version; set when the server is running."""
@@ -90,6 +101,10 @@ class FakeEmbeddingsServer:
         if self.api_key is not None and request.headers.get("Authorization") != f"Bearer {self.api_key}":
             key = request.headers.get("Authorization", "")  # OpenAI quotes the key, partly masked
             return _error(401, f"Incorrect API key provided: {key}")
+        try:
+            self._check(body)
+        except ValueError as exc:
+            return _error(400, f"Invalid request: {exc}")
         if self.refused_text is not None and any(self.refused_text in text for text in body["input"]):
             return _error(400, f"Invalid input: {body['input']}")
         if reply.body is not None:
@@ -102,8 +117,20 @@ class FakeEmbeddingsServer:
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return _json(json.dumps({"object": "list", "data": data, "model": body["model"], "usage": usage}))
 
+    def _check(self, body: Mapping[str, Any]) -> None:
+        own = {name: value for name, value in body.items() if name in self._fields}
+        for name, value in own.items():
+            self._fields[name].validate_python(value)
+        if missing := self._fields.keys() - body.keys() - {"output_dimension"}:
+            raise ValueError(f"missing fields: {sorted(missing)}")
+        parameters, names = _types()
+        shaped = {name: value for name, value in body.items() if name not in own}
+        if unknown := shaped.keys() - names:
+            raise ValueError(f"unknown fields: {sorted(unknown)}")
+        parameters.validate_python(shaped)
+
     def _items(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        dimension = body.get("dimensions", self._dimension)
+        dimension = body.get("dimensions") or body.get("output_dimension") or self._dimension
         as_base64 = self._knows_base64 and body.get("encoding_format") == "base64"
         items = []
         for index, text in enumerate(body["input"]):
@@ -111,6 +138,14 @@ class FakeEmbeddingsServer:
             encoded = base64.b64encode(array("f", vector).tobytes()).decode() if as_base64 else vector
             items.append({"object": "embedding", "index": index, "embedding": encoded})
         return items
+
+
+@cache
+def _types() -> tuple[TypeAdapter[Any], frozenset[str]]:
+    from openai.types import EmbeddingCreateParams
+
+    names = EmbeddingCreateParams.__required_keys__ | EmbeddingCreateParams.__optional_keys__
+    return TypeAdapter(EmbeddingCreateParams), frozenset(names)
 
 
 def _json(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:

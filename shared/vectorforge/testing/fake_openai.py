@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
@@ -23,10 +24,10 @@ class FakeOpenAI(FakeVendor):
     """
 
     base_path = "/v1"
-    generation_path = "/v1/chat/completions"
+    generation_paths = ("/v1/chat/completions",)
     ping = b": ping\n\n"
 
-    def check(self, headers: Mapping[str, str], body: Any) -> None:
+    def check(self, request: web.Request, body: Any) -> None:
         """Refuse what the SDK's own types do not know, and nulls."""
         parameters, messages, names = _types()
         if unknown := set(body) - names:
@@ -81,7 +82,7 @@ class FakeOpenAI(FakeVendor):
         code = "unsupported_parameter" if param else None
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
-    def models_body(self) -> Mapping[str, Any]:
+    def models_body(self, path: str) -> Mapping[str, Any]:
         """Two models."""
         names = ("gpt-4o", "gpt-6-luna")
         data = [{"id": n, "object": "model", "created": 1, "owned_by": "openai"} for n in names]

@@ -102,8 +102,10 @@ class FakeVendor(ABC):
 
     async def __aenter__(self) -> Self:
         app = web.Application()
-        app.router.add_post(self.generation_path, self._generate)
-        app.router.add_get("/v1/models", self._models)
+        for path in self.generation_paths:
+            app.router.add_post(path, self._generate)
+        for path in self.models_paths:
+            app.router.add_get(path, self._models)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -125,12 +127,14 @@ class FakeVendor(ABC):
 
     base_path: str
     """Path of ``base_url``."""
-    generation_path: str
+    generation_paths: tuple[str, ...]
+    models_paths: tuple[str, ...] = ("/v1/models",)
+    stream_type = "text/event-stream"
     ping: bytes
     """What keeps a stalled stream busy."""
 
     @abstractmethod
-    def check(self, headers: Mapping[str, str], body: Any) -> None:
+    def check(self, request: web.Request, body: Any) -> None:
         """Raise ``ValueError`` when the real API would refuse the request."""
 
     @abstractmethod
@@ -158,52 +162,72 @@ class FakeVendor(ABC):
         """Body of an error."""
 
     @abstractmethod
-    def models_body(self) -> Mapping[str, Any]:
-        """Body of the list of models."""
+    def models_body(self, path: str) -> Mapping[str, Any]:
+        """Body of the list of models at one of ``models_paths``."""
+
+    def sampling(self, body: Any) -> Mapping[str, Any]:
+        """Where a request has its sampling parameters."""
+        found: Mapping[str, Any] = body
+        return found
+
+    def wants_stream(self, path: str, body: Any) -> bool:
+        """Whether a request asks for a stream."""
+        return bool(body.get("stream"))
+
+    def error_headers(self, status: int) -> Mapping[str, str]:
+        """Headers that the vendor's errors have."""
+        return {}
+
+    def accepts(self, request: web.Request, data: bytes) -> bool:
+        """Whether a request with this body has the right key."""
+        return request.headers.get("Authorization") == f"Bearer {self.api_key}"
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        return self._wrong_key(request) or web.json_response(self.models_body())
+        if not self.accepts(request, await request.read()):
+            return self._wrong_key(request)
+        return web.json_response(self.models_body(request.path))
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        data, body = await request.read(), await request.json()
         connection = self._connections.setdefault(request.transport, len(self._connections))
         recorded = RecordedRequest(request.path, dict(request.headers), body, connection)
         self.requests.append(recorded)
-        refusal = self._wrong_key(request) or self._refusal(request, body)
-        if refusal is not None:
+        if not self.accepts(request, data):
+            return self._wrong_key(request)
+        if (refusal := self._refusal(request, body)) is not None:
             return refusal
         behaviour = self._script.popleft() if self._script else self.unscripted
         try:
             if isinstance(behaviour, Failure):
                 return self._failure(behaviour)
-            if body.get("stream"):
+            if self.wants_stream(request.path, body):
                 return await self._stream(request, behaviour, body)
             return await self._whole(request, behaviour, body)
         except (asyncio.CancelledError, ConnectionError):
             recorded.client_closed.set()
             raise
 
-    def _wrong_key(self, request: web.Request) -> web.Response | None:
+    def _wrong_key(self, request: web.Request) -> web.Response:
         sent = request.headers.get("Authorization", "")
-        if sent == f"Bearer {self.api_key}":
-            return None
-        message = f"Incorrect API key provided: {sent.removeprefix('Bearer ')}."
-        return web.json_response(self.error_body(401, message), status=401)
+        return self._error(401, f"Incorrect API key provided: {sent.removeprefix('Bearer ')}.")
+
+    def _error(self, status: int, message: str, param: str | None = None, **headers: str) -> web.Response:
+        body = self.error_body(status, message, param)
+        return web.json_response(body, status=status, headers={**self.error_headers(status), **headers})
 
     def _refusal(self, request: web.Request, body: Any) -> web.Response | None:
         for name, message in self.refused.items():
-            if name in body:
-                return web.json_response(self.error_body(400, message, name), status=400)
+            if name in self.sampling(body):
+                return self._error(400, message, name)
         try:
-            self.check(request.headers, body)
+            self.check(request, body)
         except ValueError as exc:
-            return web.json_response(self.error_body(400, f"Invalid request: {exc}"), status=400)
+            return self._error(400, f"Invalid request: {exc}")
         return None
 
     def _failure(self, failure: Failure) -> web.Response:
         headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
-        body = self.error_body(failure.status, failure.message)
-        return web.json_response(body, status=failure.status, headers=headers)
+        return self._error(failure.status, failure.message, **headers)
 
     async def _whole(self, request: web.Request, reply: Reply, body: Any) -> web.StreamResponse:
         await asyncio.sleep(reply.pause_s)
@@ -219,7 +243,7 @@ class FakeVendor(ABC):
         return await self._abort(request, response)
 
     async def _stream(self, request: web.Request, reply: Reply, body: Any) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        response = web.StreamResponse(headers={"content-type": self.stream_type})
         await response.prepare(request)
         for event in self.before_texts(reply, body):
             await response.write(event)

@@ -118,13 +118,13 @@ async def query_profile(
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse:
     """Answer a question from a profile, with sources and citations."""
-    config = body.config_for(profile_id)
+    config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = await tenant.profiles.collection()
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return CollectionQueryResponse.of(result, extractive=is_extractive(application, result))
+    return CollectionQueryResponse.of(result, extractive=is_extractive(result))
 
 
 @router.delete("", status_code=204, responses=problems(404, 409))

@@ -4,32 +4,50 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
-from vectorforge.api.dependencies import Limit, Offset, Tenant
+from vectorforge.api.dependencies import Tenant
 from vectorforge.api.responses import problems
-from vectorforge.api.schemas.queries import QueryLogBody, QueryLogList
-from vectorforge.errors import NotFoundError
-from vectorforge.pipeline.types import LoggedOutcome
+from vectorforge.api.schemas.base import MAX_OFFSET, MAX_PAGE
+from vectorforge.api.schemas.queries import QueryLogBody, QueryLogList, cursor_after, read_cursor
+from vectorforge.api.schemas.query_filter import LogParameters
+from vectorforge.errors import InvalidInputError, NotFoundError
 
 router = APIRouter(prefix="/v1/queries", tags=["query log"])
 
 
+class PageParameters(LogParameters):
+    """Of ``/v1/queries``."""
+
+    limit: int = Field(default=50, ge=1, le=MAX_PAGE, description="Rows to return.")
+    offset: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_OFFSET,
+        description="Rows to skip; while queries come in, rows come twice. Use `after` instead.",
+    )
+    after: str | None = Field(
+        default=None, max_length=200, description="`next` of the page before: the rows behind its last one."
+    )
+
+
 @router.get("", responses=problems())
-async def list_queries(
-    tenant: Tenant,
-    collection_id: Annotated[UUID | None, Query()] = None,
-    outcome: Annotated[
-        LoggedOutcome | None,
-        Query(
-            description='How the query ended; "started": it is still running, or was killed before its end.'
-        ),
-    ] = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-) -> QueryLogList:
+async def list_queries(tenant: Tenant, parameters: Annotated[PageParameters, Query()]) -> QueryLogList:
     """A page of the query log, newest first."""
-    found = await tenant.query_logs.list(collection_id, limit=limit, offset=offset, outcome=outcome)
-    return QueryLogList(queries=[QueryLogBody.of(log) for log in found], limit=limit, offset=offset)
+    if parameters.after is not None and parameters.offset:
+        raise InvalidInputError("after and offset exclude each other.", field="offset")
+    found = await tenant.query_logs.find(
+        parameters.matching(),
+        limit=parameters.limit,
+        offset=parameters.offset,
+        after=None if parameters.after is None else read_cursor(parameters.after),
+    )
+    return QueryLogList(
+        queries=[QueryLogBody.of(log) for log in found],
+        limit=parameters.limit,
+        offset=parameters.offset,
+        next=cursor_after(found[-1]) if len(found) == parameters.limit else None,
+    )
 
 
 @router.get("/{query_id}", responses=problems(404))

@@ -49,7 +49,7 @@ async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse:
     """Answer a question from the default collection (or the one named), with citations."""
-    config = body.config()
+    config = body.config(tenant.choose_variant(body.variant))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     collection = await find_asked_collection(application, tenant, body.collection)
     if body.stream:
@@ -60,7 +60,7 @@ async def rag_query(
     return RAGQueryResponse.of(
         result,
         created=int(time.time()),
-        extractive=is_extractive(application, result),
+        extractive=is_extractive(result),
         with_context=body.wants_context,
     )
 
@@ -76,10 +76,10 @@ async def collection_query(
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse:
     """Answer a question from this collection, with sources and citations."""
-    config = body.config()
+    config = body.config(tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = await find_asked_collection(application, tenant, str(collection_id))
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return CollectionQueryResponse.of(result, extractive=is_extractive(application, result))
+    return CollectionQueryResponse.of(result, extractive=is_extractive(result))

@@ -1,15 +1,25 @@
 """Data of each server-sent event of a query.
 
-Order: ``meta``, ``sources``, then ``token`` and ``citation`` mixed, ``usage``, and last exactly one of
-``done`` or ``error``. A stream that ends without either was cut off.
+Order: ``meta``, ``sources``, ``degraded`` where the full answer cannot be had, then ``token`` and
+``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream that ends without one
+was cut off. A ``citation`` comes when the sentence of its label has ended, since its verdict needs the whole
+of it: later than the label's own tokens, in the order of the labels, and before ``usage``.
 """
 
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.answers import (
+    AnswerDetails,
+    CitationBody,
+    Latency,
+    RetrievalStats,
+    SourceBody,
+    Structured,
+)
 from vectorforge.api.schemas.problem import Problem
+from vectorforge.pipeline.types import Degradation
 
 
 class MetaData(BaseModel):
@@ -34,6 +44,16 @@ class SourcesData(BaseModel):
     retrieval_ms: float
 
 
+class DegradedData(BaseModel):
+    """Event ``degraded``: the full answer cannot be had; what comes instead."""
+
+    step: Degradation
+    reason: str = Field(description="Code of the error that led to it.")
+    provider: str | None
+    model: str | None
+    extractive: bool
+
+
 class TokenData(BaseModel):
     """Event ``token``: a piece of the answer; the pieces joined are the answer."""
 
@@ -41,7 +61,7 @@ class TokenData(BaseModel):
 
 
 class CitationData(CitationBody):
-    """Event ``citation``: a label in the text so far names a source."""
+    """Event ``citation``: a label in the text so far names a source; sent when its sentence has ended."""
 
 
 class UsageData(BaseModel):
@@ -62,6 +82,7 @@ class DoneData(AnswerDetails):
     invalid_citations: int
     latency: Latency
     retrieval_stats: RetrievalStats
+    structured: Structured | None = Field(description="Null at doors that do not ask the model for JSON.")
 
 
 class ErrorData(Problem):
@@ -74,6 +95,7 @@ class ErrorData(Problem):
 EVENT_DATA: dict[str, type[BaseModel]] = {
     "meta": MetaData,
     "sources": SourcesData,
+    "degraded": DegradedData,
     "token": TokenData,
     "citation": CitationData,
     "usage": UsageData,

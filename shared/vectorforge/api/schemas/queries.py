@@ -1,12 +1,14 @@
 """Bodies of ``/v1/queries``: the query log."""
 
-from datetime import datetime
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime
 from typing import Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.errors import InvalidInputError
 
 
 class QueryLogBody(BaseModel):
@@ -78,3 +80,27 @@ class QueryLogList(BaseModel):
     queries: list[QueryLogBody]
     limit: int
     offset: int
+    next: str | None = Field(
+        description="Send it as `after` for the page behind this one; null: this one was not full."
+    )
+
+
+def cursor_after(log: QueryLog) -> str:
+    """Names the place behind a log that was read from the table."""
+    assert log.created_at is not None  # noqa: S101 - the table has no row without
+    place = f"{log.created_at.astimezone(UTC).isoformat()}/{log.id}"
+    return urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> tuple[datetime, UUID]:
+    """The time and id that ``cursor_after`` was given.
+
+    Raises:
+        InvalidInputError: It was not made by ``cursor_after``.
+    """
+    try:
+        place = urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)).decode()
+        moment, _, log_id = place.partition("/")
+        return datetime.fromisoformat(moment).astimezone(UTC), UUID(log_id)
+    except (ValueError, OverflowError):
+        raise InvalidInputError("after must be the `next` of a page of queries.", field="after") from None

@@ -1,5 +1,6 @@
 """Bodies of ``/v1/rag/query`` and ``/v1/collections/{id}/query``."""
 
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -26,9 +27,11 @@ from vectorforge.api.schemas.base import (
 )
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
+_ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
 def _with_placeholder(template: str) -> str:
@@ -39,6 +42,15 @@ def _with_placeholder(template: str) -> str:
 
 SystemPrompt = Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS), AfterValidator(_with_placeholder)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
+VariantReference = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="Named set of settings: default, precise, comprehensive or one of the server's. What the "
+        "request says itself wins. Null: the server's split decides, if it has one.",
+    ),
+]
 Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
 
 
@@ -58,21 +70,18 @@ class RAGQueryRequest(RequestBody):
     profile_id: ProfileId | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
+    variant: VariantReference | None = None
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
-    def config(self) -> QueryConfig:
-        """How the question is to be answered."""
-        return RAG_QUERY.config(
-            top_k=self.k,
-            filters=self.filters,
-            llm_provider=self.provider,
-            llm_model=self.model,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_tokens if self.max_tokens is not None else RAG_QUERY.defaults["max_tokens"],
-            stream=self.stream,
-            history=history(self.messages),
-            profile_id=self.profile_id,
-        )
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant."""
+        explicit = given(self, but={"collection", "include_context"})
+        for own, field in (("k", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
+            if own in explicit:
+                explicit[field] = explicit.pop(own)
+        if self.max_tokens is None:  # null means the default
+            explicit.pop("max_tokens", None)
+        return RAG_QUERY.config(variant, **explicit, history=history(self.messages))
 
     @property
     def wants_context(self) -> bool:
@@ -141,11 +150,12 @@ class CollectionQueryRequest(RequestBody):
     system_prompt: SystemPrompt | None = Field(
         default=None, description="Template of the system message; must contain {context}."
     )
+    variant: VariantReference | None = None
+    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
-    def config(self) -> QueryConfig:
-        """How the question is to be answered."""
-        explicit: dict[str, Any] = self.model_dump(exclude={"query", "messages"})
-        return VECTORFORGE.config(**explicit, history=history(self.messages))
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant."""
+        return VECTORFORGE.config(variant, **given(self), history=history(self.messages))
 
 
 class CollectionQueryResponse(AnswerDetails):
@@ -185,6 +195,16 @@ class CollectionQueryResponse(AnswerDetails):
             invalid_citations=result.invalid_citations,
             **cls.fields_of(result),
         )
+
+
+def given(body: RequestBody, *, but: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+    """The fields that the request says, which win over a variant: not those left at their defaults.
+
+    Args:
+        body: The request.
+        but: Fields that are not the configuration's, beside the question, its messages and the variant.
+    """
+    return body.model_dump(exclude_unset=True, exclude={"query", "messages", "variant", *but})
 
 
 def history(messages: list[ChatMessage] | None) -> tuple[HistoryMessage, ...]:

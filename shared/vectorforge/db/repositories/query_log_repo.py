@@ -11,6 +11,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.page import checked_page
+from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -35,9 +36,8 @@ ON CONFLICT DO NOTHING
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
 SELECT {_COLUMNS} FROM vectorforge.query_logs
-WHERE tenant_id = %(tenant_id)s
-  AND (%(collection_id)s::uuid IS NULL OR collection_id = %(collection_id)s)
-  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+WHERE {CONDITIONS}
+  AND (%(after_time)s::timestamptz IS NULL OR (created_at, id) < (%(after_time)s, %(after_id)s::uuid))
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
 
@@ -136,14 +136,33 @@ class QueryLogRepository:
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.
         """
+        matching = QueryFilter(collection_id=collection_id, outcome=outcome)
+        return [*await self.find(matching, limit=limit, offset=offset)]
+
+    async def find(
+        self,
+        matching: QueryFilter,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        after: tuple[datetime, UUID] | None = None,
+    ) -> Sequence[QueryLog]:
+        """A page of the logs that fulfil all conditions, newest first.
+
+        Args:
+            matching: The conditions.
+            limit: Logs of the page, 1 to 1,000.
+            offset: Logs before the page; they are others once newer queries have come.
+            after: Time and id of the last log of the page before: no log comes twice and none is left out,
+                whatever has been added meanwhile.
+
+        Raises:
+            InvalidInputError: ``limit`` or ``offset`` is out of range.
+        """
         limit, offset = checked_page(limit, offset)
-        values = {
-            "tenant_id": self._db.tenant_id,
-            "collection_id": collection_id,
-            "outcome": outcome,
-            "limit": limit,
-            "offset": offset,
-        }
+        after_time, after_id = after or (None, None)
+        place = {"limit": limit, "offset": offset, "after_time": after_time, "after_id": after_id}
+        values = {"tenant_id": self._db.tenant_id, **matching.values, **place}
         return [_query_log(row) for row in await self._db.fetch_all(_LIST, values)]
 
 

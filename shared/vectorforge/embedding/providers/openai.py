@@ -6,21 +6,14 @@ import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import SecretStr
 
 from vectorforge.credentials import Credentials, as_credentials
+from vectorforge.embedding import failures
 from vectorforge.embedding.base import Batch, EmbeddingProvider
-from vectorforge.errors import (
-    EmbeddingAuthenticationError,
-    EmbeddingError,
-    EmbeddingInputError,
-    EmbeddingRateLimitError,
-    EmbeddingTimeoutError,
-)
+from vectorforge.errors import EmbeddingAuthenticationError, EmbeddingError, EmbeddingInputError
 from vectorforge.sdk_client import SDKClient
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
@@ -136,9 +129,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         if self._is_openai:
             texts = [text.replace("\n", " ") for text in texts]
-        dimension = self.dimension(model)
-        shortened = self._is_openai and model.startswith("text-embedding-3")
-        shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
+        options = self._options(model)
 
         async def request(client: "openai.AsyncOpenAI", _: AsyncExitStack) -> bytes:
             import openai
@@ -149,7 +140,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
                     model=model,
                     input=list(texts),
                     encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
-                    dimensions=dimension if shortened and dimension else openai.omit,
+                    **options,
                 )
             except openai.APIError as exc:
                 raise _translated(exc, model) from self._client.without_key(exc)
@@ -157,6 +148,13 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
 
         async with AsyncExitStack() as stack:
             return _vectors(await self._client.send(stack, request))
+
+    def _options(self, model: str) -> dict[str, Any]:
+        """More arguments of the SDK's call."""
+        dimension = self.dimension(model)
+        shortened = self._is_openai and model.startswith("text-embedding-3")
+        shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
+        return {"dimensions": dimension} if shortened and dimension else {}
 
     def _build_client(self, key: SecretStr) -> "openai.AsyncOpenAI":
         import httpx2
@@ -181,43 +179,15 @@ def _translated(exc: "openai.APIError", model: str) -> EmbeddingError:
     import openai
 
     if isinstance(exc, openai.APITimeoutError):
-        return EmbeddingTimeoutError("The embedding provider did not answer in time.")
+        return failures.timed_out()
     if isinstance(exc, openai.APIConnectionError):
-        return _retryable(EmbeddingError("The embedding provider cannot be reached."))
+        return failures.unreachable()
     if not isinstance(exc, openai.APIStatusError):
         return EmbeddingError("The embedding provider sent an answer that is not one.")
-    status = exc.status_code
-    if status in (401, 403):
-        return EmbeddingAuthenticationError()
-    if status == 404:
-        return EmbeddingError(f'The embedding provider knows no model "{model}", or its address is wrong.')
-    if status == 429:
-        limited = EmbeddingRateLimitError(retry_after_s=_retry_after_s(exc.response.headers))
-        limited.retryable = exc.code != "insufficient_quota"  # an empty account does not fill by waiting
-        return limited
-    if status in (400, 413, 422):
-        return EmbeddingInputError("The embedding provider refused the texts.")
-    error = EmbeddingError(f"The embedding provider failed with status {status}.")
-    return _retryable(error) if status >= 500 or status in (408, 409) else error
-
-
-def _retryable(error: EmbeddingError) -> EmbeddingError:
-    error.retryable = True
+    error = failures.error_for_status(exc.status_code, model, exc.response.headers)
+    if exc.code == "insufficient_quota":  # an empty account does not fill by waiting
+        error.retryable = False
     return error
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from Retry-After: a number or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        wait = parsedate_to_datetime(value) - datetime.now(UTC)
-    except (TypeError, ValueError):  # not a date, or one without a time zone
-        return None
-    return max(0.0, wait.total_seconds())
 
 
 def _vectors(body: bytes) -> list[Vector]:
@@ -233,7 +203,7 @@ def _vectors(body: bytes) -> list[Vector]:
         indexes = [item.get("index", place) for place, item in enumerate(items)]
         vectors = dict(zip(indexes, (_decoded(item["embedding"]) for item in items), strict=True))
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise EmbeddingError("The embedding provider sent a body that holds no embeddings.") from exc
+        raise failures.no_embeddings() from exc
     if vectors.keys() != set(range(len(items))):
         raise EmbeddingError("The embedding provider's vectors cannot be matched to the texts.")
     return [vectors[index] for index in range(len(items))]

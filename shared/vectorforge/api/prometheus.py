@@ -1,0 +1,54 @@
+"""Measurements in Prometheus' text format, version 0.0.4.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names follow
+https://prometheus.io/docs/practices/naming/.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from vectorforge.telemetry import METRICS, InMemoryMetrics, Series
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+def exposition(metrics: InMemoryMetrics) -> str:
+    """Everything measured so far, by name.
+
+    Counters end in ``_total``. Histograms become summaries: count and sum are of all values, the quantiles of
+    the latest 1,000. Milliseconds become seconds.
+    """
+    found: dict[str, list[tuple[dict[str, str], Series]]] = {}
+    for name, tags, series in metrics.items():
+        found.setdefault(name, []).append((tags, series))
+    return "".join(line + "\n" for name in sorted(found) for line in _family(name, found[name]))
+
+
+def _family(name: str, measured: Sequence[tuple[dict[str, str], Series]]) -> Iterator[str]:
+    in_ms = name.endswith("_ms")
+    full_name = "vectorforge_" + name.replace(".", "_")
+    if METRICS[name].kind == "counter":
+        yield f"# TYPE {full_name}_total counter"
+        for tags, series in measured:
+            yield f"{full_name}_total{_labels(tags)} {series.total}"
+        return
+    full_name = full_name.removesuffix("_ms") + "_seconds" if in_ms else full_name
+    scale = 0.001 if in_ms else 1.0
+    yield f"# TYPE {full_name} summary"
+    for tags, series in measured:
+        values = sorted(series.values)
+        for share in QUANTILES:
+            place = round(share * (len(values) - 1))
+            yield f"{full_name}{_labels({**tags, 'quantile': str(share)})} {values[place] * scale}"
+        yield f"{full_name}_sum{_labels(tags)} {series.total * scale}"
+        yield f"{full_name}_count{_labels(tags)} {series.count}"
+
+
+def _labels(tags: Mapping[str, str]) -> str:
+    if not tags:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in tags.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

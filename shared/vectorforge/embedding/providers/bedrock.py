@@ -1,0 +1,126 @@
+"""Embedding models on Amazon Bedrock, through boto3: Amazon Titan V2 and Cohere."""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+from vectorforge.bedrock_client import BedrockClient
+from vectorforge.bedrock_errors import failure_of, status_of
+from vectorforge.embedding import failures
+from vectorforge.embedding.base import Batch, EmbeddingProvider
+from vectorforge.embedding.providers.bedrock_models import InputType, find_model
+from vectorforge.errors import ConfigurationError, EmbeddingError, VectorForgeError
+from vectorforge.types import Vector
+
+
+class BedrockEmbeddingProvider(EmbeddingProvider):
+    """InvokeModel over boto3, which retries nothing here and blocks no event loop.
+
+    There is no key: the credentials are those of boto3's chain, on AWS the role's.
+
+    Args:
+        default_model: Id or ARN of a model or an inference profile, e.g. "amazon.titan-embed-text-v2:0".
+        dimension: Length of the default model's vectors; None: the model's own. Other models' are their own.
+        region: E.g. "eu-central-1"; None: as boto3's chain says.
+        base_url: Address of the API; None: AWS's for the region.
+        session: A boto3 session with credentials of its own; None: boto3's chain.
+        **options: See ``EmbeddingProvider``.
+
+    Raises:
+        UnknownModelError: The request format of this model is not known here.
+        ConfigurationError: The model has no vectors of this length.
+    """
+
+    concurrent_batches: ClassVar[int] = 8
+    _input_type: InputType = "search_document"
+
+    def __init__(
+        self,
+        *,
+        default_model: str,
+        dimension: int | None = None,
+        region: str | None = None,
+        base_url: str | None = None,
+        session: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        lengths = find_model(default_model).dimensions
+        if dimension is not None and dimension not in lengths:
+            known = ", ".join(map(str, sorted(lengths)))
+            raise ConfigurationError(
+                f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION: {default_model} has vectors of length {known}."
+            )
+        self._default_model = default_model
+        self._dimension = dimension or lengths[0]
+        self._client = BedrockClient(
+            endpoint_url=lambda: base_url, region=region, read_timeout_s=self._timeout_s, session=session
+        )
+
+    def provider_name(self) -> str:
+        """``bedrock``."""
+        return "bedrock"
+
+    @property
+    def default_model(self) -> str:
+        """As given."""
+        return self._default_model
+
+    def dimension(self, model: str | None = None) -> int:
+        """As configured for the default model, else the model's own.
+
+        Raises:
+            UnknownModelError: The model is not known here.
+        """
+        if model in (None, self._default_model):
+            return self._dimension
+        return find_model(model).dimensions[0]
+
+    async def preload(self) -> None:
+        """Import boto3 and build its client."""
+        await self._client.preload()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _for_queries(self) -> Self:
+        twin = copy.copy(self)
+        twin._input_type = "search_query"  # noqa: SLF001 - of its own class
+        return twin
+
+    def _model_key(self, model: str) -> str:
+        kind = self._input_type if find_model(model).distinguishes_queries else ""
+        return json.dumps([self.name, model, self.dimension(model), kind])
+
+    def _batches(self, items: Batch, model: str) -> Iterator[Batch]:
+        size = min(self._batch_size, find_model(model).texts_per_call)
+        for start in range(0, len(items), size):
+            yield items[start : start + size]
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        family = find_model(model)
+        try:
+            answer = await self._client.invoke(
+                model, family.request(texts, self.dimension(model), self._input_type)
+            )
+            return family.vectors(answer)
+        except VectorForgeError:
+            raise
+        except Exception as exc:
+            raise _translated(exc, model) from exc
+
+
+def _translated(exc: Exception, model: str) -> EmbeddingError:
+    """Our error for whatever the SDK raised, or for an answer of another shape."""
+    if (found := status_of(exc)) is not None:
+        status, headers = found
+        return failures.error_for_status(status, model, headers)
+    match failure_of(exc):
+        case "timeout":
+            return failures.timed_out()
+        case "unreachable" | "broken":
+            return failures.unreachable()
+        case "unusable":
+            return failures.no_embeddings()

@@ -1,0 +1,183 @@
+"""What a sentence claims that can be looked up: numbers, dates and names; and whether a passage holds it."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeAlias
+
+from vectorforge.pipeline import names
+from vectorforge.pipeline.quantities import (
+    Day,
+    Quantities,
+    Quantity,
+    numbers_of_dates,
+    parts_of_group,
+    read_quantities,
+)
+from vectorforge.types import RetrievedChunk
+
+_LIST_MARK = re.compile(
+    r"^[ \t]*(?:#{1,6}\s*)?(?:\*\*)?(?:(?:step|schritt|étape|paso)\s+)?\d{1,3}[.):](?=\s|\*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
+_VERSION_MARK = re.compile(r"\b[vV](?=\d)")
+_SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL or e-mail address, as ``names.address`` writes it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A name from code or a product's, as ``names.joined`` writes it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A proper noun; its words folded, in order."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date with all its readings."""
+
+    readings: frozenset[Day]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day."""
+
+    hour: int
+    minute: int
+
+
+Claim: TypeAlias = Address | Identifier | Name | Date | Clock | Quantity
+
+
+def read_claims(text: str, *, known: frozenset[str] = frozenset(), context: str = "") -> list[Claim]:
+    """The claims of a sentence, in no particular order.
+
+    Args:
+        text: The sentence, without labels.
+        known: Names that count where they open the sentence too; see ``names.known_names``.
+        context: Text before it in the same language, which tells German better than one sentence.
+    """
+    text = _NAMED_SOURCE.sub(" ", _LIST_MARK.sub(" ", _plain(text)))
+    addresses, text = names.take_addresses(text)
+    code, text = names.take_code(text)
+    identifiers, text = names.take_identifiers(text)
+    quantities = read_quantities(text)
+    german = names.writes_nouns_with_capitals(f"{context} {text}")
+    proper = names.names(quantities.rest, known=known, noun_capitals=german)
+    return [
+        *map(Address, sorted(addresses)),
+        *map(Identifier, sorted(code | identifiers)),
+        *map(Name, proper),
+        *map(Date, quantities.days),
+        *(Clock(*time) for time in sorted(quantities.times)),
+        *quantities.numbers,
+    ]
+
+
+class Evidence:
+    """A passage with its title, heading and source, read once."""
+
+    def __init__(self, passage: RetrievedChunk) -> None:
+        parts = (passage.document_title, passage.chunk.heading, passage.document_source, passage.chunk.text)
+        self._text = _plain("\n".join(part for part in parts if part))
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether the passage says so somewhere."""
+        match claim:
+            case Address():
+                below = tuple(claim.text + mark for mark in "/?#")
+                return any(a == claim.text or a.startswith(below) for a in self._addresses)
+            case Identifier():
+                return claim.text in self._joined or claim.text in self._acronyms
+            case Name():
+                return self._holds_name(claim)
+            case Date():
+                return any(self._holds_day(day) for day in claim.readings)
+            case Clock():
+                return (claim.hour, claim.minute) in self._quantities.times
+            case Quantity():
+                same_things = self._counted(claim) if claim.is_count else ()
+                return any(claim.equals(number) for number in same_things or self._numbers)
+
+    def contradicts(self, count: Quantity) -> bool:
+        """Whether the passage gives another number of the same things, and not this one."""
+        return bool(self._counted(count)) and not self.holds(count)
+
+    def _counted(self, count: Quantity) -> list[Quantity]:
+        """Numbers of the things that this one counts."""
+        return [n for n in self._numbers if count.noun and n.noun and names.is_among(count.noun, {n.noun})]
+
+    def _holds_name(self, name: Name) -> bool:
+        if all(names.is_among(word, self._words) for word in name.words):
+            return True
+        return len(name.words) > 1 and "".join(word[0] for word in name.words) in self._words
+
+    def _holds_day(self, day: Day) -> bool:
+        for readings in self._quantities.days:
+            for other in readings:
+                if not day.fits(other) or (day.day is not None and other.day is None):
+                    continue
+                if day.year is None or other.year is not None or self.holds(_number(day.year)):
+                    return True
+        return False
+
+    @cached_property
+    def _words(self) -> set[str]:
+        return names.words_of(self._text)
+
+    @cached_property
+    def _joined(self) -> set[str]:
+        return names.joined_words(self._text)
+
+    @cached_property
+    def _acronyms(self) -> set[str]:
+        return names.acronyms(self._text)
+
+    @cached_property
+    def _addresses(self) -> set[str]:
+        return names.take_addresses(self._text)[0]
+
+    @cached_property
+    def _numbers_text(self) -> str:
+        return names.take_identifiers(names.take_addresses(self._text)[1].replace("`", " "))[1]
+
+    @cached_property
+    def _quantities(self) -> Quantities:
+        return read_quantities(self._numbers_text)
+
+    @cached_property
+    def _numbers(self) -> Sequence[Quantity]:
+        return (
+            *self._quantities.numbers,
+            *numbers_of_dates(self._quantities.days),
+            *parts_of_group(self._numbers_text),
+        )
+
+
+def _number(value: int) -> Quantity:
+    return Quantity(frozenset({Fraction(value)}))
+
+
+def _plain(text: str) -> str:
+    """One spelling for what looks alike: full-width forms, dashes and the v of versions."""
+    text = _SUPERSCRIPTS.sub(lambda match: f"^{match.group()}", text)
+    text = unicodedata.normalize("NFKC", text)
+    return _VERSION_MARK.sub("", text)

@@ -1,0 +1,116 @@
+"""What an answer costs: prices of language models, by provider and model.
+
+Only the standard rate of prompt and completion tokens is known here. Discounts (cached prompts, batches) and
+surcharges (regions, fast modes, tools) are not, so a vendor's invoice may differ.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from vectorforge.config import ModelPrice
+
+# https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, as stored in
+# November 2026: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request costs twice as
+# much for the prompt and one and a half times for the completion.
+_OPENAI = {
+    "gpt-6.2-sol": ModelPrice(
+        input=2.00, output=10.00, long_prompt_over=272_000, long_input=4.00, long_output=15.00
+    ),
+    "gpt-6-luna": ModelPrice(
+        input=0.10, output=0.50, long_prompt_over=272_000, long_input=0.20, long_output=0.75
+    ),
+    "gpt-5.6-luna": ModelPrice(
+        input=0.20, output=1.20, long_prompt_over=272_000, long_input=0.40, long_output=1.80
+    ),
+}
+# https://platform.claude.com/docs/en/about-claude/pricing and the models' own pages below
+# https://platform.claude.com/docs/en/models/, as stored in November 2026.
+_ANTHROPIC = {
+    "claude-fable-5-1": ModelPrice(input=10.00, output=50.00),
+    "claude-opus-5-5": ModelPrice(input=4.00, output=20.00),
+    "claude-opus-5": ModelPrice(input=5.00, output=25.00),
+    "claude-sonnet-5-5": ModelPrice(input=2.00, output=10.00),
+    "claude-sonnet-5": ModelPrice(input=2.00, output=10.00),
+    "claude-haiku-5-5": ModelPrice(
+        input=0.10, output=0.50, long_prompt_over=100_000, long_input=0.50, long_output=2.50
+    ),
+    "claude-opus-4-6": ModelPrice(input=5.00, output=25.00),
+    "claude-opus-4-5": ModelPrice(input=5.00, output=25.00),
+    "claude-opus-4-1": ModelPrice(input=15.00, output=75.00),
+    "claude-opus-4": ModelPrice(input=15.00, output=75.00),
+    "claude-sonnet-4-6": ModelPrice(input=3.00, output=15.00),
+    "claude-sonnet-4-5": ModelPrice(input=3.00, output=15.00),
+    "claude-sonnet-4": ModelPrice(input=3.00, output=15.00),
+    "claude-haiku-4-5": ModelPrice(input=1.00, output=5.00),
+    "claude-3-5-haiku": ModelPrice(input=0.80, output=4.00),
+}
+_PUBLISHED: Mapping[str, Mapping[str, ModelPrice]] = MappingProxyType(
+    {"openai": _OPENAI, "anthropic": _ANTHROPIC}
+)
+_UNPAID = frozenset({"extractive", "ollama", "max_serve"})
+"""Providers that run on the user's own machines, or on none."""
+
+_FREE = ModelPrice(input=0.0, output=0.0)
+_VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+"""What vendors put behind a model's name for one of its versions: a date, or "latest"."""
+
+_PER_MILLION = 1_000_000
+
+
+class PriceList:
+    """Prices by provider and model: the caller's own first, then those that vendors have published.
+
+    Args:
+        own: By ``model`` or ``provider/model``; the setting ``VECTORFORGE_MODEL_PRICES``.
+    """
+
+    def __init__(self, own: Mapping[str, ModelPrice] | None = None) -> None:
+        self._own = dict(own or {})
+
+    def find(self, provider: str, model: str) -> ModelPrice | None:
+        """The price, or None when it is not known.
+
+        A dated name such as ``claude-sonnet-4-20250514`` has its own price, if there is one, else that of the
+        name before the date. No other beginning of a name counts: ``gpt-4`` says nothing of ``gpt-4o``.
+        """
+        names = (model, _VERSION.sub("", model))
+        keys = [key for name in names for key in (f"{provider}/{name}", name)]
+        for key in keys:
+            if key in self._own:
+                return self._own[key]
+        if provider in _UNPAID:
+            return _FREE
+        published = _PUBLISHED.get(provider, {})
+        return next((published[name] for name in names if name in published), None)
+
+    def estimate_cost(
+        self, provider: str, model: str, prompt_tokens: int, completion_tokens: int
+    ) -> float | None:
+        """US dollars for one call of a model; None when its price is not known.
+
+        Args:
+            provider: Name of the provider, e.g. "openai".
+            model: Name of the model, with or without a version's date.
+            prompt_tokens: As the vendor counts them.
+            completion_tokens: As the vendor counts them, thinking included.
+        """
+        price = self.find(provider, model)
+        if price is None:
+            return None
+        rates = price.rates(prompt_tokens)
+        return (prompt_tokens * rates[0] + completion_tokens * rates[1]) / _PER_MILLION
+
+
+PUBLISHED_PRICES = PriceList()
+
+
+def estimate_cost(
+    provider: str,
+    model: str,
+    prompt_tokens: int,
+    completion_tokens: int,
+    prices: PriceList = PUBLISHED_PRICES,
+) -> float | None:
+    """As ``PriceList.estimate_cost``, by the published prices unless others are given."""
+    return prices.estimate_cost(provider, model, prompt_tokens, completion_tokens)

@@ -1,0 +1,150 @@
+"""Variants: named overlays on the immutable query configuration, chosen by a request or by a stable split."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+from uuid import UUID
+
+from vectorforge.config import QuerySettings
+from vectorforge.errors import ConfigurationError, InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """An immutable overlay; it goes over a preset's defaults and under what a request says."""
+
+    name: str
+    overlay: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Fields of ``QueryConfig``."""
+
+
+BUILT_IN: Mapping[str, Variant] = MappingProxyType(
+    {
+        variant.name: variant
+        for variant in (
+            Variant("default"),
+            Variant("precise", MappingProxyType({"temperature": 0.1, "max_tokens": 500})),
+            Variant("comprehensive", MappingProxyType({"temperature": 0.3, "max_tokens": 1000})),
+        )
+    }
+)
+"""Always there, and always these."""
+
+
+class VariantCatalogue:
+    """All variants of a deployment, and who gets which. Immutable.
+
+    Args:
+        settings: Have the variants beside ``BUILT_IN``, and the split.
+        llm_providers: Names of those that are there.
+        embedding_providers: Likewise.
+
+    Raises:
+        ConfigurationError: A variant has a built-in one's name, is over a limit of the settings or wants a
+            provider that is not there, or the split names a variant that is not there or has no weight.
+    """
+
+    def __init__(
+        self,
+        settings: QuerySettings,
+        *,
+        llm_providers: Iterable[str] = (),
+        embedding_providers: Iterable[str] = (),
+    ) -> None:
+        self._limits = {"top_k": settings.max_top_k, "max_tokens": settings.max_answer_tokens}
+        self._choices = {
+            "llm_provider": tuple(llm_providers),
+            "embedding_provider": tuple(embedding_providers),
+        }
+        own = {name: self._checked(name, overlay.fields) for name, overlay in settings.variants.items()}
+        self._variants: Mapping[str, Variant] = MappingProxyType({**BUILT_IN, **own})
+        self._split_by: Literal["tenant", "conversation"] = settings.variant_split_by
+        self._weights = self._checked_split(settings.variant_split)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The built-in ones first."""
+        return tuple(self._variants)
+
+    def find(self, name: str) -> Variant:
+        """The variant of this name.
+
+        Raises:
+            InvalidInputError: There is none; the text lists those that are there.
+        """
+        try:
+            return self._variants[name]
+        except KeyError:
+            raise InvalidInputError(
+                f"There is no such variant; there are: {', '.join(self._variants)}.", field="variant"
+            ) from None
+
+    def choose(
+        self, name: str | None, *, tenant_id: str, conversation_id: UUID | None = None
+    ) -> Variant | None:
+        """The variant of a request: the one it names, else that of the split, else none.
+
+        Args:
+            name: What the request says; None leaves it to the split.
+            tenant_id: Keeps its variant, unless the split goes by conversations and there is one.
+            conversation_id: The stored conversation that the request belongs to.
+
+        Raises:
+            InvalidInputError: The request names one that is not there.
+        """
+        if name is not None:
+            return self.find(name)
+        if not self._weights:
+            return None
+        by_conversation = self._split_by == "conversation" and conversation_id is not None
+        key = f"{tenant_id}\0{conversation_id}" if by_conversation else tenant_id
+        return self._variants[split(key, self._weights)]
+
+    def _checked(self, name: str, overlay: Mapping[str, Any]) -> Variant:
+        if name in BUILT_IN:
+            raise _refused(name, "is built in; give yours another name")
+        for limited, limit in self._limits.items():
+            if overlay.get(limited, 0) > limit:
+                raise _refused(f"{name}.{limited}", f"must be at most {limit}")
+        for chosen, available in self._choices.items():
+            if overlay.get(chosen) not in (None, *available):
+                names = ", ".join(available) or "none"
+                raise _refused(f"{name}.{chosen}", f"there is no such provider; there are: {names}")
+        return Variant(name, MappingProxyType(dict(overlay)))
+
+    def _checked_split(self, weights: Mapping[str, float]) -> Mapping[str, float]:
+        setting = "VECTORFORGE_VARIANT_SPLIT"
+        if unknown := [name for name in weights if name not in self._variants]:
+            raise ConfigurationError(
+                f"{setting}: there is no variant {unknown[0]}; there are: {', '.join(self._variants)}."
+            )
+        if weights and not any(weights.values()):
+            raise ConfigurationError(f"{setting}: at least one weight must be above 0.")
+        return MappingProxyType({name: weight for name, weight in weights.items() if weight > 0})
+
+
+def split(key: str, weights: Mapping[str, float]) -> str:
+    """One of the names, always the same for the same key, in proportion to the weights.
+
+    Weighted rendezvous hashing: a changed weight moves keys to or from that name only, and the order of the
+    names does not matter (Schindelhauer and Schomaker 2005, "Weighted Distributed Hash Tables";
+    https://en.wikipedia.org/wiki/Rendezvous_hashing#Weighted_rendezvous_hash).
+
+    Args:
+        key: Whose choice it is.
+        weights: Name -> weight above 0, at least one.
+    """
+    return max(weights, key=lambda name: (weights[name] / -math.log(_uniform(f"{key}\0{name}")), name))
+
+
+def _uniform(text: str) -> float:
+    """A number in the open interval (0, 1), from 52 bits of a hash."""
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) >> 12
+    return (number + 0.5) / 2**52
+
+
+def _refused(place: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"VECTORFORGE_VARIANTS.{place}: {why}.")

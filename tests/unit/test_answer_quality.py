@@ -1,0 +1,96 @@
+"""The quality of answers: figures, what is counted and logged, and where it shows."""
+
+import logging
+
+import pytest
+
+from tests.unit.test_rag_pipeline import Setup
+from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.pipeline.answer_quality import assess, completeness, relevance
+from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
+from vectorforge.testing.passages import make_passage
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+WATER = "Water boils at 100 degrees."
+
+
+def test_relevance_is_the_share_of_the_answers_words_in_the_context() -> None:  # D-039
+    assert relevance("Water boils quickly, always", [WATER]) == 0.5
+    assert relevance("Water boils at 100 degrees [Source 1].", [WATER]) == 1.0  # a label is no word
+    assert relevance("水が沸騰する", ["水が沸騰する温度"]) == 1.0
+    assert relevance("ÉTÉ", ["ete"]) == 1.0
+
+
+@pytest.mark.parametrize("answer", ["", "  ", "[Source 1]", "…"])
+def test_an_empty_answer_is_worth_nothing(answer: str) -> None:  # C35
+    quality = assess("When does water boil?", answer, [WATER])
+    assert (quality.relevance, quality.completeness, quality.low) == (0.0, 0.0, True)
+
+
+def test_completeness_is_the_share_of_the_question_answered_from_passages() -> None:  # C35
+    question = "When does water boil, and ice melt?"
+    assert completeness(question, "Water boils at 100 degrees.", [WATER]) == 0.5
+    assert completeness(question, "Water boils, ice melts.", [WATER]) == 0.5  # nothing says so
+    assert completeness(question, "Water boils, ice melts.", [WATER, "Ice melts."]) == 1.0
+    assert completeness("Why?", "Because.", [WATER]) == 0.0
+    assert completeness("", "", []) == 0.0
+
+
+async def test_a_poor_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # D-039
+    setup = Setup(llm=ScriptedLLM(["Kings and queens lived long ago [Source 7]."]))
+    with caplog.at_level(logging.WARNING, "vectorforge.pipeline.answer_quality"):
+        result = (await setup.events())[-1]
+    assert isinstance(result, DoneEvent)
+    quality = result.result.quality
+    assert quality is not None
+    assert (quality.relevance, quality.low) == (0.0, True)
+    assert setup.metrics.total("pipeline.answers.low_quality") == 1
+    (record,) = caplog.records
+    assert "relevance 0.00" in record.getMessage()
+    assert "Kings" not in record.getMessage()
+    logged = setup.log.rows[-1].quality
+    assert logged is not None
+    assert logged["low"] is True
+
+
+async def test_false_citations_make_a_poor_answer() -> None:
+    setup = Setup(llm=ScriptedLLM(["Water boils at 90 degrees [Source 1]."]))
+    result = await setup.service.query("When?", (await setup.events())[0].collection_id)  # type: ignore[union-attr]
+    assert result.quality is not None
+    assert (result.quality.unsupported_citations, result.quality.low) == (1, True)
+
+
+@pytest.mark.parametrize("answer", [NO_ANSWER, "Water boils at 100 degrees [Source 1]."])
+async def test_good_answers_and_honest_refusals_are_not_poor(answer: str) -> None:
+    setup = Setup(llm=ScriptedLLM([answer]))
+    done = (await setup.events("When does water boil?"))[-1]
+    assert isinstance(done, DoneEvent)
+    assert done.result.quality is not None
+    assert not done.result.quality.low
+    assert setup.metrics.total("pipeline.answers.low_quality") == 0
+
+
+async def test_without_passages_there_is_no_quality() -> None:
+    setup = Setup(found=[])
+    done = (await setup.events())[-1]
+    assert isinstance(done, DoneEvent)
+    assert done.result.quality is None
+
+
+async def test_verdicts_come_after_their_sentence_and_before_the_usage() -> None:  # N10
+    pieces = ["Water boils at ", "100 [Source 1] degrees", ". Ice", " melts at 5 degrees. ", "[Source 2]"]
+    setup = Setup([make_passage(WATER), make_passage("Ice melts at 0 degrees.")], ScriptedLLM(pieces))
+    events = await setup.events()
+    shape = [
+        event.text
+        if isinstance(event, TokenEvent)
+        else (event.citation.source_number, event.citation.verdict)
+        if isinstance(event, CitationEvent)
+        else type(event)
+        for event in events[2:-1]
+    ]
+    assert shape == [*pieces[:3], (1, "supported"), *pieces[3:], (2, "unsupported"), UsageEvent]
+    done = events[-1]
+    assert isinstance(done, DoneEvent)
+    assert [c.verdict for c in done.result.citations] == ["supported", "unsupported"]
+    assert done.result.citations == [e.citation for e in events if isinstance(e, CitationEvent)]

@@ -1,0 +1,66 @@
+"""The citation check over answers written to deceive it, and over honest ones."""
+
+import pytest
+
+from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
+from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.pipeline.types import Citation
+
+
+def check(answer: str) -> tuple[list[Citation], int]:
+    checker = CitationChecker("", PASSAGES)
+    for char in answer:  # as a stream
+        checker.feed(char)
+    checker.finish()
+    return checker.citations, checker.invalid
+
+
+def refused(answer: str) -> list[int | None]:
+    citations, invalid = check(answer)
+    return [c.source_number for c in citations if c.verdict == "unsupported"] + [None] * invalid
+
+
+@pytest.mark.parametrize(("answer", "expected"), ADVERSARIAL, ids=[answer for answer, _ in ADVERSARIAL])
+def test_false_citations_are_refused_and_no_others(answer: str, expected: list[int | None]) -> None:  # N10
+    assert refused(answer) == expected
+
+
+@pytest.mark.parametrize("answer", HONEST, ids=HONEST)
+def test_honest_citations_pass(answer: str) -> None:  # N10
+    assert refused(answer) == []
+
+
+def test_precision_and_recall_are_one() -> None:  # N10
+    assert len(ADVERSARIAL) >= 40
+    flagged = [(answer, number) for answer, _ in ADVERSARIAL for number in refused(answer)]
+    flagged += [(answer, number) for answer in HONEST for number in refused(answer)]
+    wrong = [(answer, number) for answer, numbers in ADVERSARIAL for number in numbers]
+    hits = len([one for one in flagged if one in wrong])
+    assert (hits / len(flagged), hits / len(wrong)) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdicts"),
+    [
+        ("Goods go back within 30 days [Source 1].", ["supported"]),
+        ("Refunds are possible [Source 1].", ["unchecked"]),
+        ("Refunds are possible. [Source 1] The fee is 4.50 EUR. [Source 1]", ["unchecked", "supported"]),
+        ("The fee is 4.50 EUR [Source 1], as it should be [Source 2].", ["supported", "unchecked"]),
+        ("Sources: [Source 1], [Source 2]", ["unchecked", "unchecked"]),
+        ("| Fee | 4.50 EUR |\n[Source 1]\n", ["supported"]),
+        ("```\nmax_retries = 7\n```\n[Source 2]", ["unsupported"]),
+        ("```\nmax_retries --retry-limit\n```\n[Source 2]", ["supported"]),
+    ],
+)
+def test_verdicts(answer: str, verdicts: list[str]) -> None:
+    assert [citation.verdict for citation in check(answer)[0]] == verdicts
+
+
+def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:
+    answer = "Globex takes goods back within 30 days [Source 1]."
+    unaware, aware = CitationChecker("", PASSAGES), CitationChecker("What does Globex take back?", PASSAGES)
+    for checker in (unaware, aware):
+        checker.feed(answer)
+        checker.finish()
+    assert [c.verdict for c in unaware.citations] == ["supported"]
+    assert [c.verdict for c in aware.citations] == ["unsupported"]
