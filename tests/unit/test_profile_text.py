@@ -67,7 +67,7 @@ def test_rows_with_few_columns(row: dict[str, Any], text: str) -> None:
 
 
 def test_rows_that_say_nothing_make_no_document() -> None:
-    rows = [{"id": 1, "title": None, "description": " "}, {}, {"id": 2, "user_id": 4}]
+    rows: list[dict[str, Any]] = [{"id": 1, "title": None, "description": " "}, {}, {"id": 2, "user_id": 4}]
     assert row_documents(SourceType.PROJECT, rows, "projects") == []
     assert summary_document(" \n") == []
     assert skills_document([{"level": "expert"}, ""]) == []

@@ -12,13 +12,7 @@ from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.profile_text import (
-    ProfileDocument,
-    Row,
-    row_documents,
-    skills_document,
-    summary_document,
-)
+from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfileVectorStore
@@ -115,7 +109,7 @@ class RAGIngestionPipeline:
             ConflictError: Others kept changing the same profile.
             DatabaseError: The database failed; nothing was written.
         """
-        documents = _of_rows(profile_summary, experiences, projects, skills, education)
+        documents = profile_documents(profile_summary, experiences, projects, skills, education)
         return await self._write(profile_id, documents, removing=())
 
     async def ingest_document(
@@ -182,7 +176,7 @@ class RAGIngestionPipeline:
         Raises:
             VectorForgeError: As ``ingest_profile_data``; nothing was written.
         """
-        given = _of_rows(profile_summary, experiences, projects, skills, education)
+        given = profile_documents(profile_summary, experiences, projects, skills, education)
         removing = [_parent(profile_id, of_rows=True)]
         if documents is not None:
             given += documents
@@ -252,22 +246,6 @@ class RAGIngestionPipeline:
 _ROW_TYPES = frozenset(
     {SourceType.SUMMARY, SourceType.EXPERIENCE, SourceType.PROJECT, SourceType.SKILL, SourceType.EDUCATION}
 )
-
-
-def _of_rows(
-    summary: str,
-    experiences: Sequence[Row],
-    projects: Sequence[Row],
-    skills: Sequence[Row | str],
-    education: Sequence[Row],
-) -> list[ProfileDocument]:
-    return [
-        *summary_document(summary),
-        *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
-        *row_documents(SourceType.PROJECT, projects, "projects"),
-        *skills_document(skills),
-        *row_documents(SourceType.EDUCATION, education, "education"),
-    ]
 
 
 def _parent(profile_id: int, *, of_rows: bool) -> str:

@@ -40,6 +40,23 @@ class ProfileDocument:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+def profile_documents(
+    summary: str,
+    experiences: Sequence[Row],
+    projects: Sequence[Row],
+    skills: Sequence[Row | str],
+    education: Sequence[Row],
+) -> list[ProfileDocument]:
+    """What the rows of a profile say; arguments as ``RAGIngestionPipeline.ingest_profile_data``."""
+    return [
+        *summary_document(summary),
+        *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
+        *row_documents(SourceType.PROJECT, projects, "projects"),
+        *skills_document(skills),
+        *row_documents(SourceType.EDUCATION, education, "education"),
+    ]
+
+
 def summary_document(summary: str) -> list[ProfileDocument]:
     """The profile's summary, if there is one."""
     if not summary.strip():

@@ -12,7 +12,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.pipeline import IngestionPipeline, OnProgress, failed
+from vectorforge.ingestion.pipeline import IngestionPipeline, failed
 from vectorforge.ingestion.types import (
     MAX_SOURCE_CHARS,
     DocumentResult,
@@ -152,9 +152,7 @@ class RowIngestion:
         """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
-    async def ingest(
-        self, row: Mapping[str, Any], on_progress: OnProgress | None = None
-    ) -> DocumentResult | None:
+    async def ingest(self, row: Mapping[str, Any]) -> DocumentResult | None:
         """Store a row, or replace its document; a failure is a result, so that other rows go on.
 
         Returns:
@@ -169,7 +167,7 @@ class RowIngestion:
             metadata = {**self._labels, **document.metadata, **({ROW_VERSION: version} if version else {})}
             document = replace(document, metadata=metadata)
             source = document.source
-            stored = await self._pipeline.ingest_document(self._collection, document, on_progress=on_progress)
+            stored = await self._pipeline.ingest_document(self._collection, document)
         except VectorForgeError as exc:
             return failed(source, exc)
         return DocumentResult(
