@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import find_files, source_name
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
 from vectorforge.cli.question import parse_metadata
 from vectorforge.cli.row_options import (
     DeleteOption,
@@ -25,10 +25,14 @@ from vectorforge.cli.row_options import (
 )
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import InvalidInputError
+from vectorforge.profile_types import SourceType
 
 if TYPE_CHECKING:
     from vectorforge.cli.ingest_rows import RowsToIngest
     from vectorforge.cli.ingest_run import IngestSummary
+
+Files: TypeAlias = list[tuple[str, Path]]
+"""Source and file."""
 
 
 def ingest(
@@ -50,6 +54,10 @@ def ingest(
             "--metadata", "-m", help="key=value for every document; may be repeated.", show_default=False
         ),
     ] = None,
+    profile: ProfileOption = None,
+    source_type: Annotated[
+        SourceType, typer.Option(help="With --profile: what the files are.", show_default=True)
+    ] = SourceType.CV,
     from_postgres: FromPostgresOption = None,
     query: QueryOption = None,
     table: TableOption = None,
@@ -83,14 +91,22 @@ def ingest(
 
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
 
+        vectorforge ingest cv.pdf --profile 7
+
         vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
     with command(json_output=json_output, debug=debug) as terminal:
         labels = parse_metadata(metadata or [])
         if from_postgres is None:
-            summary = _ingest_files(terminal, data_dir, collection, paths or [], glob, labels)
-        elif paths or glob:
-            raise InvalidInputError("--from-postgres takes no files.", field="PATH")
+            files = _find(paths or [], glob)
+            if profile is None:
+                summary = _ingest_files(terminal, data_dir, collection, files, labels)
+            elif collection is not None:
+                raise InvalidInputError("Profiles have their own collection.", field="--collection")
+            else:
+                summary = _ingest_profile(terminal, data_dir, profile, files, source_type, labels)
+        elif paths or glob or profile is not None:
+            raise InvalidInputError("--from-postgres takes no files and no --profile.", field="PATH")
         else:
             from vectorforge.cli.ingest_rows import RowsToIngest
 
@@ -115,26 +131,44 @@ def ingest(
             raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _ingest_files(
-    terminal: Terminal,
-    data_dir: Path | None,
-    collection: str | None,
-    paths: Sequence[Path],
-    glob: str | None,
-    labels: Mapping[str, Any],
-) -> "IngestSummary":
-    from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
-    from vectorforge.cli.session import Session, run_in_session
-
+def _find(paths: Sequence[Path], glob: str | None) -> Files:
     if not paths:
         raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
     files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
     if not files:
         raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
+    return files
+
+
+def _ingest_files(
+    terminal: Terminal, data_dir: Path | None, collection: str | None, files: Files, labels: Mapping[str, Any]
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
+    from vectorforge.cli.session import Session, run_in_session
 
     async def work(session: Session) -> IngestSummary:
         target = await session.collection_or_new(collection)
         return await ingest_files(terminal, session, target, files, metadata=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    return summary
+
+
+def _ingest_profile(
+    terminal: Terminal,
+    data_dir: Path | None,
+    profile_id: int,
+    files: Files,
+    source_type: SourceType,
+    labels: Mapping[str, Any],
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_profile import ingest_profile_files
+    from vectorforge.cli.ingest_run import IngestSummary, print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> IngestSummary:
+        return await ingest_profile_files(session, profile_id, files, source_type, metadata=labels)
 
     summary = run_in_session(terminal, data_dir, work)
     print_summary(terminal, summary)

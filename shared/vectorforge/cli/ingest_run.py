@@ -186,7 +186,7 @@ class _Run:
             if self.summary.stopped_by:
                 break
             try:
-                content = _read(file, self.session.config.ingestion.max_document_bytes)
+                content = read_file(file, self.session.config.ingestion.max_document_bytes)
                 parts = await self.session.services.ingestion.split(content, source, None)
             except VectorForgeError as exc:
                 self.summary.add(failed(source, exc))
@@ -247,7 +247,12 @@ async def ingest_files(
     return summary
 
 
-def _read(file: Path, max_bytes: int) -> bytes:
+def read_file(file: Path, max_bytes: int) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        ExtractionError: ``too_large``, or it cannot be read.
+    """
     try:
         if file.stat().st_size > max_bytes:
             raise ExtractionError(f"The file is larger than {max_bytes:,} bytes.", reason="too_large")

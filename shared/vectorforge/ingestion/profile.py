@@ -19,18 +19,12 @@ from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import ChunkDraft, DocumentDraft, ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
-__all__ = [
-    "ChunkingConfig",
-    "IngestedProfile",
-    "ProfileDocument",
-    "RAGIngestionPipeline",
-    "SourceType",
-    "chunk_text",
-]
+__all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
 
 MAX_DOCUMENTS = 2_000
 """Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
-MAX_ID_CHARS = 200
+MAX_ID_CHARS = 1_000
+"""Enough for a path."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer changed the profile meanwhile; each try embeds less."""
 
@@ -122,6 +116,7 @@ class RAGIngestionPipeline:
         title: str | None = None,
         media_type: str = media.PLAIN,
         metadata: Mapping[str, Any] | None = None,
+        page_starts: Sequence[int] = (),
     ) -> IngestedProfile:
         """Store a CV or another text, or replace the one with the same type and id.
 
@@ -129,10 +124,11 @@ class RAGIngestionPipeline:
             profile_id: The profile.
             document_text: The text; ``ingestion.extract`` reads files.
             source_type: What it is.
-            source_id: Which one of its type it is, 1 to 200 characters.
+            source_id: Which one of its type it is, 1 to 1,000 characters.
             title: Shown with its passages.
             media_type: Markdown is cut by its headings.
             metadata: More of it; filters look at it.
+            page_starts: Offset of each page's first character, ascending; none where there are no pages.
 
         Returns:
             What was done.
@@ -143,7 +139,9 @@ class RAGIngestionPipeline:
         """
         if not document_text.strip():
             raise ExtractionError("The document holds no text.", reason="empty")
-        document = ProfileDocument(source_type, source_id, document_text, title, media_type, metadata or {})
+        document = ProfileDocument(
+            source_type, source_id, document_text, title, media_type, metadata or {}, tuple(page_starts)
+        )
         return await self._write(profile_id, [document], removing=())
 
     async def reingest_profile(
@@ -200,6 +198,7 @@ class RAGIngestionPipeline:
             media_type=document.media_type,
             title=title,
             metadata=metadata.as_dict(),
+            page_starts=document.page_starts,
             parent_source=_parent(profile_id, of_rows=document.source_type in _ROW_TYPES),
         )
         drafts = draft_chunks(extracted, self._store.collection, self._chunking)

@@ -38,6 +38,8 @@ class ProfileDocument:
     title: str | None = None
     media_type: str = media.PLAIN
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    page_starts: tuple[int, ...] = ()
+    """As ``ExtractedDocument.page_starts``: its passages then know their page."""
 
 
 def profile_documents(

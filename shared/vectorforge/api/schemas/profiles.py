@@ -80,8 +80,8 @@ class NewProfileDocument(BaseModel):
 
     text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS)
     source_type: SourceType = SourceType.CV
-    source_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
-        default="1", description="Which one of its type; sent again, it replaces the document."
+    source_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)] = (
+        Field(default="1", description="Which one of its type; sent again, it replaces the document.")
     )
     title: Annotated[str, Field(max_length=500)] | None = None
     media_type: str = Field(default="text/plain", max_length=200)
