@@ -1,8 +1,9 @@
 """Profiles through the library: rows and documents in, passages of one profile out."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -293,10 +294,20 @@ async def test_refusals(profiles: Profiles) -> None:
     assert await profiles.texts(7) == []
 
 
-# C-015 C32: no model is known, let alone asked
-async def test_retrieval_asks_no_language_model(profiles: Profiles, make_tenant: Callable[[], str]) -> None:
+# C-015 C-025 C32: retrieval and tools load neither a model's SDK nor a driver of databases
+def test_retrieval_knows_no_language_model_and_no_database() -> None:
+    code = (
+        "import sys, vectorforge.pipeline.profile, vectorforge.tools.toolbox\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not loaded & {'openai', 'anthropic', 'psycopg', 'boto3'}, loaded\n"
+        "assert not [name for name in sys.modules if name.startswith('vectorforge.llm.providers')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# C-014
+async def test_a_context_says_where_it_is_from(profiles: Profiles) -> None:
     await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
-    before = set(threading.enumerate())
     context = await profiles.retrieval.format_context(await profiles.retrieval.retrieve("mine", 7))
     assert context == "[Source 1]\nsummary 1\nMine."
-    assert set(threading.enumerate()) == before
+    assert await profiles.retrieval.format_context([]) == ""
