@@ -25,7 +25,7 @@ ON CONFLICT (tenant_id, collection_id, profile_id) DO UPDATE SET updated_at = no
 """
 # In the order in which documents are written; those of other profiles are never waited for.
 _LOCK_DOCUMENTS = """
-SELECT d.id FROM vectorforge.documents d
+SELECT d.source, d.id, d.version, d.content_hash, d.chunk_count FROM vectorforge.documents d
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
     SELECT p.document_id FROM vectorforge.profile_documents p
     WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
@@ -104,10 +104,13 @@ class ProfileWriter:
         """Store checked documents and remove others; see ``VectorStore.replace_profile``."""
         await self._documents.lock_collection()
         await self._execute(_ENSURE)
-        await self._execute(_LOCK_DOCUMENTS)
+        rows = await (await self._execute(_LOCK_DOCUMENTS)).fetchall()
+        locked = {row.pop("source"): LockedDocument(**row, is_new=False) for row in rows}
         stored: dict[str, StoredDocument] = {}
         for document in sorted(documents, key=lambda document: document.draft.source):
-            stored[document.draft.source] = await self._documents.replace(
+            source = document.draft.source
+            unchanged = _unchanged(locked.get(source), document)  # without a statement for each
+            stored[source] = unchanged or await self._documents.replace(
                 document.draft, document.metadata, document.chunks
             )
         removed = await self._remove(list(removing), kept=list(stored)) if removing else []
@@ -130,6 +133,12 @@ class ProfileWriter:
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
+
+
+def _unchanged(locked: LockedDocument | None, document: PreparedDocument) -> StoredDocument | None:
+    if locked is None or locked.content_hash != document.draft.content_hash:
+        return None
+    return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
 
 
 async def stored_documents(
