@@ -367,7 +367,7 @@ class TestThroughTheIndex:
         assert texts(found) == nearest(vectors, vectors[3])[:3]
 
 
-# A profile's chunks are found by its documents, also before the tables have statistics (10 s instead of 20 ms)
+# A profile's chunks are found by its documents, also before the tables have statistics
 @pytest.mark.parametrize("filters", [None, {"lang": "en"}])
 async def test_the_plan_of_a_profile(
     indexed_database: Database, make_tenant: Callable[[], str], filters: dict[str, Any] | None
