@@ -8,7 +8,7 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
 from vectorforge.cli.question import read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the pipeline is loaded when a question is asked
 def ask(
     question: Annotated[str, typer.Argument(help="The question; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
+    profile: ProfileOption = None,
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -59,17 +60,23 @@ def ask(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
-        from vectorforge.pipeline.presets import VECTORFORGE
+        from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
         from vectorforge.pipeline.types import MetaEvent, QueryResult
 
         text = read_question(question)
-        given = {"top_k": top_k, "llm_provider": provider, "llm_model": model}
+        given = {
+            "top_k": top_k,
+            "llm_provider": provider,
+            "llm_model": model,
+            "profile_id": profile,
+        }
         explicit = {name: value for name, value in given.items() if value is not None}
 
         async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
             chosen = session.services.choose_variant(variant)
-            config = VECTORFORGE.config(chosen, stream=stream, **explicit)
-            target = await session.collection(collection)
+            preset = VECTORFORGE if profile is None else PROFILE
+            config = preset.config(chosen, stream=stream, **explicit)
+            target = await session.collection(collection, profile_id=profile)
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
 
