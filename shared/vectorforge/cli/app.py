@@ -29,11 +29,8 @@ app.command()(up)
 app.command()(ingest)
 app.command()(ask)
 app.command()(search)
-<<<<<<< HEAD
 app.command("eval")(evaluate)
-=======
 app.command()(stats)
->>>>>>> statistics
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(logs.app, name="logs")
