@@ -265,6 +265,7 @@ class RAGEngine:
 
     def _query_config(self, history: Exchanges | None, variant: Variant | None = None) -> QueryConfig:
         own: dict[str, Any] = {
+            "min_score": self.config.MIN_SIMILARITY,
             "temperature": self.config.TEMPERATURE,
             "max_tokens": self.config.MAX_RESPONSE_TOKENS,
         }

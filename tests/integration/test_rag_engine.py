@@ -196,6 +196,14 @@ def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
     assert filled.retrieve_relevant_chunks(RUN_TEXT, min_similarity=0.9) == found[:1]
 
 
+def test_threshold(postgres_server: EmbeddedPostgres, tenant: str, llm: ScriptedLLM) -> None:  # C04, D-018
+    config = Config(MIN_SIMILARITY=None)
+    with RAGEngine(config, application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": RUN_TEXT, "source_url": RUN}])
+        assert engine.query("Elephants")["answer"] == "With pip."
+    assert Config().MIN_SIMILARITY == 0.7
+
+
 def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-033, C20
     filled.query(QUESTION, [{"user_query": "Which tool?", "ai_response": "That one."}])
     assert "\nPrevious Q: Which tool?\nPrevious A: That one....\n" in llm.calls[0][0][1]["content"]

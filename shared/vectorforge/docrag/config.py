@@ -33,6 +33,8 @@ class Config:
     """1 or more, and no more than ``VECTORFORGE_MAX_ANSWER_TOKENS``."""
     TEMPERATURE: float = 0.3
     """0 to 2; some vendors know 1 at most."""
+    MIN_SIMILARITY: float | None = 0.7
+    """Passages below are no part of an answer; many models score good ones lower. None: all are."""
     CACHE_TTL: int = 3600
     """Seconds for which an answer is given again, 1 to 2,592,000."""
     OPENAI_MAX_RETRIES: int = 3
