@@ -25,6 +25,7 @@ from vectorforge.config import (
 )
 from vectorforge.db.connection import Database
 from vectorforge.docrag.cache import CacheManager
+from vectorforge.docrag.errors import rag_error
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
@@ -386,6 +387,18 @@ def test_errors_are_both_kinds() -> None:  # D-035
     assert issubclass(RetrievalError, errors.RetrievalError)
     assert issubclass(GenerationError, RAGError)
     assert issubclass(GenerationError, errors.LLMError)
+
+
+def test_errors_of_the_pipeline_become_the_engines() -> None:  # D-010, D-029, D-035
+    cause = errors.DatabaseUnavailableError("The database cannot be reached")
+    error = rag_error(cause)
+    assert type(error) is RetrievalError
+    assert error.message == "Failed to retrieve documents: The database cannot be reached"
+    assert (error.retryable, error.__cause__) == (True, cause)
+    assert type(rag_error(errors.LLMTimeoutError("late"))) is GenerationError
+    assert type(rag_error(errors.EmbeddingRateLimitError("slowly", retry_after_s=7))) is EmbeddingError
+    wrong = InvalidInputError("Query cannot be empty", field="query")
+    assert rag_error(wrong) is wrong  # the caller has to change something
 
 
 def test_removing(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-015, C19

@@ -113,3 +113,33 @@ def test_context_is_neutral_and_sources_are_as_they_were() -> None:
     assert "(Source 2)" in payload.system_prompt
     assert payload.sources[0].text == planted.chunk.text
     assert payload.used[0] is planted
+
+
+# C05: a passage named by its source, as DocRag's context names it
+@pytest.mark.parametrize(
+    ("answer", "numbers"),
+    [
+        ("It is so (Source: https://docs.example/a).", [1]),
+        ("It is so. Source: https://docs.example/a - Title A", [1]),
+        ("It is so [source: <https://docs.example/b>] and so.", [2]),
+        ("Source: https://docs.example/a/b.", [3]),
+        ("So. Source: https://docs.example/a.\nThus. Source: my notes.md", [1, 5]),
+        ("See https://docs.example/a for more.", []),
+        ("Source: https://docs.example/a.html", []),
+        ("Source: https://docs.example/c", []),
+    ],
+)
+def test_labels_by_source(answer: str, numbers: list[int]) -> None:
+    base = "https://docs.example"
+    chunks = [
+        passage("one", source=f"{base}/a", title="Title A"),
+        passage("two", source=f"{base}/b"),
+        passage("three", source=f"{base}/a/b"),
+        passage("four", source=f"{base}/a"),
+        passage("five", source="my notes.md"),
+    ]
+    for cut in range(len(answer) + 1):
+        found, invalid = parse([answer[:cut], answer[cut:]], chunks)
+        assert [citation.source_number for citation in found] == numbers
+        assert invalid == 0
+        assert all(answer[c.start : c.end].lower().startswith("source:") for c in found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vectorforge.pipeline.answer_sentences import is_fence, sentence_end
-from vectorforge.pipeline.citations import Label, find_labels
+from vectorforge.pipeline.citations import Label, SourceLabels, find_labels
 from vectorforge.pipeline.claims import Claim, Evidence, read_claims
 from vectorforge.pipeline.names import fold, known_names
 from vectorforge.pipeline.quantities import Quantity
@@ -50,6 +50,7 @@ class CitationChecker:
     def __init__(self, question: str, passages: Sequence[RetrievedChunk]) -> None:
         self._question = question
         self._passages = passages
+        self._source_labels = SourceLabels(passages)
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
         self._start = 0
@@ -107,7 +108,7 @@ class CitationChecker:
     def _sentence(self, start: int, end: int) -> Iterator[Citation]:
         """Judge the labels of one sentence, in order."""
         text = self._answer[start:end]
-        labels = [] if is_fence(text) else list(find_labels(self._answer, start, end))
+        labels = [] if is_fence(text) else self._labels(start, end)
         if not labels:
             self._unlabelled = text if _WORDS.search(text) else self._unlabelled
             return
@@ -123,6 +124,10 @@ class CitationChecker:
                         number, label.start, label.end, chunk.id, chunk.document_id, verdicts[number]
                     )
         self._unlabelled = ""
+
+    def _labels(self, start: int, end: int) -> list[Label]:
+        found = [*find_labels(self._answer, start, end), *self._source_labels.find(self._answer, start, end)]
+        return sorted(found, key=lambda label: label.start)
 
     def _groups(self, start: int, end: int, labels: Sequence[Label]) -> list[_Group]:
         """The labels of a sentence with the claims of each."""

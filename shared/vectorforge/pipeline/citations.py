@@ -1,8 +1,10 @@
 """Labels: how an answer names the passages it rests on, and what only looks like one in a document."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from vectorforge.types import RetrievedChunk
 
 # Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
 # "array[2]" nor "[2](link)".
@@ -43,6 +45,32 @@ def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
         if not any(opening < match.start() < closing for opening, closing in code):
             numbers = _NUMBER.findall(match["named"] or match["bare"])
             yield Label(match.start(), match.end(), tuple(dict.fromkeys(map(int, numbers))))
+
+
+class SourceLabels:
+    """Labels that name a passage by its source, as DocRag's context does: ``Source: https://... - Title``.
+
+    Args:
+        passages: Best first; of several with the same source the first is meant.
+    """
+
+    def __init__(self, passages: Sequence[RetrievedChunk]) -> None:
+        self._numbers: dict[str, int] = {}
+        named: dict[str, str] = {}
+        for number, passage in enumerate(passages, start=1):
+            if self._numbers.setdefault(passage.document_source, number) == number:
+                title = f"(?: - {re.escape(passage.document_title)})?" if passage.document_title else ""
+                named[passage.document_source] = f"({re.escape(passage.document_source)})>?{title}"
+        longest_first = (named[source] for source in sorted(named, key=len, reverse=True))
+        self._label = re.compile(
+            rf"\b(?i:source):\s*<?(?:{'|'.join(longest_first)})(?![\w/-]|[.?#&=:]\w)" if named else r"(?!)"
+        )
+
+    def find(self, answer: str, start: int, end: int) -> Iterator[Label]:
+        """Those between two offsets of an answer."""
+        for match in self._label.finditer(answer, start, end):
+            source = next(group for group in match.groups() if group is not None)
+            yield Label(match.start(), match.end(), (self._numbers[source],))
 
 
 def neutralise_labels(passage: str) -> str:
