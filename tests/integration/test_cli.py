@@ -79,6 +79,22 @@ def handbook(vectorforge: CommandLine) -> CommandLine:
     return vectorforge
 
 
+# C-009 C17: files of a profile, found by it and by no other
+def test_a_profile(vectorforge: CommandLine) -> None:
+    first = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (first["collection"], first["succeeded"], first["failed"]) == ("profiles", 1, 0)
+    again = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (again["unchanged"], again["chunks_added"]) == (1, 0)
+    found = vectorforge.json("search", "Who approves refunds?", "--profile", "7")
+    assert {result["metadata"]["source_type"] for result in found["results"]} == {"document"}
+    answer = vectorforge.json("ask", "Who approves refunds?", "--profile", "7")
+    assert "finance team" in answer["answer"]
+    assert vectorforge.json("search", "Who approves refunds?", "--profile", "8", code=1)["results"] == []
+    assert "profile_id is required" in vectorforge("search", "refunds", "-c", "profiles", code=2).stderr
+    refused = vectorforge("ingest", "handbook.md", "--profile", "7", "-c", "handbook", code=2)
+    assert "own collection" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
     """``vectorforge up --json`` in the background: what it printed when it was ready."""

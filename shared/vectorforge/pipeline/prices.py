@@ -11,8 +11,8 @@ from types import MappingProxyType
 from vectorforge.config import ModelPrice
 
 # https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, read on
-# 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request costs twice as
-# much for the prompt and one and a half times for the completion.
+# 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request
+# costs twice as much for the prompt and one and a half times for the completion.
 _OPENAI = {
     "gpt-6.2-sol": ModelPrice(
         input=2.00, output=10.00, long_prompt_over=272_000, long_input=4.00, long_output=15.00
