@@ -120,7 +120,7 @@ async def test_both_tools_are_called_and_their_results_go_back(
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_any_schema_will_do(vendor: str) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    described = {
+    described: dict[str, dict[str, Any]] = {
         "openai": {"type": "function", "function": {"name": "weather", "parameters": schema}},
         "anthropic": {"name": "weather", "input_schema": schema},
         "bedrock": {"toolSpec": {"name": "weather", "inputSchema": {"json": schema}}},
