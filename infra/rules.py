@@ -31,7 +31,9 @@ _FUNCTIONS = (
 _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
 _PUBLIC = tuple(
-    f"{_API}{path}/{method}" for path in ("", "/health", "/openapi.json") for method in ("GET", "HEAD")
+    f"{_API}{path}/{method}"
+    for path in ("", "/health", "/openapi.json", "/statistics")
+    for method in ("GET", "HEAD")
 )
 _EXECUTIONS = "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
 
