@@ -205,6 +205,8 @@ class QuerySettings(_Section):
     """JSON object: variant -> weight, for requests that name no variant. Empty: those have none."""
     variant_split_by: Literal["tenant", "conversation"] = "tenant"
     """What keeps its variant; "conversation": the tenant, for a request outside of any."""
+    profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
+    """Name of the collection that holds the profiles; made with the first of them."""
 
 
 class ServerSettings(_Section):

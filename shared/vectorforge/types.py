@@ -36,6 +36,8 @@ class Collection:
     """Put before a query when it is embedded; some models need it (Nomic: "search_query: ")."""
     document_prefix: str = ""
     """Put before a chunk when it is embedded (Nomic: "search_document: ")."""
+    by_profile: bool = False
+    """Whether every document belongs to a profile, and every search has to name one."""
     data_version: int = 0
     """Grows by one with every change of the collection's documents."""
     description: str = ""
@@ -138,3 +140,14 @@ class StoredDocument:
     chunks_removed: int
     unchanged: bool = False
     """True: the stored document had the same content hash; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedProfile:
+    """What replacing documents of a profile did."""
+
+    stored: Sequence[StoredDocument]
+    """In the order of the documents given."""
+    documents_removed: int = 0
+    chunks_removed: int = 0
+    """Of the documents removed; those that replaced documents lost are in ``stored``."""

@@ -28,6 +28,10 @@ class TestInMemoryVectorStore(VectorStoreContract):
 
         return make
 
+    @pytest.fixture
+    def make_profile_collection(self, make_collection: MakeCollection) -> MakeCollection:
+        return make_collection
+
 
 # C-003 C14 C15; directly and through PgBouncer
 class TestPgVectorStore(VectorStoreContract):
@@ -38,6 +42,10 @@ class TestPgVectorStore(VectorStoreContract):
     @pytest.fixture
     def make_collection(self, tenant_db: TenantDatabase) -> MakeCollection:
         return partial(insert_collection, tenant_db)
+
+    @pytest.fixture
+    def make_profile_collection(self, tenant_db: TenantDatabase) -> MakeCollection:
+        return partial(insert_collection, tenant_db, by_profile=True)
 
 
 class TestPgVectorStoreThroughIndex(TestPgVectorStore):

@@ -47,6 +47,7 @@ class OnePassage(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         if self._error is not None:

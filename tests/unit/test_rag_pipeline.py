@@ -68,6 +68,7 @@ class ScriptedRetriever(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         self.called.set()

@@ -14,10 +14,12 @@ from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
     collections,
+    docrag,
     documents,
     health,
     jobs,
     metrics,
+    profiles,
     providers,
     queries,
     rag,
@@ -40,6 +42,8 @@ _DOORS = (
     jobs,
     search,
     rag,
+    docrag,
+    profiles,
     queries,
     statistics,
     metrics,

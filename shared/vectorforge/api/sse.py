@@ -6,7 +6,7 @@ from fastapi.sse import format_sse_event
 from pydantic import BaseModel
 
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody, Structured
 from vectorforge.api.schemas.events import DoneData, ErrorData, MetaData, SourcesData, UsageData
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (
@@ -116,5 +116,6 @@ def _done(event: DoneEvent) -> DoneData:
         invalid_citations=result.invalid_citations,
         latency=Latency.of(result),
         retrieval_stats=RetrievalStats.of(result),
+        structured=Structured.of(result),
         **DoneData.fields_of(result),
     )

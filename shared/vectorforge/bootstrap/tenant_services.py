@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -127,6 +128,11 @@ class TenantServices:
         variants = self._application.variants
         return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
+    @cached_property
+    def profiles(self) -> ProfileServices:
+        """The tenant's profiles."""
+        return ProfileServices(self, self._application)
+
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.
 
@@ -153,6 +159,7 @@ class TenantServices:
         distance_metric: DistanceMetric = DistanceMetric.COSINE,
         query_prefix: str | None = None,
         document_prefix: str | None = None,
+        by_profile: bool = False,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -187,4 +194,5 @@ class TenantServices:
             distance_metric=distance_metric,
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
+            by_profile=by_profile,
         )

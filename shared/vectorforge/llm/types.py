@@ -40,6 +40,9 @@ class LLMRequestConfig:
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     stop_sequences: Sequence[str] = ()
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema of an object that the whole answer shall be, every property required and no others allowed.
+    Models that cannot promise it get as close as they can; the text may then be anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.pipeline.citations import neutralise_labels
-from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, render_template
+from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fill_template, render_template
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
@@ -25,6 +25,8 @@ class ContextFormat:
     label: str = "[Source {number}]"
     """How it is named; what a citation in the answer repeats."""
     after_text: str = ""
+    heading: str = ""
+    """Stands before the first passage, and alone when there is none."""
 
     def label_of(self, number: int) -> str:
         """Label of the passage with this number, from 1."""
@@ -38,18 +40,42 @@ class ContextFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFormat(ContextFormat):
+    """Passages named by where they come from instead of by a number."""
+
+    def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
+        """The passage under its source and title."""
+        title = f" - {chunk.document_title}" if chunk.document_title else ""
+        relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
+        named = f"\nSource: {chunk.document_source}{title}{relevance}"
+        return f"{named}\nContent: {neutralise_labels(chunk.chunk.text)}{self.after_text}"
+
+
+@dataclass(frozen=True, slots=True)
 class ContextConfig:
     """How a context is made."""
 
     system_prompt_template: str = DEFAULT_SYSTEM_PROMPT
     max_context_tokens: int | None = 4096
     """Tokens of the context at most; None or 0 for no limit."""
+    max_context_chars: int | None = None
+    """Characters at most, in place of a number of tokens."""
     include_sources: bool = True
     chunk_separator: str = "\n---\n"
     include_scores: bool = False
     format: ContextFormat = field(default_factory=ContextFormat)
     model: str = "gpt-4"
     """Whose tokens are counted."""
+    exchanges: Sequence[str] = ()
+    """Earlier questions with their answers, oldest first, to stand above the passages. Over the budget they
+    are the first to go, oldest first."""
+    user_template: str | None = None
+    """Text with ``{context}`` and ``{query}`` that becomes the user's message, while the system prompt stays
+    without context; None: the system prompt holds the context, and the user's message is the question."""
+
+    def size_of(self, context: str) -> int:
+        """What the budget counts."""
+        return len(context) if self.max_context_chars else estimate_tokens(context, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,8 @@ class ContextPayload:
     """The passages in the context, best first; a prefix of those given, the only one possibly cut."""
     chunks_truncated: int = 0
     """Passages left out for the budget."""
+    exchanges_truncated: int = 0
+    """Exchanges left out for the budget."""
 
     @property
     def token_count(self) -> int:
@@ -107,15 +135,22 @@ class ContextBuilder:
         config = config or ContextConfig(
             system_prompt_template=self._default_system_prompt, max_context_tokens=self._max_context_tokens
         )
-        used, context, token_count = self._fit(chunks, config)
+        kept = replace(config, exchanges=self._fit_exchanges(chunks, config))
+        used, context, token_count = self._fit(chunks, kept)
+        system_prompt, user_message = config.system_prompt_template, query
+        if config.user_template is None:
+            system_prompt = self._build_system_prompt(system_prompt, context)
+        else:
+            user_message = fill_template(config.user_template, context=context, query=query)
         return ContextPayload(
-            system_prompt=self._build_system_prompt(config.system_prompt_template, context),
-            user_message=query,
+            system_prompt=system_prompt,
+            user_message=user_message,
             assembled_context=context,
             sources=self._format_sources(used) if config.include_sources else [],
             context_token_count=token_count,
             used=used,
             chunks_truncated=len(chunks) - len(used),
+            exchanges_truncated=len(config.exchanges) - len(kept.exchanges),
         )
 
     async def abuild(
@@ -124,23 +159,34 @@ class ContextBuilder:
         """``build``, for callers that await it."""
         return self.build(query, chunks, config)
 
+    def _fit_exchanges(self, chunks: Sequence[RetrievedChunk], config: ContextConfig) -> Sequence[str]:
+        """The latest exchanges that fit in beside all passages."""
+        kept, budget = list(config.exchanges), config.max_context_tokens
+        while kept and budget:
+            context = self._format_chunks(chunks, replace(config, exchanges=kept))
+            if estimate_tokens(context, config.model) <= budget:
+                break
+            del kept[0]
+        return kept
+
     def _fit(
         self, chunks: Sequence[RetrievedChunk], config: ContextConfig
     ) -> tuple[list[RetrievedChunk], str, int]:
         def count(kept: Sequence[RetrievedChunk]) -> int:
-            return estimate_tokens(self._format_chunks(kept, config), config.model)
+            return config.size_of(self._format_chunks(kept, config))
 
-        used, budget = list(chunks), config.max_context_tokens
-        original_count = token_count = count(used)
-        if budget and token_count > budget:
+        used, budget = list(chunks), config.max_context_chars or config.max_context_tokens
+        original_size = count(used)
+        if budget and original_size > budget:
             # The count grows with the number of passages, so the longest fitting prefix can be bisected.
             fitting = bisect_right(range(1, len(used) + 1), budget, key=lambda n: count(used[:n]))
             used = used[:fitting] or [self._cut(used[0], budget, config)]
-            token_count = count(used)
+            unit = "characters" if config.max_context_chars else "tokens"
             logger.warning(
-                f"Context truncated from {original_count} to {token_count} tokens"
+                f"Context truncated from {original_size} to {count(used)} {unit}"
             )  # exact text: A-048
-        return used, self._format_chunks(used, config), token_count
+        context = self._format_chunks(used, config)
+        return used, context, estimate_tokens(context, config.model)
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
         """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""
@@ -152,7 +198,7 @@ class ContextBuilder:
             return replace(chunk, chunk=part)
 
         def count(length: int) -> int:
-            return estimate_tokens(self._format_chunks([shortened(length)], config), config.model)
+            return config.size_of(self._format_chunks([shortened(length)], config))
 
         length = bisect_right(range(1, len(chunk.chunk.text) + 1), budget, key=count)
         sentence_ends = [m.end() for m in _SENTENCE_END.finditer(chunk.chunk.text, 0, length)]
@@ -160,10 +206,12 @@ class ContextBuilder:
 
     def _format_chunks(self, chunks: Sequence[RetrievedChunk], config: ContextConfig | None = None) -> str:
         config = config or ContextConfig()
-        return config.chunk_separator.join(
+        passages = [
             config.format.write(number, chunk, include_score=config.include_scores)
             for number, chunk in enumerate(chunks, start=1)
-        )
+        ]
+        heading = [config.format.heading] if config.format.heading else []
+        return config.chunk_separator.join([*config.exchanges, *heading, *passages])
 
     def _build_system_prompt(self, template: str, context: str) -> str:
         return render_template(template, context)

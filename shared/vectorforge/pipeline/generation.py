@@ -12,6 +12,7 @@ from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.presets import Preset
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 
@@ -42,7 +43,7 @@ async def generate_answer(
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
     try:
-        async with aclosing(_texts(run, run.provider, preset, payload)) as texts:
+        async with aclosing(read_answer(run, _texts(run, run.provider, preset, payload))) as texts:
             async for text in texts:
                 run.note_first_token()
                 run.answer += text
@@ -73,6 +74,7 @@ async def _texts(
         temperature=run.config.temperature,
         top_p=run.config.top_p,
         max_tokens=run.config.max_tokens,
+        response_schema=preset.response_schema,
     )
     sources = _grounding(preset, payload)
     if run.buffered:
@@ -95,7 +97,9 @@ def _messages(run: QueryRun, payload: ContextPayload) -> list[Message]:
     system: list[Message] = []
     if run.retrieved:  # without any passage the prompt would speak of a context that is not there (B-033)
         system = [{"role": "system", "content": payload.system_prompt}]
-    history: list[Message] = [{"role": m.role, "content": m.content} for m in run.config.history]
+    history: list[Message] = []
+    if run.preset.history_policy == "messages":
+        history = [{"role": m.role, "content": m.content} for m in run.config.history]
     return [*system, *history, {"role": "user", "content": payload.user_message}]
 
 

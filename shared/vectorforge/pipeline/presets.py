@@ -5,8 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.context import ContextFormat
-from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, RAG_QUERY_SYSTEM_PROMPT
+from vectorforge.pipeline.context import ContextFormat, SourceFormat
+from vectorforge.pipeline.docrag import ANSWER_SCHEMA
+from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
+from vectorforge.pipeline.prompts import (
+    DEFAULT_SYSTEM_PROMPT,
+    DOCRAG_SYSTEM_PROMPT,
+    DOCRAG_USER_PROMPT,
+    RAG_QUERY_SYSTEM_PROMPT,
+)
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 
@@ -23,6 +30,17 @@ class Preset:
     chunk_separator: str = "\n---\n"
     context_tokens_per_answer_token: int | None = 3
     """The context's budget as a multiple of ``max_tokens``; None for no limit."""
+    max_context_tokens: int | None = None
+    """The context's budget in tokens of ``counting_model``, instead of a multiple."""
+    counting_model: str = "gpt-4"
+    user_template: str | None = None
+    """See ``ContextConfig.user_template``; not for a request with a system prompt of its own."""
+    history_policy: Literal["messages", "last_exchanges"] = "messages"
+    """The conversation so far: all of it as messages, or the end of it as text in the context."""
+    response_schema: Mapping[str, Any] | None = None
+    """The model answers with such a JSON object; its property ``answer`` is the answer."""
+    context_chars: int | None = None
+    """The context's budget in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
 
@@ -48,7 +66,30 @@ RAG_QUERY = Preset(
 )
 """``/v1/rag/query``."""
 
-PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY)}
+DOCRAG = Preset(
+    "docrag",
+    defaults={"top_k": 5, "min_score": 0.7, "temperature": 0.3, "max_tokens": 1000},
+    system_prompt=DOCRAG_SYSTEM_PROMPT,
+    context_format=SourceFormat(heading="\n--- RELEVANT DOCUMENTATION ---", after_text="\n---"),
+    chunk_separator="\n",
+    max_context_tokens=4000,
+    counting_model="gpt-4o",
+    user_template=DOCRAG_USER_PROMPT,
+    history_policy="last_exchanges",
+    response_schema=ANSWER_SCHEMA,
+)
+"""``RAGEngine`` and ``/v1/docrag/query``."""
+
+
+PROFILE = Preset(
+    "profile",
+    defaults={"top_k": 5, "min_score": None},
+    context_format=ProfileContextFormat(),
+    context_chars=PROFILE_CONTEXT_CHARS,
+)
+"""``/v1/profiles/{profile_id}/query``."""
+
+PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG, PROFILE)}
 
 
 def find_preset(name: str) -> Preset:

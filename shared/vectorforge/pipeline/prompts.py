@@ -1,11 +1,20 @@
 """Prompt templates, and how the context gets into them."""
 
+import re
 import string
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.tokens import estimate_tokens
 
-__all__ = ["DEFAULT_SYSTEM_PROMPT", "RAG_QUERY_SYSTEM_PROMPT", "estimate_tokens", "render_template"]
+__all__ = [
+    "DEFAULT_SYSTEM_PROMPT",
+    "DOCRAG_SYSTEM_PROMPT",
+    "DOCRAG_USER_PROMPT",
+    "RAG_QUERY_SYSTEM_PROMPT",
+    "estimate_tokens",
+    "fill_template",
+    "render_template",
+]
 
 DEFAULT_SYSTEM_PROMPT = """
 You are a helpful assistant that answers questions based on the provided context.
@@ -21,6 +30,30 @@ Context:
 RAG_QUERY_SYSTEM_PROMPT = (
     "You are a helpful assistant. Use the following context to answer the user's question."
     "\n\nContext:\n{context}"
+)
+
+DOCRAG_SYSTEM_PROMPT = """You are a helpful technical documentation assistant.
+
+Guidelines:
+1. Answer accurately and helpfully, from the documentation that you are given.
+2. Include specific examples where the documentation has them.
+3. Reference the source URLs that your answer rests on, as they are spelled in the documentation.
+4. If the information is not in the context, say so clearly.
+5. Be concise but comprehensive.
+6. Mark code with its language, so that it can be highlighted.
+
+Respond with one JSON object, its keys in this order:
+{
+  "answer": "your answer, in Markdown",
+  "examples": ["code examples, one string each"],
+  "sources": ["URLs of the sources you used"],
+  "confidence": "high, medium or low"
+}"""
+"""Its wording is ours: the design has the first sentence, what the guidelines say, and the JSON's fields."""
+
+DOCRAG_USER_PROMPT = (
+    "Context from documentation:\n{context}\n\nUser question: {query}\n\n"
+    "Please provide a helpful answer based on the context above."
 )
 
 NO_RESULTS_ANSWER = "No relevant documents found for your query."
@@ -48,3 +81,9 @@ def render_template(template: str, context: str) -> str:
     if any(field not in (None, "context") or spec or conversion for _, field, spec, conversion in parts):
         return template.replace(_PLACEHOLDER, context)
     return "".join(text + (context if field else "") for text, field, _, _ in parts)
+
+
+def fill_template(template: str, **values: str) -> str:
+    """Put each value in place of its ``{name}``; what values hold is never a placeholder."""
+    names = "|".join(map(re.escape, values))
+    return re.sub(rf"\{{({names})\}}", lambda match: values[match[1]], template)

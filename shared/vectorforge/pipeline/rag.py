@@ -256,10 +256,12 @@ class QueryService:
                     run.config.filters,
                     run.config.min_score,
                     run.config.embedding_provider,
+                    profile_id=run.config.profile_id,
                     deadline=run.deadline,
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
+        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:

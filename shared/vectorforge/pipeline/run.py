@@ -12,6 +12,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMResponse, ProviderCapability
 from vectorforge.pipeline.context import ContextConfig, ContextPayload
+from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.types import (
@@ -45,6 +46,7 @@ class QueryRun:
     query_truncated: bool = False
     provider: BaseLLMProvider | None = None
     retrieved: list[RetrievedChunk] = field(default_factory=list)
+    below_min_score: int = 0
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -114,13 +116,19 @@ class QueryRun:
 
     def context_config(self) -> ContextConfig:
         """The preset's context under the request's own template."""
-        factor = self.preset.context_tokens_per_answer_token
+        preset, config = self.preset, self.config
+        factor = preset.context_tokens_per_answer_token
+        in_context = preset.history_policy == "last_exchanges"
         return ContextConfig(
-            system_prompt_template=self.config.system_prompt or self.preset.system_prompt,
-            max_context_tokens=self.config.max_tokens * factor if factor else None,
-            include_sources=self.config.include_sources,
-            chunk_separator=self.preset.chunk_separator,
-            format=self.preset.context_format,
+            system_prompt_template=config.system_prompt or preset.system_prompt,
+            max_context_tokens=preset.max_context_tokens or (config.max_tokens * factor if factor else None),
+            include_sources=config.include_sources,
+            chunk_separator=preset.chunk_separator,
+            format=preset.context_format,
+            model=preset.counting_model,
+            max_context_chars=preset.context_chars,
+            exchanges=last_exchanges(config.history) if in_context else (),
+            user_template=None if config.system_prompt else preset.user_template,
         )
 
     def fail(self, error: VectorForgeError) -> ErrorEvent:
@@ -135,6 +143,8 @@ class QueryRun:
 
     def result(self) -> QueryResult:
         """The result of a query that worked."""
+        if self.structured is None and self.preset.response_schema is not None:
+            self.structured = quoted_answer(self.used, self.citations)
         return QueryResult(
             query=self.query,
             answer=self.answer,
@@ -152,6 +162,7 @@ class QueryRun:
             finish_reason=self.finish_reason,
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
+            below_min_score=self.below_min_score,
             context_latency_ms=self.context_ms,
             first_token_latency_ms=self.first_token_ms,
             cached=self.cached,

@@ -163,6 +163,8 @@ class QueryResult:
     used_chunk_ids: list[UUID] = field(default_factory=list)
     """Passages that fitted into the context."""
     query_truncated: bool = False
+    below_min_score: int = 0
+    """Passages among the nearest ``top_k`` that scored too low."""
     context_latency_ms: float = 0.0
     first_token_latency_ms: float | None = None
     """From the question to the first token; None without a token."""

@@ -1,12 +1,26 @@
 """Step 2 of a query: the interface of everything that finds passages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
 from vectorforge.types import RetrievedChunk
+
+
+class Passages(list[RetrievedChunk]):
+    """Passages, best first, and how many others were near enough but scored too low.
+
+    Args:
+        found: The passages nearest to a question, best first.
+        min_score: The score to reach; None keeps all.
+    """
+
+    def __init__(self, found: Iterable[RetrievedChunk], min_score: float | None) -> None:
+        found = list(found)
+        super().__init__(chunk for chunk in found if min_score is None or chunk.score >= min_score)
+        self.below_min_score = len(found) - len(self)
 
 
 class BaseRetriever(ABC):
@@ -22,6 +36,7 @@ class BaseRetriever(ABC):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """The passages nearest to a question, best first.
@@ -33,13 +48,15 @@ class BaseRetriever(ABC):
             filters: Metadata filter, see ``vectorstore.filters``; None for none.
             min_score: Passages scoring less are left out (equal stays); None keeps all.
             embedding_provider: Embeds the question in place of the collection's provider.
+            profile_id: Only passages of this profile; a filter can only narrow it further.
             deadline: When an answer is no longer wanted.
 
         Returns:
             0 to ``top_k`` passages, score descending; the score follows the collection's metric.
 
         Raises:
-            InvalidInputError: The question is empty, or ``top_k`` is out of range.
+            InvalidInputError: The question is empty, ``top_k`` is out of range, or the collection's
+                documents belong to profiles and none is named.
             FilterError: The filter cannot be understood.
             NotFoundError: There is no such collection.
             EmbeddingError: The question could not be embedded.

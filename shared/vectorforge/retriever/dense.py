@@ -8,7 +8,7 @@ from uuid import UUID
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.base import VectorStore
@@ -66,6 +66,7 @@ class DenseRetriever(BaseRetriever):
         min_score: float | None = 0.0,
         embedding_provider: str | None = None,
         *,
+        profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> list[RetrievedChunk]:
         """See ``BaseRetriever.retrieve``."""
@@ -84,8 +85,12 @@ class DenseRetriever(BaseRetriever):
             filters=filters,
             metric=metric,
             collection_id=collection_id,
+            profile_id=profile_id,
         )
-        results = [r for r in found if min_score is None or r.score >= min_score]
+        results = Passages(found, min_score)
+        for chunk in found[len(results) :]:  # the worst are the last
+            # exact text: D-018
+            logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")
         self.metrics.observe("retriever.results_returned", len(results), _TAGS)
         if not results:
             self.metrics.increment("retriever.empty_results", tags=_TAGS)

@@ -7,7 +7,9 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.types import DistanceMetric
 
 
-async def insert_collection(db: TenantDatabase, dimension: int, metric: DistanceMetric) -> UUID:
+async def insert_collection(
+    db: TenantDatabase, dimension: int, metric: DistanceMetric, *, by_profile: bool = False
+) -> UUID:
     """Make an empty collection of the tenant, with any name, and return its id."""
     collection = await CollectionRepository(db).create(
         f"collection {uuid4()}",
@@ -15,5 +17,6 @@ async def insert_collection(db: TenantDatabase, dimension: int, metric: Distance
         embedding_model="test",
         dimension=dimension,
         distance_metric=metric,
+        by_profile=by_profile,
     )
     return collection.id

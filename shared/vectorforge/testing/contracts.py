@@ -1,6 +1,6 @@
 """The contract suites: tests to inherit, one class for each abstract adapter.
 
-A subclass of ``VectorStoreContract`` brings two fixtures::
+A subclass of ``VectorStoreContract`` brings three fixtures::
 
     class TestMyStore(VectorStoreContract):
         @pytest.fixture
@@ -9,14 +9,18 @@ A subclass of ``VectorStoreContract`` brings two fixtures::
         @pytest.fixture
         def make_collection(self) -> MakeCollection: ...  # await make_collection(dimension, metric)
 
+        @pytest.fixture
+        def make_profile_collection(self) -> MakeCollection: ...  # the same, made for profiles
+
 Expected distances are computed in plain Python; a store may round to single precision.
 """
 
+from vectorforge.testing.profile_contract import ProfileContract
 from vectorforge.testing.replace_contract import ReplaceContract
 from vectorforge.testing.search_contract import MakeCollection, SearchContract
 
 __all__ = ["MakeCollection", "VectorStoreContract"]
 
 
-class VectorStoreContract(SearchContract, ReplaceContract):
+class VectorStoreContract(SearchContract, ReplaceContract, ProfileContract):
     """Every promise of ``vectorstore.base.VectorStore``."""

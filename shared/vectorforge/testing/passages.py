@@ -17,6 +17,7 @@ def make_passage(
     source: str = "guide.md",
     document_id: UUID | None = None,
     metadata: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> RetrievedChunk:
     """A passage with this text, found with this score (cosine)."""
     chunk = Chunk(
@@ -29,4 +30,4 @@ def make_passage(
         token_count=estimate_tokens(text),
         metadata=metadata or {},
     )
-    return RetrievedChunk(chunk=chunk, score=score, distance=1 - score, document_source=source)
+    return RetrievedChunk(chunk, score, distance=1 - score, document_source=source, document_title=title)

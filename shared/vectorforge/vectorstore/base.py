@@ -5,10 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.types import (
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
+    ReplacedProfile,
     RetrievedChunk,
     StoredDocument,
     Vector,
@@ -30,6 +32,7 @@ class VectorStore(ABC):
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
+        profile_id: int | None = None,
     ) -> list[RetrievedChunk]:
         """Find the chunks nearest to a vector.
 
@@ -42,6 +45,8 @@ class VectorStore(ABC):
             collection_id: Where to search. A collection that does not exist (any more) holds nothing.
             metric: The collection's metric.
             filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
+            profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
+                documents.
 
         Returns:
             The min(top_k, matching) nearest chunks: best score first, equal scores by chunk id. Never fewer
@@ -50,7 +55,8 @@ class VectorStore(ABC):
 
         Raises:
             FilterError: The filter cannot be understood.
-            InvalidInputError: ``top_k`` or ``query_vector`` is not usable; raised before any access.
+            InvalidInputError: ``top_k``, ``query_vector`` or ``profile_id`` is not usable, or the
+                collection's documents belong to profiles and none is named.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
         """
@@ -79,7 +85,8 @@ class VectorStore(ABC):
             NotFoundError: There is no such collection.
             ConflictError: A chunk without a vector is not stored (any more): embed it and call again.
             DimensionMismatchError: A vector's length is not the collection's dimension; nothing is written.
-            InvalidInputError: A text, vector or metadata value that cannot be stored; nothing is written.
+            InvalidInputError: A text, vector or metadata value that cannot be stored, or the collection's
+                documents belong to profiles; nothing is written.
         """
 
     async def upsert_chunks(
@@ -108,3 +115,42 @@ class VectorStore(ABC):
         Returns:
             How many were removed.
         """
+
+    @abstractmethod
+    async def replace_profile(
+        self,
+        collection_id: UUID,
+        profile_id: int,
+        documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]],
+        *,
+        removing: Collection[str] = (),
+    ) -> ReplacedProfile:
+        """Store documents of a profile, and remove others, in one step that readers see whole.
+
+        Each document is stored as by ``replace_document``. Writers of the same profile take turns.
+
+        Args:
+            collection_id: The collection; it must have been made for profiles.
+            profile_id: The profile, 0 or more; it begins with its first document.
+            documents: Documents with their passages; no source twice.
+            removing: Documents of the profile with one of these ``DocumentDraft.parent_source`` are removed
+                unless they are among ``documents``.
+
+        Returns:
+            What was done.
+
+        Raises:
+            NotFoundError: There is no such collection.
+            ConflictError: As ``replace_document``; or the collection was not made for profiles; or a source
+                belongs to another profile. Nothing is written.
+            DimensionMismatchError: A vector's length is not the collection's dimension; nothing is written.
+            InvalidInputError: Something cannot be stored; nothing is written.
+        """
+
+    @abstractmethod
+    async def profile_documents(self, collection_id: UUID, profile_id: int) -> Mapping[str, CurrentDocument]:
+        """What is stored of a profile now, by source; empty when there is no such profile."""
+
+    @abstractmethod
+    async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
+        """Remove a profile with all of its documents and chunks; returns how many chunks there were."""

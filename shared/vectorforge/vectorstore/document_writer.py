@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan
 
@@ -31,7 +31,7 @@ _ATTEMPTS = 5
 
 # FOR KEY SHARE, not FOR SHARE: two holders of the latter would deadlock when data_version is raised.
 _COLLECTION = """
-SELECT dimension, distance_metric FROM vectorforge.collections
+SELECT dimension, distance_metric, by_profile FROM vectorforge.collections
 WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
 """
 _DOCUMENT = """
@@ -47,6 +47,14 @@ INSERT INTO vectorforge.documents
 VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(parent_source)s, %(title)s, %(media_type)s,
         %(metadata)s::jsonb, %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
 ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
+"""
+_ASSIGN_TO_PROFILE = """
+INSERT INTO vectorforge.profile_documents (tenant_id, document_id, collection_id, profile_id)
+VALUES (%(tenant)s, %(document)s, %(collection)s, %(profile)s)
+"""
+_IS_OF_PROFILE = """
+SELECT FROM vectorforge.profile_documents
+WHERE tenant_id = %(tenant)s AND document_id = %(document)s AND profile_id = %(profile)s
 """
 _UPDATE_DOCUMENT = """
 UPDATE vectorforge.documents
@@ -146,19 +154,33 @@ class DocumentWriter:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
+        profile_id: Whose documents are written; None in a collection without profiles.
     """
 
     def __init__(
-        self, connection: "AsyncConnection[dict[str, Any]]", tenant_id: str, collection_id: UUID
+        self,
+        connection: "AsyncConnection[dict[str, Any]]",
+        tenant_id: str,
+        collection_id: UUID,
+        profile_id: int | None = None,
     ) -> None:
         self._connection = connection
-        self._scope: dict[str, Any] = {"tenant": tenant_id, "collection": collection_id}
+        self._profile_id = profile_id
+        self._dimension = 0
+        self._scope: dict[str, Any] = {
+            "tenant": tenant_id,
+            "collection": collection_id,
+            "profile": profile_id,
+        }
 
     async def replace(
         self, document: DocumentDraft, metadata: dict[str, Any], chunks: Sequence[PreparedChunk]
     ) -> StoredDocument:
         """Store or replace a checked document; see ``VectorStore.replace_document``."""
-        await self._lock_collection(chunks)
+        await self.lock_collection()
+        for chunk in chunks:
+            if chunk.vector is not None:
+                check_dimension(expected=self._dimension, actual=len(chunk.vector), what="chunk's vector")
         values = {
             "source": document.source,
             "parent_source": document.parent_source,
@@ -171,6 +193,8 @@ class DocumentWriter:
             "chunk_count": len(chunks),
         }
         locked = await self._lock_document(values)
+        if self._profile_id is not None:
+            await self._claim(locked)
         if not locked.is_new and locked.content_hash == document.content_hash:
             return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
         self._scope["document"] = locked.id
@@ -190,15 +214,27 @@ class DocumentWriter:
         deleted = await self._execute(_DELETE_LEFT_OUT, {"parent_source": parent_source, "kept": kept})
         return int(deleted.rowcount)
 
-    async def _lock_collection(self, chunks: Sequence[PreparedChunk]) -> None:
+    async def lock_collection(self) -> None:
+        """Hold the collection until the transaction ends; a second call does nothing.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It was not made for profiles.
+            InvalidInputError: It was, and no profile is named.
+        """
+        if "space" in self._scope:
+            return
         collection = await (await self._execute(_COLLECTION)).fetchone()
         if collection is None:
             raise NotFoundError("There is no collection with this id.")
-        for chunk in chunks:
-            if chunk.vector is not None:
-                check_dimension(
-                    expected=collection["dimension"], actual=len(chunk.vector), what="chunk's vector"
-                )
+        if collection["by_profile"] and self._profile_id is None:
+            raise InvalidInputError(
+                "The documents of this collection belong to profiles; store them at a profile.",
+                field="profile_id",
+            )
+        if self._profile_id is not None and not collection["by_profile"]:
+            raise ConflictError("The collection was not made for profiles.")
+        self._dimension = collection["dimension"]
         self._scope["space"] = f"{collection['distance_metric']}_{collection['dimension']}"
 
     async def _lock_document(self, values: dict[str, Any]) -> _Locked:
@@ -210,6 +246,14 @@ class DocumentWriter:
             if (await self._execute(_INSERT_DOCUMENT, {**values, "document": new_id})).rowcount:
                 return _Locked(new_id, 1, values["content_hash"], values["chunk_count"], is_new=True)
         raise ConflictError("The document is being deleted and stored again by others; try again.")
+
+    async def _claim(self, document: _Locked) -> None:
+        """Make a new document the profile's; refuse another profile's."""
+        of_document = {"document": document.id}
+        if document.is_new:
+            await self._execute(_ASSIGN_TO_PROFILE, of_document)
+        elif not (await self._execute(_IS_OF_PROFILE, of_document)).rowcount:
+            raise ConflictError("A document with this source belongs to another profile.")
 
     async def _current_chunks(self) -> list[tuple[bytes, UUID]]:
         rows = await (await self._execute(_CURRENT_CHUNKS)).fetchall()

@@ -3,25 +3,33 @@
 import math
 import operator
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.errors import ConflictError, VectorForgeError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
+    ReplacedProfile,
     RetrievedChunk,
     StoredDocument,
     Vector,
 )
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.base import VectorStore
-from vectorforge.vectorstore.replacement import PreparedChunk, check_dimension, plan, prepare
-from vectorforge.vectorstore.validation import checked_top_k, score_of, single_precision
+from vectorforge.vectorstore.replacement import (
+    PreparedChunk,
+    check_dimension,
+    plan,
+    prepare,
+    prepare_profile,
+)
+from vectorforge.vectorstore.validation import checked_profile, checked_top_k, score_of, single_precision
 
 
 @dataclass(slots=True)
@@ -37,6 +45,7 @@ class _Document:
     draft: DocumentDraft
     version: int
     chunks: list[_Stored]
+    profile_id: int | None = None
 
 
 @dataclass(slots=True)
@@ -54,7 +63,7 @@ class InMemoryVectorStore(VectorStore):
     """
 
     def __init__(self) -> None:
-        self._collections: defaultdict[UUID, _Collection] = defaultdict(_Collection)
+        self._collections: dict[UUID, _Collection] = {}
 
     async def search(
         self,
@@ -64,9 +73,12 @@ class InMemoryVectorStore(VectorStore):
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
+        profile_id: int | None = None,
     ) -> list[RetrievedChunk]:
         """See ``VectorStore.search``."""
         condition = filter_language.parse(filters)
+        if profile_id is not None:
+            checked_profile(profile_id)
         query = single_precision(query_vector, field="query_vector")
         checked_top_k(top_k)
         collection = self._collections.get(collection_id, _Collection())
@@ -74,6 +86,7 @@ class InMemoryVectorStore(VectorStore):
         found = [
             self._found(document, stored, metric, query)
             for document in collection.documents.values()
+            if profile_id in (None, document.profile_id)
             for stored in document.chunks
             if filter_language.matches(condition, stored.chunk.metadata)
         ]
@@ -93,6 +106,15 @@ class InMemoryVectorStore(VectorStore):
     ) -> StoredDocument:
         """See ``VectorStore.replace_document``."""
         _, prepared = prepare(document, chunks)
+        return self._replace(collection_id, document, prepared, None)
+
+    def _replace(
+        self,
+        collection_id: UUID,
+        document: DocumentDraft,
+        prepared: Sequence[PreparedChunk],
+        profile_id: int | None,
+    ) -> StoredDocument:
         collection = self._collections.get(collection_id, _Collection())
         dimension = collection.dimension
         for chunk in prepared:
@@ -100,6 +122,8 @@ class InMemoryVectorStore(VectorStore):
                 dimension = dimension or len(chunk.vector)
                 check_dimension(expected=dimension, actual=len(chunk.vector), what="chunk's vector")
         old = collection.documents.get(document.source)
+        if old is not None and old.profile_id != profile_id:
+            raise ConflictError("A document with this source belongs to another profile.")
         if old is not None and old.draft.content_hash == document.content_hash:
             return StoredDocument(old.id, old.version, 0, len(old.chunks), 0, unchanged=True)
         before = old.chunks if old else []
@@ -109,9 +133,61 @@ class InMemoryVectorStore(VectorStore):
         kept = [_stored(chunk, document_id, stored) for stored, chunk in replacement.kept]
         added = [_stored(chunk, document_id, None) for chunk in replacement.added]
         collection.dimension = dimension
-        collection.documents[document.source] = _Document(document_id, document, version, kept + added)
+        collection.documents[document.source] = _Document(
+            document_id, document, version, kept + added, profile_id
+        )
         self._collections[collection_id] = collection
         return StoredDocument(document_id, version, len(added), len(kept), len(replacement.removed))
+
+    async def replace_profile(
+        self,
+        collection_id: UUID,
+        profile_id: int,
+        documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]],
+        *,
+        removing: Iterable[str] = (),
+    ) -> ReplacedProfile:
+        """See ``VectorStore.replace_profile``."""
+        prepared = prepare_profile(profile_id, documents)
+        before = self._collections.get(collection_id, _Collection())
+        self._collections[collection_id] = _Collection(before.dimension, dict(before.documents))
+        try:
+            stored = [self._replace(collection_id, d.draft, d.chunks, profile_id) for d in prepared]
+        except VectorForgeError:
+            self._collections[collection_id] = before
+            raise
+        given, parents = {document.draft.source for document in prepared}, set(removing)
+        removed = [
+            document
+            for source, document in self._of_profile(collection_id, profile_id).items()
+            if document.draft.parent_source in parents and source not in given
+        ]
+        for document in removed:
+            del self._collections[collection_id].documents[document.draft.source]
+        return ReplacedProfile(stored, len(removed), sum(len(document.chunks) for document in removed))
+
+    async def profile_documents(self, collection_id: UUID, profile_id: int) -> dict[str, CurrentDocument]:
+        """See ``VectorStore.profile_documents``."""
+        return {
+            source: CurrentDocument(
+                document.id,
+                document.version,
+                document.draft.content_hash,
+                frozenset(stored.content_hash for stored in document.chunks),
+            )
+            for source, document in self._of_profile(collection_id, profile_id).items()
+        }
+
+    async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
+        """See ``VectorStore.delete_profile_chunks``."""
+        documents = self._of_profile(collection_id, profile_id)
+        for source in documents:
+            del self._collections[collection_id].documents[source]
+        return sum(len(document.chunks) for document in documents.values())
+
+    def _of_profile(self, collection_id: UUID, profile_id: int) -> dict[str, _Document]:
+        documents = self._collections.get(collection_id, _Collection()).documents
+        return {s: document for s, document in documents.items() if document.profile_id == profile_id}
 
     async def delete_document(self, document_id: UUID) -> bool:
         """See ``VectorStore.delete_document``."""

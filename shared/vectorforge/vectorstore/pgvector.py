@@ -5,12 +5,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.errors import ConflictError
+from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
+    ReplacedProfile,
     RetrievedChunk,
     StoredDocument,
     Vector,
@@ -19,9 +21,10 @@ from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
-from vectorforge.vectorstore.replacement import check_dimension, prepare
+from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
+from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
 from vectorforge.vectorstore.search_sql import SearchStatements
-from vectorforge.vectorstore.validation import checked_top_k, score_of, single_precision
+from vectorforge.vectorstore.validation import checked_profile, checked_top_k, score_of, single_precision
 
 EXACT_SCAN_LIMIT: Final = 10_000
 """Matching vectors up to which every distance is computed; docs/performance.md has the times."""
@@ -56,11 +59,12 @@ class PgVectorStore(VectorStore):
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
+        profile_id: int | None = None,
     ) -> list[RetrievedChunk]:
         """See ``VectorStore.search``."""
         condition = filter_language.parse(filters)
         query = single_precision(query_vector, field="query_vector")
-        statements = search_sql.build(metric, len(query), condition)
+        statements = search_sql.build(metric, len(query), condition, of_profile=profile_id is not None)
         params = {
             **statements.filter_params,
             "tenant": self._db.tenant_id,
@@ -68,6 +72,7 @@ class PgVectorStore(VectorStore):
             "space": f"{metric.value}_{len(query)}",
             "query": wire_vector(query),
             "top_k": checked_top_k(top_k),
+            "profile": None if profile_id is None else checked_profile(profile_id),
         }
         limit = self._exact_scan_limit if statements.through_index else _NO_LIMIT
         rows = await self._db.fetch_all(statements.exact, {**params, "limit": limit})
@@ -77,6 +82,11 @@ class PgVectorStore(VectorStore):
         if rows[0]["distance_metric"] != metric:
             raise ConflictError(
                 f"The collection's metric is {rows[0]['distance_metric']}, not {metric.value}."
+            )
+        if rows[0]["by_profile"] and profile_id is None:
+            raise InvalidInputError(
+                "The documents of this collection belong to profiles: profile_id is required.",
+                field="profile_id",
             )
         if rows[0]["matching"] > limit:
             rows = await self._search_index(statements, params)
@@ -103,6 +113,29 @@ class PgVectorStore(VectorStore):
         async with self._db.transaction() as connection:
             writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
             return await writer.replace(document, metadata, prepared)
+
+    async def replace_profile(
+        self,
+        collection_id: UUID,
+        profile_id: int,
+        documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]],
+        *,
+        removing: Iterable[str] = (),
+    ) -> ReplacedProfile:
+        """See ``VectorStore.replace_profile``."""
+        prepared = prepare_profile(profile_id, documents)
+        async with self._db.transaction() as connection:
+            writer = ProfileWriter(connection, self._db.tenant_id, collection_id, profile_id)
+            return await writer.replace(prepared, removing=list(removing))
+
+    async def profile_documents(self, collection_id: UUID, profile_id: int) -> dict[str, CurrentDocument]:
+        """See ``VectorStore.profile_documents``."""
+        return await stored_documents(self._db, collection_id, profile_id)
+
+    async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
+        """See ``VectorStore.delete_profile_chunks``."""
+        async with self._db.transaction() as connection:
+            return await ProfileWriter(connection, self._db.tenant_id, collection_id, profile_id).delete()
 
     async def delete_document(self, document_id: UUID) -> bool:
         """See ``VectorStore.delete_document``."""

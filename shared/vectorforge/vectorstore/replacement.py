@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from vectorforge.errors import ConflictError, DimensionMismatchError
+from vectorforge.errors import ConflictError, DimensionMismatchError, InvalidInputError
 from vectorforge.types import ChunkDraft, DocumentDraft
 from vectorforge.vectorstore.validation import (
     check_document,
+    checked_profile,
     chunk_metadata,
     single_precision,
     storable_metadata,
@@ -68,6 +69,33 @@ def prepare(
     for length in lengths:
         check_dimension(expected=lengths[0], actual=length, what="chunk's vector")
     return metadata, sorted(prepared, key=lambda chunk: chunk.draft.index)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDocument:
+    """A document that can be stored as it is."""
+
+    draft: DocumentDraft
+    metadata: dict[str, Any]
+    chunks: Sequence[PreparedChunk]
+    """In document order."""
+
+
+def prepare_profile(
+    profile_id: int, documents: Sequence[tuple[DocumentDraft, Sequence[ChunkDraft]]]
+) -> list[PreparedDocument]:
+    """Check the documents of a profile, each as ``prepare`` does, in their order.
+
+    Raises:
+        InvalidInputError: Something cannot be stored, the profile is no integer from 0, or two documents
+            have the same source.
+        DimensionMismatchError: The vectors of a document differ in length.
+    """
+    checked_profile(profile_id)
+    prepared = [PreparedDocument(draft, *prepare(draft, chunks)) for draft, chunks in documents]
+    if len({document.draft.source for document in prepared}) != len(prepared):
+        raise InvalidInputError("No two documents may have the same source.", field="documents")
+    return prepared
 
 
 def check_dimension(*, expected: int, actual: int, what: str) -> None:

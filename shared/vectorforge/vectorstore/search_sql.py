@@ -56,13 +56,27 @@ _COUNT_FILTERED = """
     counted AS MATERIALIZED (SELECT count(*) AS matching FROM found)
 """
 
+# From the profile to its documents to their chunks, each by an index: it is a small part of the collection.
+_COUNT_PROFILE = """
+    found AS MATERIALIZED (
+        SELECT f.id FROM vectorforge.profile_documents p
+        JOIN vectorforge.chunks f
+            ON f.tenant_id = p.tenant_id AND f.collection_id = p.collection_id
+            AND f.document_id = p.document_id
+        WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
+            AND f.to_version IS NULL AND {filter}
+        LIMIT %(limit)s + 1
+    ),
+    counted AS MATERIALIZED (SELECT count(*) AS matching FROM found)
+"""
+
 _EXACT = """
 WITH scope AS (
-        SELECT dimension, distance_metric, chunk_count FROM vectorforge.collections
+        SELECT dimension, distance_metric, by_profile, chunk_count FROM vectorforge.collections
         WHERE tenant_id = %(tenant)s AND id = %(collection)s
     ),
     {count}
-SELECT scope.dimension, scope.distance_metric, counted.matching, {columns}
+SELECT scope.dimension, scope.distance_metric, scope.by_profile, counted.matching, {columns}
 FROM scope
 CROSS JOIN counted
 LEFT JOIN LATERAL (
@@ -106,19 +120,24 @@ ORDER BY nearest.distance, nearest.chunk_id
 _MATCHES = """
     (SELECT {filter} FROM vectorforge.chunks f WHERE f.tenant_id = %(tenant)s AND f.id = e.chunk_id)
 """
+_OF_PROFILE = """
+    (SELECT p.profile_id = %(profile)s FROM vectorforge.profile_documents p
+     WHERE p.tenant_id = %(tenant)s AND p.document_id = e.document_id)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchStatements:
     """What to ask for one search, in psycopg's ``%(name)s`` style.
 
-    Both take ``tenant, collection, space, query, top_k`` and the ``filter_params``; ``exact`` takes ``limit``
-    and ``through_index`` takes ``candidates``. Rows: nearest first, equal distances by chunk id.
+    Both take ``tenant, collection, space, query, top_k``, the ``filter_params`` and, for one profile,
+    ``profile``; ``exact`` takes ``limit`` and ``through_index`` takes ``candidates``. Rows: nearest first,
+    equal distances by chunk id.
     """
 
     exact: str
-    """At least one row if the collection exists: its dimension and metric, ``matching`` (at most limit + 1),
-    and the nearest chunks where that is within the limit, or else NULLs."""
+    """At least one row if the collection exists: its dimension, metric and ``by_profile``, ``matching`` (at
+    most limit + 1), and the nearest chunks where that is within the limit, or else NULLs."""
     through_index: str | None
     """The nearest chunks by the HNSW index; None where a dimension is beyond any index."""
     filter_params: dict[str, Any]
@@ -126,19 +145,23 @@ class SearchStatements:
     """How many candidates the index should give for each row wanted."""
 
 
-def build(metric: DistanceMetric, dimension: int, condition: Filter) -> SearchStatements:
+def build(
+    metric: DistanceMetric, dimension: int, condition: Filter, *, of_profile: bool = False
+) -> SearchStatements:
     """Write the statements.
 
     Args:
         metric: The collection's.
         dimension: Length of the query's vector; checked, because a type's name cannot be a parameter.
         condition: The parsed filter.
+        of_profile: Whether only the documents of one profile are searched.
     """
     operator = _OPERATORS[metric]
     compiler = FilterCompiler("f.metadata")
-    everything = condition == And(())
+    unfiltered = condition == And(())
     filter_sql = compiler.compile(condition)
-    count = _COUNT_ALL if everything else _COUNT_FILTERED
+    everything = unfiltered and not of_profile
+    count = _COUNT_PROFILE if of_profile else _COUNT_ALL if everything else _COUNT_FILTERED
     exact = _EXACT.format(
         count=count.format(filter=filter_sql),
         columns=_COLUMNS,
@@ -147,13 +170,17 @@ def build(metric: DistanceMetric, dimension: int, condition: Filter) -> SearchSt
         scope=_IN_COLLECTION if everything else _IN_FOUND,
         details=_DETAILS,
     )
+    conditions = [
+        *([_OF_PROFILE] if of_profile else []),
+        "TRUE" if unfiltered else _MATCHES.format(filter=filter_sql),
+    ]
     halved = dimension > MAX_VECTOR_INDEX_DIMENSION
     through_index = _THROUGH_INDEX.format(
         columns=_COLUMNS,
         operator=operator,
         details=_DETAILS,
         in_collection=_IN_COLLECTION,
-        condition="TRUE" if everything else _MATCHES.format(filter=filter_sql),
+        condition=" AND ".join(conditions),
         indexed=f"public.{'halfvec' if halved else 'vector'}({dimension})",
     )
     return SearchStatements(

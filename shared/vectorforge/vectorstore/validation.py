@@ -11,6 +11,8 @@ from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, Vector
 
 MAX_TOP_K: Final = 1_000
 """Chunks one search may ask for."""
+MAX_PROFILE_ID: Final = 2**63 - 1
+"""What a bigint can hold."""
 MAX_DIMENSION: Final = 16_000
 """What the type vector can hold."""
 MAX_VECTOR_INDEX_DIMENSION: Final = 2_000
@@ -72,6 +74,14 @@ def checked_top_k(top_k: int) -> int:
     if not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInputError(f"top_k must be an integer from 1 to {MAX_TOP_K}.", field="top_k")
     return top_k
+
+
+def checked_profile(profile_id: int) -> int:
+    """Return ``profile_id``, or raise InvalidInputError unless it is an integer from 0 to 2**63 - 1."""
+    if type(profile_id) is not int or not 0 <= profile_id <= MAX_PROFILE_ID:  # True is no number here
+        message = f"profile_id must be an integer from 0 to {MAX_PROFILE_ID}."
+        raise InvalidInputError(message, field="profile_id")
+    return profile_id
 
 
 def check_document(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> None:

@@ -28,6 +28,7 @@ async def search(
         body.top_k,
         body.filters,
         body.min_score,
+        profile_id=body.profile_id,
         deadline=deadline_of(request, application),
     )
     return SearchResponse(

@@ -138,6 +138,28 @@ class AnswerDetails(BaseModel):
         }
 
 
+class Structured(BaseModel):
+    """What a model says beside its answer, when it is asked for JSON."""
+
+    examples: list[str] = Field(description="Code examples.")
+    sources: list[str] = Field(description="Of the sources that the model named, those it was given.")
+    dropped_sources: int = Field(description="Sources that the model named, but was not given.")
+    confidence: Literal["high", "medium", "low"] = Field(description="As the model says; low if it does not.")
+
+    @classmethod
+    def of(cls, result: QueryResult) -> Self | None:
+        """The body for the result; None when the door asks for no JSON."""
+        said = result.structured
+        if said is None:
+            return None
+        return cls(
+            examples=list(said.examples),
+            sources=list(said.source_urls),
+            dropped_sources=said.dropped_source_urls,
+            confidence=said.confidence,
+        )
+
+
 class Latency(BaseModel):
     """Milliseconds; the total is at least the sum of the others but the first token's."""
 
@@ -168,6 +190,7 @@ class RetrievalStats(BaseModel):
     top_score: float | None = Field(description="Rounded to 4 decimals.")
     avg_score: float | None
     min_score: float | None
+    below_min_score: int = Field(description="Passages near the question that scored too low to be used.")
 
     @classmethod
     def of(cls, result: QueryResult) -> Self:
@@ -180,6 +203,7 @@ class RetrievalStats(BaseModel):
             top_score=round(max(scores), 4) if scores else None,
             avg_score=round(sum(scores) / len(scores), 4) if scores else None,
             min_score=round(min(scores), 4) if scores else None,
+            below_min_score=result.below_min_score,
         )
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from vectorforge.vectorstore.validation import MAX_PROFILE_ID
+
 MAX_NAME_CHARS = 200
 MAX_FILTERS_BYTES = 16 * 1024
 MAX_METADATA_BYTES = 64 * 1024
@@ -84,6 +86,10 @@ Filters = Annotated[
 Metadata = Annotated[dict[str, Any], _at_most(MAX_METADATA_BYTES, "metadata")]
 ProviderName = Annotated[str, Field(min_length=1, max_length=100)]
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+ProfileId = Annotated[
+    int,
+    Field(ge=0, le=MAX_PROFILE_ID, description="Only passages of this profile; filters narrow them further."),
+]
 CollectionReference = Annotated[
     str, Field(min_length=1, max_length=MAX_NAME_CHARS, description="Name or id of the collection.")
 ]

@@ -33,6 +33,9 @@ class CollectionBody(BaseModel):
     embedding_model: str
     dimension: int
     distance_metric: DistanceMetric
+    by_profile: bool = Field(
+        description="True: every document belongs to a profile, and every question and search names one."
+    )
     document_count: int
     chunk_count: int
     created_at: datetime | None
@@ -48,6 +51,7 @@ class CollectionBody(BaseModel):
             embedding_model=collection.embedding_model,
             dimension=collection.dimension,
             distance_metric=collection.distance_metric,
+            by_profile=collection.by_profile,
             document_count=collection.document_count,
             chunk_count=collection.chunk_count,
             created_at=collection.created_at,

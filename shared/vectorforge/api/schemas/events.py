@@ -10,7 +10,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, Latency, RetrievalStats, SourceBody
+from vectorforge.api.schemas.answers import (
+    AnswerDetails,
+    CitationBody,
+    Latency,
+    RetrievalStats,
+    SourceBody,
+    Structured,
+)
 from vectorforge.api.schemas.problem import Problem
 
 
@@ -64,6 +71,7 @@ class DoneData(AnswerDetails):
     invalid_citations: int
     latency: Latency
     retrieval_stats: RetrievalStats
+    structured: Structured | None = Field(description="Null at doors that do not ask the model for JSON.")
 
 
 class ErrorData(Problem):

@@ -21,6 +21,7 @@ from vectorforge.api.schemas.base import (
     CollectionReference,
     Filters,
     ModelName,
+    ProfileId,
     ProviderName,
     RequestBody,
 )
@@ -65,6 +66,7 @@ class RAGQueryRequest(RequestBody):
     include_context: bool | None = Field(default=True, description="Whether the passages found are returned.")
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
     collection: CollectionReference | None = None
+    profile_id: ProfileId | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
@@ -134,6 +136,7 @@ class CollectionQueryRequest(RequestBody):
     top_k: int = Field(default=10, ge=1, description="Passages to retrieve; the server's max_top_k at most.")
     min_score: float | None = Field(default=0.0, description="Passages below are dropped; null drops none.")
     filters: Filters | None = None
+    profile_id: ProfileId | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.base import MAX_QUERY_CHARS, CollectionReference, Filters, RequestBody
+from vectorforge.api.schemas.base import MAX_QUERY_CHARS, CollectionReference, Filters, ProfileId, RequestBody
 from vectorforge.types import RetrievedChunk
 
 
@@ -16,6 +16,7 @@ class SearchRequest(RequestBody):
     collection: CollectionReference | None = None
     top_k: int = Field(default=10, ge=1, description="Passages to return; the server's max_top_k at most.")
     filters: Filters | None = None
+    profile_id: ProfileId | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 

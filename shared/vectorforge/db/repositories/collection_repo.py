@@ -23,7 +23,7 @@ _SPACE_ATTEMPTS = 3
 
 _COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
-document_prefix, data_version, document_count, chunk_count, created_at
+document_prefix, by_profile, data_version, document_count, chunk_count, created_at
 """
 
 _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
@@ -31,10 +31,10 @@ _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix
+    query_prefix, document_prefix, by_profile
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
-    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s
+    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {_COLUMNS}
@@ -71,6 +71,7 @@ class CollectionRepository:
         query_prefix: str = "",
         document_prefix: str = "",
         description: str = "",
+        by_profile: bool = False,
     ) -> Collection:
         """Make an empty collection.
 
@@ -84,6 +85,7 @@ class CollectionRepository:
             query_prefix: Put before every question when it is embedded.
             document_prefix: Put before every passage when it is embedded.
             description: Free text.
+            by_profile: Whether every document is to belong to a profile.
 
         Raises:
             ConflictError: The tenant has a collection of this name.
@@ -102,6 +104,7 @@ class CollectionRepository:
             "distance_metric": distance_metric.value,
             "query_prefix": query_prefix,
             "document_prefix": document_prefix,
+            "by_profile": by_profile,
         }
         await self._ensure_space(values)
         row = await self._db.fetch_one(_CREATE, values)

@@ -14,6 +14,7 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
+from vectorforge.llm.response_format import anthropic_format
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
@@ -173,6 +174,8 @@ class AnthropicProvider(BaseLLMProvider):
         response, refused = await self._client.send(stack, request)
         left_out = (*refused, *_UNKNOWN)
         names = [n for n in (*_SAMPLING, *_UNKNOWN) if n in left_out and getattr(call.config, n) is not None]
+        if "output_config" in refused and call.config.response_schema is not None:
+            names.append("output_config")
         return response, names
 
     def _refused_name(self, exc: Exception) -> str | None:
@@ -180,6 +183,8 @@ class AnthropicProvider(BaseLLMProvider):
 
         if not isinstance(exc, anthropic.BadRequestError):
             return None
+        if "output_config" in exc.message or "output format" in exc.message:
+            return "output_config"
         return named_parameter(_SAMPLING, message=exc.message)
 
     def _is_refusal(self, exc: Exception) -> bool:
@@ -219,14 +224,14 @@ def _request(
     # The SDK has no arguments for these any more, since newer models refuse them.
     sampling = {n: getattr(call.config, n) for n in _SAMPLING if n not in refused}
     return client.messages.with_streaming_response.create(
-        **_request_body(call, stream=stream),
+        **_request_body(call, refused, stream=stream),
         extra_body={name: value for name, value in sampling.items() if value is not None},
         # Silence is limited by the base class, which also counts pings as silence.
         timeout=anthropic.Timeout(None, connect=min(5.0, call.timeout_s)),
     )
 
 
-def _request_body(call: ProviderCall, *, stream: bool) -> dict[str, Any]:
+def _request_body(call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
     system = "\n\n".join(m["content"] for m in call.messages if m["role"] == "system")
     messages = [dict(message) for message in call.messages if message["role"] != "system"]
     if not messages:
@@ -238,6 +243,7 @@ def _request_body(call: ProviderCall, *, stream: bool) -> dict[str, Any]:
         "max_tokens": call.config.max_tokens,
         "stop_sequences": list(call.config.stop_sequences) or None,
         "stream": stream or None,
+        "output_config": anthropic_format(call.config, refused),
     }
     return {name: value for name, value in body.items() if value is not None}
 

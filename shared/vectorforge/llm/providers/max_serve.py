@@ -76,6 +76,7 @@ class MaxServeProvider(OpenAIProvider):
             return super()._request(client, call, refused, stream=stream, timeout=timeout)
         body = self._request_body(call, refused - {"max_tokens"}, stream=stream)
         del body["messages"]
+        body.pop("response_format", None)  # this API has none
         body["prompt"] = format_chat_prompt(call.messages)
         body["stop"] = [*STOP_TOKENS, *call.config.stop_sequences]
         return client.completions.with_streaming_response.create(**body, timeout=timeout)

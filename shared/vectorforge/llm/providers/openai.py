@@ -14,6 +14,7 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
+from vectorforge.llm.response_format import openai_format, refused_openai_format, refused_steps
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
@@ -153,14 +154,26 @@ class OpenAIProvider(BaseLLMProvider):
             # Silence is limited by the base class, which also counts pings as silence.
             timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
 
+            asks_for_json = call.config.response_schema is not None
+            without: frozenset[str] = frozenset()
+
             async def attempt(refused: frozenset[str]) -> Any:
+                nonlocal without
+                without = refused
                 sent = self._request(client, call, refused, stream=stream, timeout=timeout)
                 return await contexts.enter_async_context(sent)
 
-            return await self._refused.send(call.config.model, attempt, self._refused_name)
+            def refused_name(exc: Exception) -> str | None:
+                name = self._refused_name(exc)
+                if name is None and asks_for_json and isinstance(exc, openai.APIStatusError):
+                    name = refused_openai_format(f"{exc.param} {exc.message}", without)
+                return name
+
+            return await self._refused.send(call.config.model, attempt, refused_name)
 
         response, refused = await self._client.send(stack, request)
-        return response, [n for n in _SAMPLING if n in refused and getattr(call.config, n) is not None]
+        dropped = [n for n in _SAMPLING if n in refused and getattr(call.config, n) is not None]
+        return response, dropped + refused_steps(call.config, refused)
 
     def _request(
         self,
@@ -184,6 +197,7 @@ class OpenAIProvider(BaseLLMProvider):
             "messages": [dict(message) for message in call.messages],
             limit: config.max_tokens,
             "stop": list(config.stop_sequences) or None,
+            "response_format": openai_format(config, refused),
             **{name: getattr(config, name) for name in _SAMPLING if name not in refused},
         }
         if stream:

@@ -1,0 +1,317 @@
+"""Profiles: rows and documents to chunks of one profile, which readers see change in one step."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, InvalidInputError
+from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
+from vectorforge.ingestion.drafts import draft_chunks, draft_document
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.profile_text import (
+    ProfileDocument,
+    Row,
+    row_documents,
+    skills_document,
+    summary_document,
+)
+from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits
+from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
+from vectorforge.retriever.profile import ProfileVectorStore
+from vectorforge.types import ChunkDraft, DocumentDraft, ReplacedProfile, Vector
+from vectorforge.vectorstore.validation import checked_profile
+
+__all__ = [
+    "ChunkingConfig",
+    "IngestedProfile",
+    "ProfileDocument",
+    "RAGIngestionPipeline",
+    "SourceType",
+    "chunk_text",
+]
+
+MAX_DOCUMENTS = 2_000
+"""Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
+MAX_ID_CHARS = 200
+_WRITE_ATTEMPTS = 3
+"""A store refuses a write when another writer changed the profile meanwhile; each try embeds less."""
+
+Drafted = tuple[DocumentDraft, list[VectorChunk]]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedProfile:
+    """What a call did to a profile."""
+
+    profile_id: int
+    documents: int
+    """Rows and documents with text."""
+    documents_unchanged: int
+    documents_removed: int
+    chunks_added: int
+    chunks_kept: int
+    """Unchanged: same id, same embedding."""
+    chunks_removed: int
+
+
+class RAGIngestionPipeline:
+    """Stores profiles. Never calls a language model.
+
+    Args:
+        vector_store: The profiles' collection, of one tenant.
+        embedding_provider: The collection's.
+        chunking: Sizes of the chunks; default 800 characters, 150 overlapping.
+        limits: ``max_chars`` bounds each text.
+
+    Raises:
+        ConfigurationError: The provider is not the collection's.
+    """
+
+    def __init__(
+        self,
+        vector_store: ProfileVectorStore,
+        embedding_provider: EmbeddingProvider,
+        *,
+        chunking: ChunkingConfig | None = None,
+        limits: ExtractionLimits | None = None,
+    ) -> None:
+        vector_store.check_provider(embedding_provider)
+        self._store = vector_store
+        self._embedding_provider = embedding_provider
+        self._chunking = chunking or ChunkingConfig()
+        self._limits = limits or ExtractionLimits()
+
+    async def ingest_profile_data(
+        self,
+        profile_id: int,
+        profile_summary: str,
+        experiences: Sequence[Row],
+        projects: Sequence[Row],
+        skills: Sequence[Row | str] = (),
+        education: Sequence[Row] = (),
+    ) -> IngestedProfile:
+        """Store or replace what the rows say; what is stored and not among them stays.
+
+        Args:
+            profile_id: The profile, 0 or more; it begins with its first document.
+            profile_summary: Text about the whole profile; empty: none.
+            experiences: Rows as a database gives them, see ``profile_text``; a row with the same ``id`` is
+                replaced.
+            projects: The same.
+            skills: The same, or names; stored as one document, which is replaced.
+            education: The same.
+
+        Returns:
+            What was done.
+
+        Raises:
+            InvalidInputError: A row comes twice, or something cannot be stored.
+            ExtractionError: ``too_large``: a text is longer than the limit.
+            EmbeddingError: The provider failed; nothing was written.
+            ConflictError: Others kept changing the same profile.
+            DatabaseError: The database failed; nothing was written.
+        """
+        documents = _of_rows(profile_summary, experiences, projects, skills, education)
+        return await self._write(profile_id, documents, removing=())
+
+    async def ingest_document(
+        self,
+        profile_id: int,
+        document_text: str,
+        source_type: SourceType,
+        *,
+        source_id: str = "1",
+        title: str | None = None,
+        media_type: str = media.PLAIN,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> IngestedProfile:
+        """Store a CV or another text, or replace the one with the same type and id.
+
+        Args:
+            profile_id: The profile.
+            document_text: The text; ``ingestion.extract`` reads files.
+            source_type: What it is.
+            source_id: Which one of its type it is, 1 to 200 characters.
+            title: Shown with its passages.
+            media_type: Markdown is cut by its headings.
+            metadata: More of it; filters look at it.
+
+        Returns:
+            What was done.
+
+        Raises:
+            ExtractionError: ``empty`` or ``too_large``.
+            VectorForgeError: As ``ingest_profile_data``.
+        """
+        if not document_text.strip():
+            raise ExtractionError("The document holds no text.", reason="empty")
+        document = ProfileDocument(source_type, source_id, document_text, title, media_type, metadata or {})
+        return await self._write(profile_id, [document], removing=())
+
+    async def reingest_profile(
+        self,
+        profile_id: int,
+        profile_summary: str,
+        experiences: Sequence[Row],
+        projects: Sequence[Row],
+        skills: Sequence[Row | str] = (),
+        education: Sequence[Row] = (),
+        *,
+        documents: Sequence[ProfileDocument] | None = None,
+    ) -> IngestedProfile:
+        """Replace the profile in one step: readers see all of the old one or all of the new one.
+
+        Called again with the same data it changes nothing, and what has not changed is not embedded again.
+
+        Args:
+            profile_id: The profile.
+            profile_summary: As ``ingest_profile_data``; so are the rows. What is not among them is removed.
+            experiences: Rows.
+            projects: Rows.
+            skills: Rows or names.
+            education: Rows.
+            documents: CVs and other texts, of which those not given are removed; None: all of them stay.
+
+        Returns:
+            What was done.
+
+        Raises:
+            VectorForgeError: As ``ingest_profile_data``; nothing was written.
+        """
+        given = _of_rows(profile_summary, experiences, projects, skills, education)
+        removing = [_parent(profile_id, of_rows=True)]
+        if documents is not None:
+            given += documents
+            removing.append(_parent(profile_id, of_rows=False))
+        return await self._write(profile_id, given, removing=removing)
+
+    def draft(self, profile_id: int, document: ProfileDocument) -> Drafted:
+        """The document as it will be stored, and its passages without vectors."""
+        text, _ = clean(document.text)
+        if len(text) > self._limits.max_chars:
+            raise ExtractionError(
+                f"The text is longer than {self._limits.max_chars:,} characters.", reason="too_large"
+            )
+        title = clean(document.title)[0].strip()[:500] if document.title else None
+        source_id = clean(document.source_id)[0]
+        extra, _ = clean_json(dict(document.metadata))
+        metadata = ChunkMetadata(profile_id, document.source_type, source_id, title, extra)
+        extracted = ExtractedDocument(
+            source=f"profiles/{profile_id}/{document.source_type.value}/{source_id}",
+            text=text,
+            media_type=document.media_type,
+            title=title,
+            metadata=metadata.as_dict(),
+            parent_source=_parent(profile_id, of_rows=document.source_type in _ROW_TYPES),
+        )
+        drafts = draft_chunks(extracted, self._store.collection, self._chunking)
+        return (
+            draft_document(extracted, self._store.collection, self._chunking),
+            [VectorChunk(chunk, metadata) for chunk in drafts],
+        )
+
+    async def _write(
+        self, profile_id: int, documents: Sequence[ProfileDocument], *, removing: Sequence[str]
+    ) -> IngestedProfile:
+        checked_profile(profile_id)
+        _check(documents)
+        drafted = await asyncio.to_thread(lambda: [self.draft(profile_id, d) for d in documents])
+        vectors: dict[bytes, Vector] = {}
+        for attempt in range(1, _WRITE_ATTEMPTS + 1):
+            stored = await self._store.stored(profile_id)
+            await self._embed(_without_vector(drafted, stored, vectors), vectors)
+            ready = [
+                (document, [_with_vector(chunk, vectors) for chunk in chunks]) for document, chunks in drafted
+            ]
+            try:
+                done = await self._store.upsert_chunks(profile_id, ready, removing=removing)
+            except DimensionMismatchError:
+                raise
+            except ConflictError:
+                if attempt == _WRITE_ATTEMPTS:
+                    raise
+            else:
+                return _told(profile_id, done)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _embed(self, chunks: Sequence[ChunkDraft], vectors: dict[bytes, Vector]) -> None:
+        """Add the vectors of these chunks."""
+        if not chunks:
+            return
+        collection = self._store.collection
+        made = await self._embedding_provider.embed_documents(
+            [collection.document_prefix + chunk.text for chunk in chunks], model=collection.embedding_model
+        )
+        vectors.update(zip((chunk.content_hash for chunk in chunks), made, strict=True))
+
+
+_ROW_TYPES = frozenset(
+    {SourceType.SUMMARY, SourceType.EXPERIENCE, SourceType.PROJECT, SourceType.SKILL, SourceType.EDUCATION}
+)
+
+
+def _of_rows(
+    summary: str,
+    experiences: Sequence[Row],
+    projects: Sequence[Row],
+    skills: Sequence[Row | str],
+    education: Sequence[Row],
+) -> list[ProfileDocument]:
+    return [
+        *summary_document(summary),
+        *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
+        *row_documents(SourceType.PROJECT, projects, "projects"),
+        *skills_document(skills),
+        *row_documents(SourceType.EDUCATION, education, "education"),
+    ]
+
+
+def _parent(profile_id: int, *, of_rows: bool) -> str:
+    """What ``reingest_profile`` replaces together: the rows, and where asked the documents."""
+    return f"profiles/{profile_id}/{'rows' if of_rows else 'documents'}"
+
+
+def _check(documents: Sequence[ProfileDocument]) -> None:
+    if len(documents) > MAX_DOCUMENTS:
+        raise InvalidInputError(
+            f"A profile takes at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
+        )
+    for document in documents:
+        if not len(document.source_id.strip()) >= 1 or len(document.source_id) > MAX_ID_CHARS:
+            raise InvalidInputError(f"source_id must have 1 to {MAX_ID_CHARS} characters.", field="source_id")
+
+
+def _without_vector(
+    drafted: Sequence[Drafted], stored: Mapping[str, CurrentDocument], vectors: Mapping[bytes, Vector]
+) -> list[ChunkDraft]:
+    """Chunks to embed: of documents that change, not stored in them and not embedded before; none twice."""
+    wanted: dict[bytes, ChunkDraft] = {}
+    for document, chunks in drafted:
+        current = stored.get(document.source)
+        if current is not None and current.content_hash == document.content_hash:
+            continue
+        known = current.chunk_hashes if current else frozenset()
+        for chunk in chunks:
+            if chunk.draft.content_hash not in known and chunk.draft.content_hash not in vectors:
+                wanted[chunk.draft.content_hash] = chunk.draft
+    return list(wanted.values())
+
+
+def _with_vector(chunk: VectorChunk, vectors: Mapping[bytes, Vector]) -> VectorChunk:
+    return replace(chunk, draft=replace(chunk.draft, vector=vectors.get(chunk.draft.content_hash)))
+
+
+def _told(profile_id: int, done: ReplacedProfile) -> IngestedProfile:
+    return IngestedProfile(
+        profile_id=profile_id,
+        documents=len(done.stored),
+        documents_unchanged=sum(document.unchanged for document in done.stored),
+        documents_removed=done.documents_removed,
+        chunks_added=sum(document.chunks_added for document in done.stored),
+        chunks_kept=sum(document.chunks_kept for document in done.stored),
+        chunks_removed=sum(document.chunks_removed for document in done.stored) + done.chunks_removed,
+    )

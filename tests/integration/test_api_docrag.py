@@ -1,0 +1,217 @@
+"""``/v1/docrag/query`` over real sockets: JSON from the model, readable text for who asks."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    finished_job,
+    live_api,
+    new_collection,
+    settings_for,
+)
+
+DOCRAG = "/v1/docrag/query"
+URL = "https://docs.example/bread"
+QUESTION = "How long must the dough rise?"
+TEXT = "Let the dough rise for two hours. How long must the dough rise? Two hours."
+SAID = {
+    "answer": 'Two hours,\nsays "Bread" – at 25 °C 😀.',
+    "examples": ["rise(hours=2)"],
+    "sources": [URL, "https://invented.example/dough"],
+    "confidence": "high",
+}
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    return make_tenant()
+
+
+@pytest.fixture
+async def openai() -> AsyncIterator[FakeOpenAI]:
+    async with FakeOpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+async def api(app_url: str, tenant: str, openai: FakeOpenAI) -> AsyncIterator[LiveApi]:
+    provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
+    async with live_api(settings_for(app_url, [tenant]), provider) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(api: LiveApi, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with api.client(tenant) as opened:
+        await store(opened, await new_collection(opened))
+        yield opened
+
+
+async def store(client: httpx2.AsyncClient, collection_id: str) -> None:
+    documents = [
+        {"source": URL, "title": "Bread", "text": TEXT},
+        {"source": "https://docs.example/bike", "text": "Oil the chain of the bike after riding."},
+    ]
+    response = await client.post(f"/v1/collections/{collection_id}/documents", json={"documents": documents})
+    job = await finished_job(client, response.json()["id"])
+    assert job["status"] == "succeeded", job
+
+
+async def ask(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
+    response = await client.post(DOCRAG, json={"query": QUESTION, "min_score": 0.3, **body})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def as_json(**changes: Any) -> Reply:
+    return Reply(texts=tuple(json.dumps(SAID | changes, ensure_ascii=False)))
+
+
+# D-023, D-024, D-025, D-026, D-027, D-031, C03, C10, C12, C27
+async def test_an_answer_with_examples_and_sources(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+    openai.script(as_json())
+    answer = await ask(client)
+    assert answer["answer"] == SAID["answer"]
+    assert answer["examples"] == ["rise(hours=2)"]
+    assert answer["sources"] == [URL]
+    assert answer["dropped_sources"] == 1
+    assert answer["confidence"] == "high"
+    assert "invented.example" not in json.dumps(answer)
+    assert answer["cached"] is False
+    stats = answer["retrieval_stats"]
+    parts_ms = stats["retrieval_time_ms"] + stats["generation_time_ms"]
+    assert parts_ms / 1000 - 0.001 <= answer["response_time"] < 30
+    assert answer["passages"][0]["document_source"] == URL
+    (body,) = openai.bodies
+    assert body["model"] == "gpt-4o"
+    assert (body["max_tokens"], body["temperature"]) == (1000, 0.3)
+    assert "top_p" not in body
+    assert body["response_format"]["type"] == "json_schema"
+    assert [m["role"] for m in body["messages"]] == ["system", "user"]
+    assert body["messages"][1]["content"].startswith(
+        "Context from documentation:\n\n--- RELEVANT DOCUMENTATION ---\n\n"
+        f"Source: {URL} - Bread\nContent: {TEXT}\n---"
+    )
+    assert body["messages"][1]["content"].endswith(
+        f"\n\nUser question: {QUESTION}\n\nPlease provide a helpful answer based on the context above."
+    )
+
+
+async def test_stream_is_readable_text(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C09
+    openai.script(as_json())
+    events = await ask_streaming(client, DOCRAG, {"query": QUESTION, "min_score": 0.3})
+    tokens = [event.data["text"] for event in events if event.name == "token"]
+    assert tokens == list(SAID["answer"])  # as soon as the model writes them
+    done = events[-1].data
+    assert done["answer"] == SAID["answer"]
+    assert done["structured"] == {
+        "examples": ["rise(hours=2)"], "sources": [URL], "dropped_sources": 1, "confidence": "high",
+    }  # fmt: skip
+    assert "invented.example" not in json.dumps([event.data for event in events])
+
+
+async def test_anthropic_is_asked_its_own_way(app_url: str, tenant: str) -> None:  # D-027
+    async with FakeAnthropic() as server:
+        provider = AnthropicProvider(
+            server.api_key, base_url=server.base_url, default_model="claude-haiku-5-5", retries=0
+        )
+        server.unscripted = as_json(sources=[URL + "/"])
+        async with (
+            live_api(settings_for(app_url, [tenant]), provider) as running,
+            running.client(tenant) as client,
+        ):
+            await store(client, await new_collection(client))
+            whole = await ask(client)
+            events = await ask_streaming(client, DOCRAG, {"query": QUESTION, "min_score": 0.3})
+        assert whole["answer"] == events[-1].data["answer"] == SAID["answer"]
+        assert whole["sources"] == [URL]
+        assert [body["output_config"]["format"]["type"] for body in server.bodies] == ["json_schema"] * 2
+
+
+async def test_a_model_without_json(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-028
+    openai.script(
+        Failure(400, message="'response_format' of type 'json_schema' is not supported with this model."),
+        Failure(400, message="'response_format' of type 'json_object' is not supported with this model."),
+        Reply(texts=("Two ", "hours.")),
+    )
+    answer = await ask(client)
+    assert (answer["answer"], answer["confidence"]) == ("Two hours.", "low")
+    assert (answer["examples"], answer["sources"]) == ([], [])
+    formats = [(body.get("response_format") or {}).get("type") for body in openai.bodies]
+    assert formats == ["json_schema", "json_object", None]
+
+
+async def test_scores_below_the_threshold(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # C04, D-018
+    openai.unscripted = as_json()
+    scores = {p["document_source"]: p["score"] for p in (await ask(client, min_score=None))["passages"]}
+    between = (scores[URL] + scores["https://docs.example/bike"]) / 2
+    answer = await ask(client, min_score=between)
+    assert [p["document_source"] for p in answer["passages"]] == [URL]
+    assert answer["retrieval_stats"]["below_min_score"] == 1
+    collections = (await client.get("/v1/collections")).json()["collections"]
+    other = await client.post(
+        f"/v1/collections/{collections[0]['id']}/query", json={"query": QUESTION, "min_score": None}
+    )
+    assert len(other.json()["sources"]) == 2
+
+
+async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, C11
+    response = await client.post(DOCRAG, json={"query": "Where can a chain be bought?"})
+    answer = response.json()
+    assert answer["outcome"] == "empty"
+    assert answer["retrieval_stats"]["below_min_score"] == 2
+    assert (answer["examples"], answer["sources"], answer["confidence"]) == ([], [], "low")
+    assert openai.bodies == []
+
+
+async def test_conversation_in_the_context(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-019
+    openai.unscripted = as_json()
+    history = [{"user_query": f"Q{n}?", "ai_response": f"A{n}" + "y" * 250} for n in range(4)]
+    await ask(client, conversation_history=history)
+    (body,) = openai.bodies
+    assert len(body["messages"]) == 2
+    expected = "".join(f"Previous Q: Q{n}?\nPrevious A: A{n}{'y' * 198}...\n" for n in (1, 2, 3))
+    assert f"Context from documentation:\n{expected}\n--- RELEVANT" in body["messages"][1]["content"]
+
+
+async def test_own_collection_goes_before_the_default_one(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-003, C17
+    openai.unscripted = as_json()
+    assert (await ask(client))["passages"]
+    own = await new_collection(client, "docrag_embeddings")
+    assert (await ask(client))["outcome"] == "empty"
+    assert (await ask(client, collection="default"))["passages"]
+    await add_documents(client, own, dough=TEXT)
+    assert (await ask(client))["passages"][0]["document_source"] == "dough.md"
+
+
+async def test_what_is_not_usable(client: httpx2.AsyncClient) -> None:
+    for field, value in {
+        "n_results": 0,
+        "temperature": 2.1,
+        "max_tokens": 0,
+        "conversation_history": [{"user_query": "x"}],
+        "provider": "nobody",
+        "messages": [],
+    }.items():
+        response = await client.post(DOCRAG, json={"query": "x", field: value})
+        assert response.status_code == 422, field
+        assert field in response.text
+    assert (await client.post(DOCRAG, json={"query": "x", "n_results": 101})).status_code == 422
