@@ -14,6 +14,7 @@ from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
     collections,
+    conversations,
     docrag,
     documents,
     health,
@@ -37,6 +38,7 @@ _DOORS = (
     health,
     providers,
     collections,
+    conversations,
     documents,
     uploads,
     jobs,

@@ -7,6 +7,7 @@ from uuid import UUID
 from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
@@ -14,6 +15,7 @@ from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
@@ -65,6 +67,16 @@ class TenantServices:
         return StatisticsRepository(self._db)
 
     @cached_property
+    def conversations(self) -> ConversationRepository:
+        """Stored conversations of the tenant."""
+        settings = self._application.config.query
+        return ConversationRepository(
+            self._db,
+            max_conversations=settings.max_conversations,
+            max_messages=settings.max_conversation_messages,
+        )
+
+    @cached_property
     def query_log_sink(self) -> QueryLogSink:
         """Where the tenant's queries are logged: the queue, or the table itself."""
         queue = self._application.query_log_queue
@@ -107,6 +119,7 @@ class TenantServices:
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
             prices=PriceList(settings.llm.model_prices),
+            memory=ConversationMemory(self.conversations, settings.query.history_max_tokens),
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Before a query: what was said earlier, and the question rewritten to stand alone. After it: the exchange kept."""
+"""Conversations: what was said before a question, and the exchange kept after it."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ class ConversationMemory:
     max_history_tokens: int = 4096
 
     async def recall(self, run: QueryRun, *, rewriting: bool = True) -> None:
-        """Put the conversation so far into ``run.config.history``, and rewrite the question if that is wanted.
+        """Put the conversation so far into ``run.config.history``; rewrite the question if that is wanted.
 
         A stored conversation is read for ``conversation_id``. The oldest exchanges go first when the history
         exceeds its tokens; it never costs a passage. Labels of earlier answers are removed: they named other

@@ -43,7 +43,7 @@ async def generate_answer(
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
     try:
-        async with aclosing(read_answer(run, _texts(run, run.provider, preset, payload))) as texts:
+        async with aclosing(read_answer(run, _texts(run, run.provider, payload))) as texts:
             async for text in texts:
                 run.note_first_token()
                 run.answer += text
@@ -65,18 +65,12 @@ async def generate_answer(
 
 
 async def _texts(
-    run: QueryRun, provider: BaseLLMProvider, preset: Preset, payload: ContextPayload
+    run: QueryRun, provider: BaseLLMProvider, payload: ContextPayload
 ) -> AsyncGenerator[str, None]:
     """The answer's pieces; one piece when the query is buffered."""
-    messages = _messages(run, payload)
-    request = LLMRequestConfig(
-        model=run.config.llm_model or provider.default_model,
-        temperature=run.config.temperature,
-        top_p=run.config.top_p,
-        max_tokens=run.config.max_tokens,
-        response_schema=preset.response_schema,
-    )
-    sources = _grounding(preset, payload)
+    messages = prompt(run, payload)
+    request = request_for(run, run.config.llm_model or provider.default_model)
+    sources = grounding(run, payload)
     if run.buffered:
         response = await provider.generate(messages, request, sources=sources, deadline=run.deadline)
         _finish(run, response)
@@ -92,7 +86,7 @@ async def _texts(
                 _finish(run, event.response)
 
 
-def _messages(run: QueryRun, payload: ContextPayload) -> list[Message]:
+def prompt(run: QueryRun, payload: ContextPayload) -> list[Message]:
     """System with the context, then the conversation so far, then the question."""
     system: list[Message] = []
     if run.retrieved:  # without any passage the prompt would speak of a context that is not there (B-033)
@@ -103,11 +97,23 @@ def _messages(run: QueryRun, payload: ContextPayload) -> list[Message]:
     return [*system, *history, {"role": "user", "content": payload.user_message}]
 
 
-def _grounding(preset: Preset, payload: ContextPayload) -> list[GroundingSource]:
+def request_for(run: QueryRun, model: str) -> LLMRequestConfig:
+    """The sampling that the query asks for."""
+    return LLMRequestConfig(
+        model=model,
+        temperature=run.config.temperature,
+        top_p=run.config.top_p,
+        max_tokens=run.config.max_tokens,
+        response_schema=run.preset.response_schema,
+    )
+
+
+def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
+    """The passages of the prompt as data."""
     return [
         GroundingSource(
             number=number,
-            label=preset.context_format.label_of(number),
+            label=run.preset.context_format.label_of(number),
             text=chunk.chunk.text,
             score=chunk.score,
             title=chunk.document_title,
@@ -125,6 +131,6 @@ def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
     response = run.response
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-    prompt = estimate_tokens(payload.system_prompt) + estimate_tokens(payload.user_message)
-    completion = estimate_tokens(run.answer)
-    return UsageEvent(prompt, completion, prompt + completion, estimated=True)
+    prompt_tokens = estimate_tokens(payload.system_prompt) + estimate_tokens(payload.user_message)
+    completion_tokens = estimate_tokens(run.answer)
+    return UsageEvent(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens, estimated=True)

@@ -18,6 +18,8 @@ from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
+from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
@@ -55,6 +57,7 @@ class QueryService:
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
         prices: By which an answer's cost is estimated.
+        memory: Of the same tenant; None: only conversations that are sent along.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class QueryService:
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
         prices: PriceList = PUBLISHED_PRICES,
+        memory: ConversationMemory | None = None,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
@@ -79,6 +83,7 @@ class QueryService:
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
         self._prices = prices
+        self._memory = memory or ConversationMemory()
         self._query_log = QueryLogging(
             query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
         )
@@ -164,6 +169,31 @@ class QueryService:
             async for event in events:
                 yield event
 
+    async def dry_run(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> DryRun:
+        """What would be sent to the model for this question; the search is made, no model is asked.
+
+        Nothing is logged, stored or taken from a cache. Arguments as ``query``; ``config.stream`` says which
+        of the two requests it is.
+
+        Raises:
+            InvalidInputError: As ``query``, or the question would have to be rewritten first.
+            VectorForgeError: As ``query``, of the search.
+        """
+        buffered = not (config or QueryConfig()).stream
+        run = self._start(query, collection_id, config, None, deadline, buffered=buffered)
+        run.search_text = self._preprocessor.clean(query).text
+        run.choose_provider(self._llm_registry)
+        await self._memory.recall(run, rewriting=False)
+        await self._retrieve(run)
+        return describe_request(run, self._build_context(run))
+
     def _start(
         self,
         query: str,
@@ -210,7 +240,7 @@ class QueryService:
             run.outcome = "aborted"
             await self._query_log.end(run)
             raise
-        await self._query_log.end(run)
+        await asyncio.gather(self._query_log.end(run), self._memory.keep(run))
         yield last
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
@@ -224,6 +254,7 @@ class QueryService:
             clean = self._preprocessor.clean(run.query)
             run.search_text, run.query_truncated = clean.text, clean.truncated
             run.choose_provider(self._llm_registry)
+            await self._memory.recall(run)
         with self._stage(run, "retrieve"):
             async with _beside(self._retrieve(run)) as search:
                 await self._query_log.start(run)  # before anything of the query leaves
@@ -250,7 +281,7 @@ class QueryService:
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 run.retrieved = await self._retriever.retrieve(
-                    run.search_text,
+                    run.rewritten_query or run.search_text,
                     run.collection_id,
                     run.config.top_k,
                     run.config.filters,

@@ -82,8 +82,8 @@ class ConversationRepository:
 
     Args:
         db: Bound to the tenant.
-        max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by their
-            number.
+        max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by
+            their number.
         max_messages: Of one conversation.
     """
 
