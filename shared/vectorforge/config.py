@@ -127,6 +127,13 @@ class LLMSettings(_Section):
     llm_max_retries: int = Field(default=3, ge=0, le=10)
     model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
     """JSON object: model, or provider/model -> its price; they go before the published ones."""
+    llm_fallbacks: list[str] = Field(default_factory=list)
+    """JSON list of providers, each alone or with a model ("ollama:llama3.3"): who writes, in this order, when
+    the default provider does not. Empty: nobody, since the documents' text goes to whoever writes."""
+    llm_circuit_failures: int = Field(default=5, ge=0, le=1000)
+    """Failed calls in a row after which a model is not asked for a while; 0: it always is."""
+    llm_circuit_open_s: float = Field(default=30.0, gt=0, le=3600)
+    """For how long; then one call tries it again."""
     extractive_answers: bool = True
     """Answer by quoting the best sentences when no model is configured."""
 
@@ -202,6 +209,8 @@ class QuerySettings(_Section):
     """Stored ones of a tenant."""
     max_conversation_messages: int = Field(default=1000, ge=2)
     """Of one stored conversation."""
+    degraded_answers: bool = True
+    """Without a model that answers: an earlier answer, marked as stale, or the passages; else an error."""
     default_collection: str = "default"
     """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
     variants: VariantOverlays = Field(default_factory=dict)
@@ -213,6 +222,21 @@ class QuerySettings(_Section):
     """What keeps its variant; "conversation": the tenant, for a request outside of any."""
     profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
     """Name of the collection that holds the profiles; made with the first of them."""
+
+
+class CacheSettings(_Section):
+    """Answers and vectors that are kept, in the database for all processes and in each one's memory."""
+
+    answer_cache: bool = True
+    """Whether the same question on the same documents gets the answer that was given before."""
+    answer_cache_ttl_s: float = Field(default=3600.0, gt=0, le=2_592_000)
+    """For how long."""
+    answer_cache_stale_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
+    """For how much longer it may take the place of an answer that cannot be had."""
+    answer_cache_memory_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Answers kept in memory as well; 0: none."""
+    embedding_cache_ttl_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
+    """For how long vectors of questions are kept in the database, but for those made here; 0: not at all."""
 
 
 class ServerSettings(_Section):
@@ -277,6 +301,7 @@ class VectorForgeConfig(BaseModel):
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
+    cache: CacheSettings = Field(default_factory=CacheSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     aws: AwsSettings = Field(default_factory=AwsSettings)
 

@@ -20,7 +20,9 @@
     │   ├── LLMRateLimitError
     │   ├── LLMTimeoutError
     │   ├── LLMRequestError             the vendor refused the request itself
-    │   └── LLMStreamError              the stream broke after its first token
+    │   ├── LLMStreamError              the stream broke after its first token
+    │   └── LLMCircuitOpenError         it failed so often that it is not asked for a while
+    ├── AnswerUnavailableError          nobody can answer now, and nothing takes an answer's place
     ├── ExtractionError                 a document could not be read
     ├── ObjectStoreError                an object of a bucket could not be read
     ├── QueueError                      a queue did not take a message
@@ -221,6 +223,27 @@ class LLMStreamError(LLMError):
     """The answer broke off before its end."""
 
     code = "llm_stream_broken"
+
+
+class LLMCircuitOpenError(LLMError):
+    """The model failed so often that it is not asked for a while."""
+
+    code = "llm_circuit_open"
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class AnswerUnavailableError(VectorForgeError):
+    """Nobody can answer now, and nothing takes an answer's place."""
+
+    code = "answer_unavailable"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ExtractionError(VectorForgeError):

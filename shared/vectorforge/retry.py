@@ -1,6 +1,7 @@
 """The one retry policy: vendors' SDKs retry nothing, and nothing is retried after a first token."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -15,6 +16,41 @@ _FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
 """Between two attempts, unless the other side asks for more."""
 
+_FOR_EVER_S = 1e6
+"""For a timer, which takes no infinity."""
+
+
+class RetryBudget:
+    """Keeps retries a small share of the calls, so that they do not make an outage worse.
+
+    Each call adds ``ratio`` of a retry and each retry takes one, from at most ``most`` saved up; at the start
+    all are there, so that a quiet process retries as often as it may.
+    Source: https://sre.google/sre-book/handling-overload/ ("per-client retry budget", 10 %).
+
+    Args:
+        ratio: Retries that a call earns.
+        most: Retries that can be saved up.
+    """
+
+    def __init__(self, *, ratio: float = 0.1, most: float = 20.0) -> None:
+        self._ratio = ratio
+        self._most = most
+        self._saved = most
+        self._lock = threading.Lock()
+
+    def earn(self) -> None:
+        """Count a call."""
+        with self._lock:
+            self._saved = min(self._most, self._saved + self._ratio)
+
+    def spend(self) -> bool:
+        """Take a retry; False when none is left."""
+        with self._lock:
+            if self._saved < 1:
+                return False
+            self._saved -= 1
+            return True
+
 
 async def with_retries(
     operation: Callable[[], Awaitable[T]],
@@ -22,6 +58,7 @@ async def with_retries(
     retries: int,
     deadline: Deadline,
     on_retry: Callable[[], None] = lambda: None,
+    budget: RetryBudget | None = None,
 ) -> T:
     """Await ``operation``, again after each retryable error, until ``retries`` or the time is used up.
 
@@ -34,29 +71,34 @@ async def with_retries(
         retries: Attempts after the first, 0 or more.
         deadline: No attempt starts and no wait ends after it.
         on_retry: Called before each attempt but the first.
+        budget: Shared with other calls; None sets no limit beside ``retries``.
 
     Raises:
         VectorForgeError: The last attempt's error.
         DeadlineExceededError: The time ran out before any attempt failed.
     """
     last_error: VectorForgeError | None = None
+    made = 0
 
     def wait_before_next(exc: Exception) -> bool | float:
         nonlocal last_error
         if not isinstance(exc, VectorForgeError):
             return False
         last_error = exc
-        if not exc.retryable:
+        wait_s = exc.retry_after_s
+        if not exc.retryable or (wait_s is not None and wait_s >= deadline.remaining_s()):
             return False
-        if exc.retry_after_s is None:
-            return True
-        return exc.retry_after_s if exc.retry_after_s < deadline.remaining_s() else False
+        if made <= retries and budget is not None and not budget.spend():
+            return False
+        return True if wait_s is None else wait_s
 
     remaining = deadline.remaining_s()
     if remaining <= 0:
         raise DeadlineExceededError
+    if budget is not None:
+        budget.earn()
     try:
-        async with asyncio.timeout(None if remaining == float("inf") else remaining):
+        async with asyncio.timeout(min(remaining, _FOR_EVER_S)):
             async for attempt in stamina.retry_context(
                 on=wait_before_next,
                 attempts=retries + 1,
@@ -66,6 +108,7 @@ async def with_retries(
                 wait_jitter=_FIRST_WAIT_S,
             ):
                 with attempt:
+                    made = attempt.num
                     if attempt.num > 1:
                         on_retry()
                     return await operation()

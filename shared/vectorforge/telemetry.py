@@ -69,6 +69,10 @@ METRICS: Mapping[str, MetricSpec] = {
     "pipeline.variant.duration_ms": _histogram("variant"),
     "pipeline.variant.calls": _counter("variant"),
     "pipeline.variant.errors": _counter("variant", "error_type"),
+    # Steps down from the full answer; answers that were given before, found in memory or in the database.
+    "pipeline.query.degraded": _counter("step"),
+    "pipeline.cache.hits": _counter("tier"),
+    "pipeline.cache.misses": _counter(),
     "query_log.write.duration_ms": _histogram(),
     "query_log.write.calls": _counter(),
     "query_log.write.errors": _counter("error_type"),

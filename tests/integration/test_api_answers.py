@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from vectorforge.config import QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.event_stream import ReceivedEvent, read_events
@@ -69,6 +70,18 @@ async def model_api(
     provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
     async with live_api(settings_for(postgres_server.app_url, [tenant]), provider) as running:
         yield running
+
+
+@pytest.fixture
+async def strict_client(
+    model_client: httpx2.AsyncClient, model_api: LiveApi, tenant: str, openai: FakeOpenAI
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """The same documents behind a server that says what failed instead of degrading the answer."""
+    config = model_api.application.config
+    strict = config.model_copy(update={"query": QuerySettings(degraded_answers=False)})
+    provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
+    async with live_api(strict, provider) as running, running.client(tenant) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -296,10 +309,10 @@ async def test_an_answer_that_breaks_off_ends_in_one_error_event(
 
 # B-040, C22
 async def test_a_vendors_error_is_a_bad_gateway_without_its_text(
-    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+    strict_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:
     openai.script(Failure(500, message="postgresql://admin:hunter2@10.0.0.1 is down"))
-    response = await model_client.post(RAG, json={"query": "dough?"})
+    response = await strict_client.post(RAG, json={"query": "dough?"})
     problem = response.json()
     assert (response.status_code, problem["code"]) == (502, "llm_error")
     assert problem["detail"].startswith("RAG query error: ")
@@ -308,10 +321,10 @@ async def test_a_vendors_error_is_a_bad_gateway_without_its_text(
 
 
 async def test_a_rate_limit_says_when_to_come_back(
-    model_client: httpx2.AsyncClient, openai: FakeOpenAI
+    strict_client: httpx2.AsyncClient, openai: FakeOpenAI
 ) -> None:  # C22, fault 2
     openai.script(Failure(429, retry_after="17"))
-    response = await model_client.post(RAG, json={"query": "dough?"})
+    response = await strict_client.post(RAG, json={"query": "dough?"})
     assert (response.status_code, response.headers["retry-after"]) == (429, "17")
 
 

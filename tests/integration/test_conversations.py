@@ -74,7 +74,7 @@ def provider(openai: FakeOpenAI) -> OpenAIProvider:
 
 @pytest.fixture
 async def api(postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI) -> AsyncIterator[LiveApi]:
-    query = QuerySettings(max_conversations=3, max_conversation_messages=40)
+    query = QuerySettings(max_conversations=3, max_conversation_messages=40, degraded_answers=False)
     async with live_api(
         settings_for(postgres_server.app_url, [tenant], query=query), provider(openai)
     ) as running:

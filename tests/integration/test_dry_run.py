@@ -40,7 +40,9 @@ def openai() -> tuple[FakeVendor, Callable[[], BaseLLMProvider]]:
 
 def anthropic() -> tuple[FakeVendor, Callable[[], BaseLLMProvider]]:
     vendor = FakeAnthropic()
-    return vendor, lambda: AnthropicProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
+    return vendor, lambda: AnthropicProvider(
+        SecretStr(vendor.api_key), base_url=vendor.base_url, default_model="claude-sonnet-5-5", retries=0
+    )
 
 
 def max_serve() -> tuple[FakeVendor, Callable[[], BaseLLMProvider]]:
@@ -110,7 +112,7 @@ async def test_cost_is_known_where_the_price_is(vendor_api: tuple[FakeVendor, Li
         dry = (await client.post("/v1/rag/query", json={"query": "kettle?", "dry_run": True})).json()
     tokens = dry["prompt_tokens"]
     prices: dict[str, tuple[float, float] | None] = {
-        "openai": (2.5, 10.0), "anthropic": (3.0, 15.0), "max_serve": (0.0, 0.0)
+        "openai": (2.5, 10.0), "anthropic": (2.0, 10.0), "max_serve": (0.0, 0.0)
     }  # fmt: skip
     price = prices[dry["provider"]]
     assert price is not None

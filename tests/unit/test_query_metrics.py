@@ -70,8 +70,10 @@ ADDED = (
     "embedding",
     "http",
     "pipeline.query.faults",
+    "pipeline.query.degraded",
     "pipeline.variant",
     "pipeline.answers",
+    "pipeline.cache",
 )
 DESIGN = [name for name in METRICS if not name.startswith(ADDED)]
 

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from vectorforge.api.schemas.problem import FieldProblem, Problem
 from vectorforge.errors import (
+    AnswerUnavailableError,
     AuthenticationError,
     ConfigurationError,
     ConflictError,
@@ -27,6 +28,7 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     ExtractionError,
     InvalidInputError,
+    LLMCircuitOpenError,
     LLMError,
     LLMRateLimitError,
     LLMTimeoutError,
@@ -51,7 +53,9 @@ STATUS_OF: Mapping[type[VectorForgeError], int] = {
     LLMRateLimitError: 429,
     EmbeddingError: 502,
     LLMError: 502,
+    AnswerUnavailableError: 503,
     ConfigurationError: 503,
+    LLMCircuitOpenError: 503,
     RetrievalError: 503,
     DatabaseUnavailableError: 503,
     DeadlineExceededError: 504,

@@ -1,6 +1,7 @@
 """What both query doors do with a request: check it, start it, and answer it whole or as a stream."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fastapi import Request, Response
 
@@ -13,7 +14,6 @@ from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
-from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
@@ -72,12 +72,9 @@ def deadline_of(request: Request, application: Application) -> Deadline:
     return Deadline.after(seconds)
 
 
-def is_extractive(application: Application, result: QueryResult) -> bool:
+def is_extractive(result: QueryResult) -> bool:
     """Whether the answer quotes the documents and was written by no model."""
-    if result.llm_response is None:
-        return False
-    provider = application.llm_registry.get(result.llm_response.provider)
-    return ProviderCapability.EXTRACTIVE in provider.info().capabilities
+    return result.llm_response is not None and bool(result.llm_response.metadata.get("extractive"))
 
 
 async def answer_whole(
@@ -90,6 +87,8 @@ async def answer_whole(
 ) -> QueryResult:
     """The complete answer; the model is stopped when the client goes away.
 
+    ``Cache-Control: no-cache`` has it made anew.
+
     Raises:
         ClientDisconnect: It has gone.
         VectorForgeError: The query failed.
@@ -98,9 +97,10 @@ async def answer_whole(
         return await tenant.query_service.query(
             query,
             collection.id,
-            config,
+            _with_cache_control(request, config),
             request_id=request.scope["state"]["query_id"],
             deadline=deadline_of(request, application),
+            data_version=collection.data_version,
         )
 
 
@@ -135,6 +135,8 @@ async def answer_as_stream(
 ) -> Response:
     """The answer as server-sent events; returns when the search is done.
 
+    ``Cache-Control: no-cache`` has it made anew.
+
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
@@ -142,9 +144,10 @@ async def answer_as_stream(
     events = tenant.query_service.query_events(
         query,
         collection.id,
-        config,
+        _with_cache_control(request, config),
         request_id=state["query_id"],
         deadline=deadline_of(request, application),
+        data_version=collection.data_version,
     )
     encoder = EventEncoder(
         request_id=state["request_id"],
@@ -153,3 +156,11 @@ async def answer_as_stream(
     )
     ping_interval_s: float = request.app.state.ping_interval_s
     return QueryEventResponse(await OpenedQuery.open(events), encoder, ping_interval_s=ping_interval_s)
+
+
+def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:
+    """Heed ``no-cache`` (RFC 9111, section 5.2.1.4): the answer is made anew, and kept."""
+    directives = request.headers.get("cache-control", "").lower().split(",")
+    if "no-cache" in (directive.strip() for directive in directives):
+        return replace(config, use_cache=False)
+    return config

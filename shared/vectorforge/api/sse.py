@@ -7,10 +7,11 @@ from pydantic import BaseModel
 
 from vectorforge.api.problems import problem_of
 from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody, Structured
-from vectorforge.api.schemas.events import DoneData, ErrorData, MetaData, SourcesData, UsageData
+from vectorforge.api.schemas.events import DegradedData, DoneData, ErrorData, MetaData, SourcesData, UsageData
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (
     CitationEvent,
+    DegradedEvent,
     DoneEvent,
     ErrorEvent,
     MetaEvent,
@@ -60,6 +61,8 @@ class EventEncoder:
                 return "meta", _meta(event)
             case SourcesEvent():
                 return "sources", self._sources(event)
+            case DegradedEvent():
+                return "degraded", _degraded(event)
             case CitationEvent():
                 return "citation", CitationBody.of(event.citation)
             case UsageEvent():
@@ -95,6 +98,16 @@ def _meta(event: MetaEvent) -> MetaData:
         variant=event.variant,
         conversation_id=event.conversation_id,
         rewritten_query=event.rewritten_query,
+    )
+
+
+def _degraded(event: DegradedEvent) -> DegradedData:
+    return DegradedData(
+        step=event.step,
+        reason=event.reason,
+        provider=event.provider,
+        model=event.model,
+        extractive=event.extractive,
     )
 
 

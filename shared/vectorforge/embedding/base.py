@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.cache import EmbeddingCache
+from vectorforge.embedding.cache import FRESH_VECTORS, EmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
     EmbeddingError,
@@ -18,7 +18,7 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.retry import with_retries
+from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
 
@@ -41,6 +41,8 @@ class EmbeddingProvider(ABC):
     max_batch_size: ClassVar[int] = 2048
     concurrent_batches: ClassVar[int] = 1
     """Batches of one ``embed_documents`` on their way at the same time."""
+    is_remote: ClassVar[bool] = True
+    """Whether a vector costs a call to somebody else, and so is worth keeping for other processes."""
     query_prefix: ClassVar[str] = ""
     """What new collections put before questions when they are not told; nothing is added here."""
     document_prefix: ClassVar[str] = ""
@@ -57,6 +59,7 @@ class EmbeddingProvider(ABC):
         batch_size: int = 64,
     ) -> None:
         self.metrics = metrics if metrics is not None else InMemoryMetrics()
+        self.retry_budget = RetryBudget()  # a registry gives all its providers one
         self._cache = cache
         self._retries = retries
         self._timeout_s = timeout_s
@@ -175,7 +178,7 @@ class EmbeddingProvider(ABC):
         return {"provider": self.provider_name(), "model": model}
 
     def _cached(self, texts: Sequence[str], model: str) -> dict[str, Vector]:
-        if self._cache is None:
+        if self._cache is None or FRESH_VECTORS.get():
             return {}
         found = dict(self._cache.get_many(self._model_key(model), texts))
         if found:
@@ -189,7 +192,10 @@ class EmbeddingProvider(ABC):
             with measure(self.metrics, "embedding", self._tags(model)):
                 self.metrics.increment("embedding.texts", len(texts), self._tags(model))
                 raw = await with_retries(
-                    lambda: self._attempt(texts, model, deadline), retries=self._retries, deadline=deadline
+                    lambda: self._attempt(texts, model, deadline),
+                    retries=self._retries,
+                    deadline=deadline,
+                    budget=self.retry_budget,
                 )
                 vectors = self._checked(raw, batch, model)
         except EmbeddingInputError as exc:

@@ -9,6 +9,7 @@ from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.embedding.discovery import offered_providers
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
+from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
 
 logger = logging.getLogger(__name__)
@@ -23,14 +24,19 @@ class EmbeddingProviderRegistry:
     """Keeps the providers; the first one registered is the default until another is chosen.
 
     Unlike answers, vectors cannot be done without: an empty registry raises when it is asked for one.
+
+    Args:
+        retry_budget: Shared by all providers; None makes one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, retry_budget: RetryBudget | None = None) -> None:
+        self._retry_budget = retry_budget or RetryBudget()
         self._providers: dict[str, EmbeddingProvider] = {}
         self._default: str | None = None
 
     def register(self, provider: EmbeddingProvider) -> None:
         """Add a provider; a second one of the same name replaces the first."""
+        provider.retry_budget = self._retry_budget
         self._providers[provider.provider_name()] = provider
         self._default = self._default or provider.provider_name()
 

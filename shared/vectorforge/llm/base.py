@@ -31,7 +31,7 @@ from vectorforge.llm.types import (
     StreamEnd,
     TextDelta,
 )
-from vectorforge.retry import LONGEST_WAIT_S
+from vectorforge.retry import LONGEST_WAIT_S, RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class BaseLLMProvider(ABC):
         self._timeout_s = timeout_s
         self._token_gap_s = min(token_gap_s, timeout_s)
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+        self.retry_budget = RetryBudget()  # a registry gives all its providers one
         if health_checker is not None:
             health_checker.register(name=f"llm.{self.name}", probe=self._health_probe)
 
@@ -289,6 +290,7 @@ class BaseLLMProvider(ABC):
             retries=self._retries,
             timeout_s=self._timeout_s,
             metrics=self.metrics,
+            budget=self.retry_budget,
         )
 
     async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:

@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -11,7 +12,9 @@ from vectorforge.credentials import Credentials, CredentialStore, find_credentia
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
+from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,14 @@ PROVIDER_SPECS = (
 """In the order of preference when the configured default is not there."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A provider and the model that it is asked for."""
+
+    provider: BaseLLMProvider
+    model: str
+
+
 class LLMProviderRegistry:
     """Providers by name, one of them the default. May be empty: ingestion and search need none."""
 
@@ -49,6 +60,8 @@ class LLMProviderRegistry:
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
         specs: tuple[ProviderSpec, ...] = PROVIDER_SPECS,
+        breakers: CircuitBreakers | None = None,
+        retry_budget: RetryBudget | None = None,
     ) -> None:
         """An empty registry.
 
@@ -56,7 +69,12 @@ class LLMProviderRegistry:
             metrics: Given to every provider that is discovered.
             health_checker: The same.
             specs: What ``auto_discover`` looks for, in this order.
+            breakers: One for each model; None makes some that open after five failures, for 30 s.
+            retry_budget: Shared by all providers; None makes one.
         """
+        self.breakers = breakers or CircuitBreakers()
+        self._retry_budget = retry_budget or RetryBudget()
+        self._fallbacks: tuple[Writer, ...] = ()
         self._metrics = metrics
         self._health_checker = health_checker
         self._specs = specs
@@ -65,6 +83,7 @@ class LLMProviderRegistry:
 
     def register(self, provider: BaseLLMProvider) -> None:
         """Add a provider; a second one of the same name replaces the first."""
+        provider.retry_budget = self._retry_budget
         self._providers[provider.name] = provider
         logger.info("Registered LLM provider: %s", provider.name)
 
@@ -105,6 +124,35 @@ class LLMProviderRegistry:
             )
         self._default_provider = name
 
+    def set_fallbacks(self, names: Sequence[str]) -> None:
+        """Say who writes, and in which order, when the provider that should does not.
+
+        Args:
+            names: Of providers, each alone (its default model) or with a model: "ollama:llama3.3". Those that
+                have no credentials are left out, with a warning.
+
+        Raises:
+            ConfigurationError: A name is none of a provider's.
+        """
+        known = {spec.name for spec in self._specs} | set(self._providers)
+        writers: list[Writer] = []
+        for entry in names:
+            name, _, model = entry.partition(":")
+            if name not in known:
+                raise ConfigurationError(
+                    f"VECTORFORGE_LLM_FALLBACKS names {name[:100]!r}; there are {', '.join(sorted(known))}."
+                )
+            provider = self._providers.get(name)
+            if provider is None:
+                logger.warning("LLM fallback %r is left out: it has no credentials", name)
+            else:
+                writers.append(Writer(provider, model or provider.default_model))
+        self._fallbacks = tuple(writers)
+
+    def fallbacks_of(self, provider: BaseLLMProvider) -> list[Writer]:
+        """Who may write in this one's place, best first."""
+        return [writer for writer in self._fallbacks if writer.provider.name != provider.name]
+
     def list_providers(self) -> list[str]:
         """Names, in the order of registration."""
         return list(self._providers)
@@ -130,7 +178,7 @@ class LLMProviderRegistry:
                 when no model is configured.
 
         Raises:
-            ConfigurationError: The store cannot be used.
+            ConfigurationError: The store cannot be used, or a fallback is no provider's name.
             SecretsUnavailableError: The store does not answer.
         """
         for spec in self._specs:
@@ -144,6 +192,7 @@ class LLMProviderRegistry:
         if fallback is not None and config.llm.extractive_answers:
             self.register(fallback)
         self._choose_default(config.llm.default_provider)
+        self.set_fallbacks(config.llm.llm_fallbacks)
 
     async def aclose(self) -> None:
         """Close every provider's connections."""

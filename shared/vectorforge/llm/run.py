@@ -15,7 +15,7 @@ from vectorforge.llm.types import (
     Message,
     ProviderCall,
 )
-from vectorforge.retry import with_retries
+from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.tokens import estimate_tokens
 
@@ -46,6 +46,7 @@ class Run:
         retries: int,
         timeout_s: float,
         metrics: MetricsCollector,
+        budget: RetryBudget | None = None,
     ) -> T:
         """Try a step until it succeeds, must not be tried again, or the time is used up.
 
@@ -54,6 +55,7 @@ class Run:
             retries: Attempts after the first, 0 or more.
             timeout_s: Longest time of one attempt; cut to what the deadline leaves.
             metrics: Where the retries are counted.
+            budget: What the retries are taken from.
 
         Raises:
             LLMTimeoutError: The deadline passed while the provider was asked.
@@ -71,6 +73,7 @@ class Run:
                 once,
                 retries=retries,
                 deadline=self.deadline,
+                budget=budget,
                 on_retry=lambda: metrics.increment("llm.generate.retries", tags=self.tags),
             )
         except DeadlineExceededError as exc:

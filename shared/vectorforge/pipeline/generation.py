@@ -1,61 +1,73 @@
-"""Step 4 of a query: the model's answer as events, with its citations as they appear."""
+"""Step 4 of a query: one model's answer as events, with its citations as they appear."""
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
-from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.types import GroundingSource, LLMRequestConfig, LLMResponse, Message, TextDelta
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DeadlineExceededError, LLMTimeoutError
+from vectorforge.llm.circuit_breaker import CircuitBreaker
+from vectorforge.llm.failures import timed_out
+from vectorforge.llm.registry import Writer
+from vectorforge.llm.types import (
+    GroundingSource,
+    LLMRequestConfig,
+    LLMResponse,
+    LLMStreamEvent,
+    Message,
+    TextDelta,
+)
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.presets import Preset
-from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.structured import read_answer
-from vectorforge.pipeline.types import CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
 
 
 async def generate_answer(
-    run: QueryRun, preset: Preset, payload: ContextPayload
+    run: QueryRun,
+    payload: ContextPayload,
+    writer: Writer,
+    breaker: CircuitBreaker,
+    *,
+    limit_s: float | None = None,
 ) -> AsyncGenerator[QueryEvent, None]:
-    """Ask the model and fill in ``run``.
+    """Ask one model and fill in ``run``.
+
+    Args:
+        run: Its deadline bounds everything.
+        payload: The prompt.
+        writer: Who is asked.
+        breaker: Of that model.
+        limit_s: Longest wait for the first token, or for the whole of a buffered answer; None for no other
+            than the deadline.
 
     Yields:
         ``TokenEvent`` and ``CitationEvent`` mixed, then one ``UsageEvent``.
 
     Raises:
-        LLMError: The model failed, or none is configured.
+        LLMError: The model failed.
         DeadlineExceededError: The time ran out before the first token.
     """
-    if not run.retrieved:
-        run.outcome = "empty"
-        if preset.on_empty == "sentence":
-            run.answer, run.finish_reason, run.cost_usd = NO_RESULTS_ANSWER, "empty", 0.0
-            yield TokenEvent(NO_RESULTS_ANSWER)
-            yield UsageEvent(0, 0, 0)
-            return
-    if run.provider is None:
-        raise LLMError(
-            "No LLM providers configured: set VECTORFORGE_OPENAI_API_KEY or another provider's key."
-        )
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
     try:
-        async with aclosing(read_answer(run, _texts(run, run.provider, payload))) as texts:
-            async for text in texts:
-                run.note_first_token()
-                run.answer += text
-                yield TokenEvent(text)
-                for citation in checker.feed(text):
-                    yield CitationEvent(citation)
+        with breaker.call():
+            async with aclosing(read_answer(run, _texts(run, writer, payload, limit_s))) as texts:
+                async for text in texts:
+                    run.note_first_token()
+                    run.answer += text
+                    yield TokenEvent(text)
+                    for citation in checker.feed(text):
+                        yield CitationEvent(citation)
     except (LLMTimeoutError, DeadlineExceededError):
         if not run.answer or run.deadline.remaining_s() > 0:
             raise
         run.outcome, run.finish_reason = "deadline", "deadline"
     finally:
-        run.generation_ms = (time.perf_counter() - started) * 1000
+        run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
     for citation in checker.finish():
@@ -64,26 +76,16 @@ async def generate_answer(
     yield _usage(run, payload)
 
 
-async def _texts(
-    run: QueryRun, provider: BaseLLMProvider, payload: ContextPayload
-) -> AsyncGenerator[str, None]:
-    """The answer's pieces; one piece when the query is buffered."""
-    messages = prompt(run, payload)
-    request = request_for(run, run.config.llm_model or provider.default_model)
-    sources = grounding(run, payload)
-    if run.buffered:
-        response = await provider.generate(messages, request, sources=sources, deadline=run.deadline)
-        _finish(run, response)
-        if response.content:
-            yield response.content
-        return
-    events = provider.stream_events(messages, request, sources=sources, deadline=run.deadline)
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, TextDelta):
-                yield event.text
-            else:
-                _finish(run, event.response)
+def spoken(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
+    """An answer that is there already, as a model would have said it: each citation after its label."""
+    said = 0
+    for citation in citations:
+        if citation.end > said:
+            yield TokenEvent(answer[said : citation.end])
+            said = citation.end
+        yield CitationEvent(citation)
+    if said < len(answer):
+        yield TokenEvent(answer[said:])
 
 
 def prompt(run: QueryRun, payload: ContextPayload) -> list[Message]:
@@ -120,6 +122,42 @@ def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
         )
         for number, chunk in enumerate(payload.used, start=1)
     ]
+
+
+async def _texts(
+    run: QueryRun, writer: Writer, payload: ContextPayload, limit_s: float | None
+) -> AsyncGenerator[str, None]:
+    """The answer's pieces; one piece when the query is buffered."""
+    messages, request = prompt(run, payload), request_for(run, writer.model)
+    sources = grounding(run, payload)
+    if run.buffered:
+        until = (
+            run.deadline if limit_s is None else Deadline(min(run.deadline.at, time.monotonic() + limit_s))
+        )
+        response = await writer.provider.generate(messages, request, sources=sources, deadline=until)
+        _finish(run, response)
+        if response.content:
+            yield response.content
+        return
+    events = writer.provider.stream_events(messages, request, sources=sources, deadline=run.deadline)
+    async with aclosing(events):
+        event: LLMStreamEvent | None = await _first(events, writer, limit_s)
+        while event is not None:
+            if isinstance(event, TextDelta):
+                yield event.text
+            else:
+                _finish(run, event.response)
+            event = await anext(events, None)
+
+
+async def _first(
+    events: AsyncGenerator[LLMStreamEvent, None], writer: Writer, limit_s: float | None
+) -> LLMStreamEvent | None:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await anext(events, None)
+    except TimeoutError as exc:
+        raise timed_out(writer.provider.name) from exc
 
 
 def _finish(run: QueryRun, response: LLMResponse) -> None:

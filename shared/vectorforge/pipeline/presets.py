@@ -43,6 +43,8 @@ class Preset:
     """The context's budget in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
+    unavailable_answer: str | None = None
+    """What is answered when nobody can; None: an error is raised."""
 
     def config(self, variant: Variant | None = None, /, **explicit: Any) -> QueryConfig:
         """The preset's defaults, the variant over them, and over both the values given."""

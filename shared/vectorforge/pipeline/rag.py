@@ -13,14 +13,16 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.deadline import Deadline
+from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.dry_run import DryRun, describe_request
-from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
@@ -58,6 +60,8 @@ class QueryService:
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
         prices: By which an answer's cost is estimated.
         memory: Of the same tenant; None: only conversations that are sent along.
+        ladder: Who or what answers when the model does not; None: nobody, errors are raised.
+        answer_cache: Of the same tenant; None: every question is answered anew.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class QueryService:
         log_timeout_s: float = 2.0,
         prices: PriceList = PUBLISHED_PRICES,
         memory: ConversationMemory | None = None,
+        ladder: DegradationLadder | None = None,
+        answer_cache: AnswerCache | None = None,
     ) -> None:
         self._retriever = retriever
         self._context_builder = context_builder
@@ -84,6 +90,8 @@ class QueryService:
         self._timeout_s = timeout_s
         self._prices = prices
         self._memory = memory or ConversationMemory()
+        self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
+        self._answer_cache = answer_cache
         self._query_log = QueryLogging(
             query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
         )
@@ -96,6 +104,7 @@ class QueryService:
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
+        data_version: int | None = None,
     ) -> QueryResult:
         """The complete answer.
 
@@ -105,15 +114,19 @@ class QueryService:
             config: None takes ``QueryConfig()``.
             request_id: Becomes the log record's id; None makes one.
             deadline: None allows ``timeout_s``.
+            data_version: Of the collection, when the caller has read it for this question; it saves reading
+                it again.
 
         Raises:
             InvalidInputError: The question or a setting is not usable.
             NotFoundError: There is no such collection.
             EmbeddingError: The question could not be embedded.
             LLMError: The answer could not be generated.
+            AnswerUnavailableError: Neither of the two, and no step down from the full answer works.
             DatabaseError: The search failed.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=True)
+        run.data_version = data_version
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
@@ -158,6 +171,7 @@ class QueryService:
         *,
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
+        data_version: int | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
 
@@ -165,6 +179,7 @@ class QueryService:
         the query as aborted.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
+        run.data_version = data_version
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 yield event
@@ -240,8 +255,15 @@ class QueryService:
             run.outcome = "aborted"
             await self._query_log.end(run)
             raise
-        await asyncio.gather(self._query_log.end(run), self._memory.keep(run))
+        await self._end(run)
         yield last
+
+    async def _end(self, run: QueryRun) -> None:
+        """Log the query, keep its answer and its exchange, side by side; none raises."""
+        steps = [self._query_log.end(run), self._memory.keep(run)]
+        if self._answer_cache is not None and run.error is None:
+            steps.append(self._answer_cache.keep(run))
+        await asyncio.gather(*steps)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
@@ -250,25 +272,43 @@ class QueryService:
 
     async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         with self._stage(run, "preprocess"):
-            preset = find_preset(run.config.preset)
             clean = self._preprocessor.clean(run.query)
             run.search_text, run.query_truncated = clean.text, clean.truncated
+            find_preset(run.config.preset)
             run.choose_provider(self._llm_registry)
             await self._memory.recall(run)
-        with self._stage(run, "retrieve"):
-            async with _beside(self._retrieve(run)) as search:
-                await self._query_log.start(run)  # before anything of the query leaves
-                yield run.meta()
-                await search
-        with self._stage(run, "context"):
-            payload = self._build_context(run)
-        yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
-
+        try:
+            with self._stage(run, "retrieve"):
+                async with _beside(self._query_log.start(run)) as started:
+                    run.cached = await self._look_up(run)
+                    async with _beside(self._find_passages(run)) as search:
+                        await started  # before anything of the query leaves
+                        yield run.meta()
+                        await search
+        except VectorForgeError as exc:
+            self._ladder.check_search(run, exc)
+            answer = self._ladder.without_search(run, exc, self._build_context)
+        else:
+            with self._stage(run, "context"):
+                payload = self._build_context(run)
+            yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+            answer = self._ladder.answer(run, payload)
         with self._stage(run, "generate"):
-            async with aclosing(generate_answer(run, preset, payload)) as events:
+            async with aclosing(answer) as events:
                 async for event in events:
                     yield event
-        note_quality(run, self.metrics)
+        if not run.cached:
+            note_quality(run, self.metrics)
+
+    async def _look_up(self, run: QueryRun) -> bool:
+        return self._answer_cache is not None and await self._answer_cache.look_up(run)
+
+    async def _find_passages(self, run: QueryRun) -> None:
+        """Search, unless the answer is there already."""
+        if run.cached and run.stored is not None:
+            run.stored.bring_passages(run)
+        else:
+            await self._retrieve(run)
 
     @contextmanager
     def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
@@ -278,6 +318,7 @@ class QueryService:
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
+        FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 run.retrieved = await self._retriever.retrieve(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -29,6 +30,9 @@ from vectorforge.pipeline.types import (
 )
 from vectorforge.types import RetrievedChunk
 
+if TYPE_CHECKING:
+    from vectorforge.pipeline.stored_answer import StoredAnswer
+
 
 @dataclass(slots=True)
 class QueryRun:
@@ -45,6 +49,13 @@ class QueryRun:
     search_text: str = ""
     query_truncated: bool = False
     provider: BaseLLMProvider | None = None
+    llm_model: str | None = None
+    """Model that the provider is asked for; None: its default."""
+    cache_key: bytes | None = None
+    data_version: int | None = None
+    """Of the collection, before the search; None: not known."""
+    stored: "StoredAnswer | None" = None
+    """What the same question got before, on the same documents."""
     retrieved: list[RetrievedChunk] = field(default_factory=list)
     below_min_score: int = 0
     payload: ContextPayload | None = None
@@ -78,7 +89,7 @@ class QueryRun:
         """Name of the answering model; None when none will be asked."""
         if self.provider is None:
             return None
-        return self.config.llm_model or self.provider.default_model
+        return self.llm_model or self.provider.default_model
 
     def loop_deadline(self) -> float | None:
         """The deadline on the event loop's clock; None for none."""
@@ -91,6 +102,7 @@ class QueryRun:
         Raises:
             InvalidInputError: The request names a provider that is not there.
         """
+        self.llm_model = self.config.llm_model
         if self.config.llm_provider:
             self.provider = registry.get(self.config.llm_provider)
         elif registry.list_providers():

@@ -1,7 +1,8 @@
 """What goes into a query, what comes out, and the events in between.
 
-One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, then ``TokenEvent`` and
-``CitationEvent`` mixed, ``UsageEvent``, and as the last one exactly one of ``DoneEvent`` or ``ErrorEvent``.
+One query is one stream of ``QueryEvent``: ``MetaEvent``, ``SourcesEvent``, ``DegradedEvent`` where the full
+answer cannot be had, then ``TokenEvent`` and ``CitationEvent`` mixed, ``UsageEvent``, and as the last one
+exactly one of ``DoneEvent`` or ``ErrorEvent``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -210,6 +211,18 @@ class SourcesEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class DegradedEvent:
+    """The full answer cannot be had: what comes instead, and from whom. Before the first token."""
+
+    step: Degradation
+    reason: str
+    """Code of the error that led to it."""
+    provider: str | None
+    model: str | None
+    extractive: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TokenEvent:
     """A piece of the answer; the pieces joined are the answer."""
 
@@ -252,5 +265,12 @@ class ErrorEvent:
 
 
 QueryEvent: TypeAlias = (
-    MetaEvent | SourcesEvent | TokenEvent | CitationEvent | UsageEvent | DoneEvent | ErrorEvent
+    MetaEvent
+    | SourcesEvent
+    | DegradedEvent
+    | TokenEvent
+    | CitationEvent
+    | UsageEvent
+    | DoneEvent
+    | ErrorEvent
 )

@@ -36,9 +36,9 @@ def check_order(events: Sequence[ReceivedEvent]) -> None:
     """Hold a complete stream to the order that the API promises.
 
     Raises:
-        AssertionError: Anything else than meta, sources, (token | citation)*, usage, done, with an ``error``
-            that may end it anywhere after ``sources``; ids that do not count 1, 2, 3; a citation whose label
-            has not been sent.
+        AssertionError: Anything else than meta, sources, degraded*, (token | citation)*, usage, done, with an
+            ``error`` that may end it anywhere after ``sources``; ids that do not count 1, 2, 3; a citation
+            whose label has not been sent.
     """
     sent = [event for event in events if event.name != "comment"]
     names = [event.name for event in sent]
@@ -47,6 +47,8 @@ def check_order(events: Sequence[ReceivedEvent]) -> None:
     if names[:2] != ["meta", "sources"] or names[-1] not in ("done", "error"):
         raise AssertionError(f"wrong first or last event: {names}")
     middle = names[2:-1]
+    while middle and middle[0] == "degraded":
+        middle = middle[1:]
     if middle and middle[-1] == "usage":
         middle = middle[:-1]
     elif names[-1] == "done":

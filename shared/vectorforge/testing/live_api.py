@@ -68,6 +68,7 @@ def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) ->
     llm_registry = LLMProviderRegistry()
     for provider in providers or (ExtractiveProvider(embed=embedder.embed_documents),):
         llm_registry.register(provider)
+    llm_registry.set_fallbacks(config.llm.llm_fallbacks)
     assert config.database.database_url is not None
     database = Database(config.database.database_url.get_secret_value(), pool_size=5)
     return Application(

@@ -40,7 +40,7 @@ async def docrag_query(
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return DocRagQueryResponse.of(result, extractive=is_extractive(application, result))
+    return DocRagQueryResponse.of(result, extractive=is_extractive(result))
 
 
 async def _find_collection(application: Application, tenant: TenantServices, asked: str | None) -> Collection:

@@ -124,7 +124,7 @@ async def query_profile(
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return CollectionQueryResponse.of(result, extractive=is_extractive(application, result))
+    return CollectionQueryResponse.of(result, extractive=is_extractive(result))
 
 
 @router.delete("", status_code=204, responses=problems(404, 409))

@@ -65,7 +65,7 @@ async def rag_query(
     return RAGQueryResponse.of(
         result,
         created=int(time.time()),
-        extractive=is_extractive(application, result),
+        extractive=is_extractive(result),
         with_context=body.wants_context,
     )
 
@@ -91,4 +91,4 @@ async def collection_query(
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)
-    return CollectionQueryResponse.of(result, extractive=is_extractive(application, result))
+    return CollectionQueryResponse.of(result, extractive=is_extractive(result))

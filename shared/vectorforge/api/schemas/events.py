@@ -1,9 +1,9 @@
 """Data of each server-sent event of a query.
 
-Order: ``meta``, ``sources``, then ``token`` and ``citation`` mixed, ``usage``, and last exactly one of
-``done`` or ``error``. A stream that ends without either was cut off. A ``citation`` comes when the sentence
-of its label has ended, since its verdict needs the whole of it: later than the label's own tokens, in the
-order of the labels, and before ``usage``.
+Order: ``meta``, ``sources``, ``degraded`` where the full answer cannot be had, then ``token`` and
+``citation`` mixed, ``usage``, and last exactly one of ``done`` or ``error``. A stream that ends without one
+was cut off. A ``citation`` comes when the sentence of its label has ended, since its verdict needs the whole
+of it: later than the label's own tokens, in the order of the labels, and before ``usage``.
 """
 
 from uuid import UUID
@@ -19,6 +19,7 @@ from vectorforge.api.schemas.answers import (
     Structured,
 )
 from vectorforge.api.schemas.problem import Problem
+from vectorforge.pipeline.types import Degradation
 
 
 class MetaData(BaseModel):
@@ -41,6 +42,16 @@ class SourcesData(BaseModel):
 
     sources: list[SourceBody]
     retrieval_ms: float
+
+
+class DegradedData(BaseModel):
+    """Event ``degraded``: the full answer cannot be had; what comes instead."""
+
+    step: Degradation
+    reason: str = Field(description="Code of the error that led to it.")
+    provider: str | None
+    model: str | None
+    extractive: bool
 
 
 class TokenData(BaseModel):
@@ -84,6 +95,7 @@ class ErrorData(Problem):
 EVENT_DATA: dict[str, type[BaseModel]] = {
     "meta": MetaData,
     "sources": SourcesData,
+    "degraded": DegradedData,
     "token": TokenData,
     "citation": CitationData,
     "usage": UsageData,

@@ -1,0 +1,166 @@
+"""Answers that were given before: under which key they are kept, when they are taken, and when not.
+
+An answer is kept with the collection's data version, which is read before the search. Every write to the
+collection raises that version in its own transaction, so an answer made of older documents is never found.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, Protocol
+from uuid import UUID
+
+from vectorforge import __version__
+from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
+from vectorforge.errors import VectorForgeError
+from vectorforge.llm.types import ProviderCapability
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.stored_answer import StoredAnswer
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = 1
+"""Of what is kept; another one is another key."""
+_NOT_IN_THE_PROMPT = frozenset({"stream", "use_cache", "conversation_id", "allow_ungrounded"})
+"""Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
+_MAX_CHARS = 1_000_000
+"""Of an answer with its passages, as JSON; a larger one is not kept."""
+_TIMEOUT_S = 1.0
+"""For the database, looking up and keeping alike: without a cache there would be no such wait."""
+
+
+class AnswerStore(Protocol):
+    """Where the answers of one tenant are kept."""
+
+    async def find(self, key: bytes, collection_id: UUID, data_version: int | None) -> FoundAnswer | None:
+        """The collection's version and the answer of this key, fresh or expired.
+
+        Args:
+            key: 32 bytes.
+            collection_id: Whose version counts.
+            data_version: That version, when it was read in this request already.
+
+        Returns:
+            None when there is no such collection.
+        """
+        ...
+
+    async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
+        """Store an answer that was made after the version was read; it takes the place of an earlier one."""
+        ...
+
+
+class AnswerCache:
+    """Looks for a query's answer before its search, and keeps it at its end. Never fails a query.
+
+    Args:
+        store: Of one tenant.
+        tenant_id: That tenant.
+        settings: Digest of what else decides an answer and is no part of a request: addresses, sizes, modes.
+        metrics: Where ``pipeline.cache.*`` goes.
+    """
+
+    def __init__(
+        self,
+        store: AnswerStore,
+        *,
+        tenant_id: str,
+        settings: str,
+        metrics: MetricsCollector | None = None,
+    ) -> None:
+        self._store = store
+        self._tenant_id = tenant_id
+        self._settings = settings
+        self._metrics: MetricsCollector = metrics or InMemoryMetrics()
+
+    async def look_up(self, run: QueryRun) -> bool:
+        """Whether the run's question was answered before on the same documents, not too long ago.
+
+        Sets ``run.cache_key``, ``run.data_version`` and, also when the answer has expired, ``run.stored``.
+        """
+        if run.provider is None or ProviderCapability.EXTRACTIVE in run.provider.capabilities:
+            return False  # quoting again costs no more than looking here
+        run.cache_key = answer_key(run, self._tenant_id, self._settings)
+        try:
+            async with asyncio.timeout(min(_TIMEOUT_S, max(run.deadline.remaining_s(), 0.0))):
+                found = await self._store.find(run.cache_key, run.collection_id, run.data_version)
+            if found is None:
+                return False
+            run.data_version = found.data_version
+            if found.answer is not None:
+                run.stored = StoredAnswer.from_json(found.answer)
+        except (VectorForgeError, TimeoutError, ValueError) as exc:
+            logger.warning("The answer cache was not read: %s", _text(exc))
+            return False
+        is_hit = found.fresh_for_s > 0 and run.stored is not None and run.config.use_cache
+        if is_hit:
+            self._metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
+        else:
+            self._metrics.increment("pipeline.cache.misses")
+        return is_hit
+
+    async def keep(self, run: QueryRun) -> None:
+        """Keep the run's answer, if it is one for others, too."""
+        if run.cached or run.cache_key is None or run.data_version is None:
+            return
+        answer = StoredAnswer.of(run)
+        if answer is None:
+            return
+        try:
+            text = answer.to_json()
+            if len(text) > _MAX_CHARS:
+                return
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._store.keep(run.cache_key, run.collection_id, run.data_version, text)
+        except (VectorForgeError, TimeoutError, ValueError) as exc:
+            logger.warning("The answer was not kept: %s", _text(exc))
+
+
+def answer_key(run: QueryRun, tenant_id: str, settings: str) -> bytes:
+    """sha256 of everything that decides the answer, but for the documents.
+
+    That is the question as it is searched for, every field of the configuration that can change an answer
+    (one that is added later counts by itself), the preset with its prompt, the provider and model that were
+    chosen, collection, tenant, settings and the program's version.
+
+    Args:
+        run: Has its provider.
+        tenant_id: Whose answer it is.
+        settings: See ``AnswerCache``.
+    """
+    names = [field.name for field in fields(QueryConfig) if field.name not in _NOT_IN_THE_PROMPT]
+    parts = {
+        "format": _FORMAT,
+        "program": __version__,
+        "tenant": tenant_id,
+        "collection": str(run.collection_id),
+        "question": run.search_text,
+        "config": {name: getattr(run.config, name) for name in names},
+        "preset": {field.name: getattr(run.preset, field.name) for field in fields(run.preset)},
+        "provider": run.provider.name if run.provider else None,
+        "model": run.model,
+        "settings": settings,
+    }
+    text = json.dumps(parts, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _plain(value: Any) -> Any:
+    """JSON for what ``json`` does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return asdict(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return list(value)
+
+
+def _text(exc: Exception) -> str:
+    # Only our own errors' texts are known to hold no secret.
+    return exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__

@@ -1,0 +1,325 @@
+"""The degradation ladder on real parts: each step is reached by switching something off, and says so."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.config import LLMSettings, QuerySettings
+from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.event_stream import ReceivedEvent
+from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Behaviour, Failure, Reply
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
+
+RAG = "/v1/rag/query"
+QUESTION = {"query": "How long must the dough rise?"}
+GUIDES = {
+    "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
+    "bike": "# Bike\n\nOil the chain every three hundred kilometres.\n",
+}
+BROKEN: list[Behaviour] = [
+    Failure(500),
+    Failure(503),
+    Failure(529),
+    Failure(429),
+    Failure(429, retry_after="3600"),
+    Reply(texts=(), ending="cut"),
+]
+"""What happens before the first token; faults 2, 3, 7, 8 and 12."""
+
+
+@dataclass
+class Surroundings:
+    """Two vendors and a server that asks the first one."""
+
+    first: FakeOpenAI
+    second: FakeAnthropic
+    embedder: FakeEmbeddingsServer
+    api: LiveApi
+    client: httpx2.AsyncClient
+
+    async def ask(self, **body: Any) -> dict[str, Any]:
+        response = await self.client.post(RAG, json={**QUESTION, **body})
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def stream(self, **body: Any) -> list[ReceivedEvent]:
+        return await ask_streaming(self.client, RAG, {**QUESTION, **body})
+
+    async def row(self, query_id: str) -> dict[str, Any]:
+        row: dict[str, Any] = (await self.client.get(f"/v1/queries/{query_id.removeprefix('ragq_')}")).json()
+        return row
+
+    def counted(self, step: str) -> float:
+        return self.metrics.get("pipeline.query.degraded", {"step": step}).total
+
+    @property
+    def metrics(self) -> InMemoryMetrics:
+        found = self.api.application.metrics
+        assert isinstance(found, InMemoryMetrics)
+        return found
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def vendors() -> AsyncIterator[tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer]]:
+    async with (
+        FakeOpenAI() as first,
+        FakeAnthropic() as second,
+        FakeEmbeddingsServer(dimension=64) as embedder,
+    ):
+        yield first, second, embedder
+
+
+@pytest.fixture
+async def start(
+    postgres_server: EmbeddedPostgres,
+    make_tenant: Callable[[], str],
+    vendors: tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer],
+) -> AsyncIterator[Start]:
+    """Starts a server; ``fallbacks`` and settings of questions may be given."""
+    first, second, embedder = vendors
+    async with AsyncExitStack() as stack:
+
+        async def make(fallbacks: tuple[str, ...] = (), **query: Any) -> Surroundings:
+            tenant = make_tenant()
+            config = settings_for(
+                postgres_server.app_url,
+                [tenant],
+                llm=LLMSettings(llm_fallbacks=list(fallbacks)),
+                query=QuerySettings(**query),
+            )
+            providers = (
+                OpenAIProvider(SecretStr(first.api_key), base_url=first.base_url, retries=0),
+                AnthropicProvider(
+                    SecretStr(second.api_key), base_url=second.base_url, default_model="claude", retries=0
+                ),
+            )
+            api = await stack.enter_async_context(live_api(config, *providers))
+            embeddings = api.application.embedding_registry
+            embeddings.register(
+                OpenAIEmbeddingProvider(
+                    name="http", api_key=None, base_url=embedder.base_url, dimension=64, retries=0
+                )
+            )
+            embeddings.set_default("http")
+            client = await stack.enter_async_context(api.client(tenant))
+            await add_documents(client, await new_collection(client), **GUIDES)
+            return Surroundings(first, second, embedder, api, client)
+
+        yield make
+
+
+async def test_healthy_answers_are_never_degraded(start: Start) -> None:
+    here = await start(("anthropic",))
+    for number in range(10):
+        answer = await here.ask(query=f"Question {number} about dough?")
+        assert (answer["degraded"], answer["provider"], answer["cached"]) == ([], "openai", False)
+        assert (await here.row(answer["id"]))["degraded"] == []
+    assert here.second.requests == []
+    assert here.metrics.total("pipeline.query.degraded") == 0
+
+
+@pytest.mark.parametrize("behaviour", BROKEN)
+async def test_another_provider_answers(start: Start, behaviour: Behaviour) -> None:  # faults 2, 3, 12
+    here = await start(("anthropic:claude-next",))
+    here.first.unscripted = behaviour
+    events = await here.stream()
+    assert [e.name for e in events[:3]] == ["meta", "sources", "degraded"]
+    assert events[0].data["provider"] == "openai"
+    degraded = events[2].data
+    assert (degraded["step"], degraded["provider"], degraded["model"]) == (
+        "provider",
+        "anthropic",
+        "claude-next",
+    )
+    assert degraded["extractive"] is False
+    assert (events[-1].name, events[-1].data["degraded"]) == ("done", ["provider"])
+    assert here.second.bodies[-1]["model"] == "claude-next"
+    row = await here.row(events[0].data["request_id"])
+    assert (row["degraded"], row["provider"], row["outcome"]) == (["provider"], "anthropic", "answered")
+    assert here.counted("provider") == 1
+    whole = await here.ask(query="And what of the chain?")
+    assert (whole["degraded"], whole["provider"]) == (["provider"], "anthropic")
+
+
+async def test_a_closed_port_is_passed_over(start: Start) -> None:  # fault 3
+    here = await start(("anthropic",))
+    await here.first.__aexit__()
+    answer = await here.ask()
+    assert (answer["degraded"], answer["provider"]) == (["provider"], "anthropic")
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+async def test_a_model_that_says_nothing_leaves_time_for_another(start: Start, buffered: bool) -> None:
+    here = await start(("anthropic",), query_timeout_s=4)  # fault 5
+    here.first.unscripted = Reply(texts=(), ending="stall")
+    if buffered:
+        answer = await here.ask()
+        assert (answer["degraded"], answer["provider"]) == (["provider"], "anthropic")
+    else:
+        events = await here.stream()
+        assert (events[2].data["step"], events[2].data["reason"]) == ("provider", "llm_timeout")
+        assert events[-1].name == "done"
+
+
+async def test_a_provider_that_the_caller_names_is_not_replaced(start: Start) -> None:
+    here = await start(("anthropic",))
+    here.first.unscripted = Failure(500)
+    answer = await here.ask(provider="openai")
+    assert answer["degraded"] == ["passages"]  # its documents' text goes to no other vendor
+    assert here.second.requests == []
+
+
+@pytest.mark.parametrize("behaviour", BROKEN)
+async def test_without_any_model_the_passages_are_the_answer(
+    start: Start, behaviour: Behaviour
+) -> None:  # fault 14
+    here = await start(("anthropic",))
+    here.first.unscripted = here.second.unscripted = behaviour
+    answer = await here.ask()
+    assert (answer["degraded"], answer["extractive"], answer["provider"]) == (
+        ["passages"],
+        True,
+        "extractive",
+    )
+    assert "two hours" in answer["response"]
+    citation = answer["citations"][0]
+    cited = answer["context"][citation["source_number"] - 1]
+    assert "two hours" in cited["text"]
+    assert answer["response"][citation["start"] : citation["end"]] == cited["label"]
+    row = await here.row(answer["id"])
+    assert (row["degraded"], row["outcome"], row["provider"]) == (["passages"], "answered", "extractive")
+    assert here.counted("passages") == 1
+    events = await here.stream()
+    assert (events[2].name, events[2].data["step"], events[2].data["extractive"]) == (
+        "degraded",
+        "passages",
+        True,
+    )
+    assert [e.data for e in events if e.name == "citation"] == answer["citations"]
+
+
+async def test_passages_that_hold_no_answer_are_shown_all_the_same(start: Start) -> None:  # fault 14
+    here = await start()
+    here.first.unscripted = Failure(500)
+    answer = await here.ask(query="Who won the chess tournament in Reykjavik?")
+    assert answer["degraded"] == ["passages"]
+    assert len(answer["citations"]) == 2
+    assert "[Context 1]" in answer["response"]
+
+
+@pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(400), Failure(404)])
+async def test_a_wrong_key_or_request_is_not_covered_up(start: Start, failure: Failure) -> None:  # fault 4
+    here = await start(("anthropic",))
+    here.first.unscripted = failure
+    response = await here.client.post(RAG, json=QUESTION)
+    assert response.status_code == 502
+    assert here.first.api_key not in response.text
+    assert len(here.first.requests) == 1
+    assert here.second.requests == []
+
+
+@pytest.mark.parametrize("ending", ["eof", "cut", "error"])
+async def test_after_the_first_token_nothing_takes_its_place(start: Start, ending: Any) -> None:  # faults 7-9
+    here = await start(("anthropic",))
+    here.first.unscripted = Reply(ending=ending)
+    events = await here.stream()
+    assert (events[-1].name, "degraded" in [e.name for e in events]) == ("error", False)
+    assert events[-1].data["partial_answer"] == "The answer is 42 [Source 1]."
+    assert here.second.requests == []
+    assert (await here.row(events[0].data["request_id"]))["degraded"] == []
+
+
+async def test_it_can_be_switched_off(start: Start) -> None:
+    here = await start(degraded_answers=False)
+    here.first.unscripted = Failure(500)
+    response = await here.client.post(RAG, json=QUESTION)
+    assert (response.status_code, response.json()["code"]) == (502, "llm_error")
+
+
+async def test_nothing_to_quote_is_a_503_with_retry_after(start: Start) -> None:
+    here = await start()
+    here.first.unscripted = Failure(500)
+    response = await here.client.post(RAG, json={**QUESTION, "filters": {"kind": "car"}})
+    assert (response.status_code, response.json()["code"]) == (503, "answer_unavailable")
+    assert int(response.headers["retry-after"]) >= 1
+    (row,) = (await here.client.get("/v1/queries")).json()["queries"]
+    assert (row["outcome"], row["degraded"]) == ("error", [])
+
+
+async def test_refusals_of_the_caller_never_degrade(start: Start) -> None:
+    here = await start()
+    await here.first.__aexit__()
+    assert (await here.client.post(RAG, json={"query": " "})).status_code == 422
+    assert (await here.client.post(RAG, json={**QUESTION, "collection": "none"})).status_code == 404
+    async with here.api.client(None) as stranger:
+        assert (await stranger.post(RAG, json=QUESTION)).status_code == 401
+
+
+async def test_a_model_that_fails_again_and_again_is_not_asked_for_a_while(start: Start) -> None:
+    here = await start(("anthropic",))
+    here.first.unscripted = Failure(500)
+    for number in range(8):
+        answer = await here.ask(query=f"Dough number {number}?")
+        assert answer["provider"] == "anthropic"
+    assert len(here.first.requests) == 5  # VECTORFORGE_LLM_CIRCUIT_FAILURES
+    events = await here.stream(query="Dough number 9?")
+    assert events[2].data["reason"] == "llm_circuit_open"
+
+
+async def test_without_an_embedder_it_is_a_503_and_no_model_makes_something_up(
+    start: Start,
+) -> None:  # fault 13
+    here = await start(("anthropic",))
+    await here.embedder.__aexit__()
+    response = await here.client.post(RAG, json=QUESTION)
+    assert (response.status_code, response.json()["code"]) == (503, "answer_unavailable")
+    assert int(response.headers["retry-after"]) >= 1
+    streamed = await here.client.post(RAG, json={**QUESTION, "stream": True})
+    assert streamed.status_code == 503
+    assert here.first.requests == here.second.requests == []
+
+
+async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(start: Start) -> None:
+    here = await start(("anthropic",))
+    await here.embedder.__aexit__()
+    answer = await here.ask(allow_ungrounded=True)
+    assert (answer["degraded"], answer["context"], answer["citations"]) == (["ungrounded"], [], [])
+    assert [m["role"] for m in here.first.bodies[0]["messages"]] == ["user"]
+    here.first.unscripted = Failure(500)
+    events = await here.stream(allow_ungrounded=True)
+    assert [e.data["step"] for e in events if e.name == "degraded"] == ["ungrounded", "provider"]
+    assert events[-1].data["degraded"] == ["ungrounded", "provider"]
+    row = await here.row(events[0].data["request_id"])
+    assert (row["degraded"], row["provider"]) == (["ungrounded", "provider"], "anthropic")
+
+
+async def test_the_permission_changes_nothing_while_the_search_works(start: Start) -> None:
+    here = await start()
+    answer = await here.ask(allow_ungrounded=True)
+    assert answer["degraded"] == []
+    assert here.first.bodies[0]["messages"][0]["role"] == "system"
+    here.first.unscripted = Failure(500)
+    assert (await here.ask(allow_ungrounded=True))["degraded"] == ["passages"]

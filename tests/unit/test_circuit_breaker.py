@@ -1,0 +1,178 @@
+"""The breaker of a model: when it opens, whom it lets through, and what closes it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from vectorforge.errors import (
+    LLMAuthenticationError,
+    LLMCircuitOpenError,
+    LLMError,
+    LLMRateLimitError,
+    LLMRequestError,
+    LLMStreamError,
+    LLMTimeoutError,
+)
+from vectorforge.llm.circuit_breaker import CircuitBreaker, CircuitBreakers
+
+
+def state_of(breaker: CircuitBreaker) -> str:
+    """A call, so that no type checker takes the state for settled."""
+    return breaker.state
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker("openai/gpt-4o", failures=3, open_s=30, clock=clock)
+
+
+def fail(breaker: CircuitBreaker, error: BaseException | None = None, times: int = 1) -> None:
+    for _ in range(times):
+        with pytest.raises(type(error or LLMError())), breaker.call():
+            raise error or LLMError()
+
+
+def work(breaker: CircuitBreaker) -> None:
+    with breaker.call():
+        pass
+
+
+async def stream(breaker: CircuitBreaker, error: LLMError | None = None) -> AsyncGenerator[str, None]:
+    with breaker.call():
+        yield "a first token"
+        if error is not None:
+            raise error
+        yield "and a last"
+
+
+def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:  # faults 3, 5
+    fail(breaker, LLMTimeoutError(), times=2)
+    work(breaker)
+    fail(breaker, times=2)
+    assert state_of(breaker) == "closed"
+    fail(breaker)
+    assert state_of(breaker) == "open"
+    with pytest.raises(LLMCircuitOpenError) as caught, breaker.call():
+        raise AssertionError("was let through")
+    assert caught.value.retry_after_s == 30
+    assert "openai/gpt-4o" in caught.value.message
+
+
+async def test_a_stream_that_breaks_has_failed(breaker: CircuitBreaker) -> None:  # faults 7, 8, 9
+    for _ in range(3):
+        with pytest.raises(LLMStreamError):
+            async for _ in stream(breaker, LLMStreamError()):
+                pass
+    assert state_of(breaker) == "open"
+
+
+async def test_a_first_token_alone_does_not_make_up_for_failures(breaker: CircuitBreaker) -> None:
+    fail(breaker, times=2)
+    with pytest.raises(LLMStreamError):
+        async for _ in stream(breaker, LLMStreamError()):
+            pass
+    assert state_of(breaker) == "open"
+
+
+async def test_a_reader_who_leaves_says_nothing_about_the_model(breaker: CircuitBreaker) -> None:  # fault 15
+    fail(breaker, times=2)
+    for _ in range(5):
+        async with aclosing(stream(breaker)) as tokens:
+            await anext(tokens)
+    fail(breaker)
+    assert state_of(breaker) == "open"  # leaving has not reset the count either
+    fail(CircuitBreaker("x", failures=1, open_s=1), asyncio.CancelledError(), times=3)
+
+
+@pytest.mark.parametrize("error", [LLMAuthenticationError(), LLMRequestError(), ValueError(), KeyError("x")])
+def test_what_is_wrong_with_the_request_is_no_failure(breaker: CircuitBreaker, error: Exception) -> None:
+    fail(breaker, error, times=10)
+    assert state_of(breaker) == "closed"
+
+
+def test_half_open_it_lets_one_call_through(breaker: CircuitBreaker, clock: Clock) -> None:
+    fail(breaker, times=3)
+    clock.now += 29.9
+    assert state_of(breaker) == "open"
+    clock.now += 0.2
+    assert state_of(breaker) == "half_open"
+    with breaker.call():
+        assert state_of(breaker) == "open"  # to everybody else
+        with pytest.raises(LLMCircuitOpenError), breaker.call():
+            raise AssertionError("a second one was let through")
+    assert state_of(breaker) == "closed"
+
+
+def test_a_probe_that_fails_opens_it_anew(breaker: CircuitBreaker, clock: Clock) -> None:
+    fail(breaker, times=3)
+    clock.now += 31
+    fail(breaker)
+    assert state_of(breaker) == "open"
+    clock.now += 31
+    work(breaker)
+    assert state_of(breaker) == "closed"
+
+
+async def test_a_probe_whose_reader_leaves_gives_its_place_to_the_next(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
+    fail(breaker, times=3)
+    clock.now += 31
+    async with aclosing(stream(breaker)) as tokens:
+        await anext(tokens)
+        assert state_of(breaker) == "open"
+    assert state_of(breaker) == "half_open"
+
+
+def test_a_longer_wait_that_the_vendor_asks_for_is_kept(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:  # fault 2
+    fail(breaker, LLMRateLimitError(retry_after_s=90), times=3)
+    clock.now += 89
+    assert state_of(breaker) == "open"
+    clock.now += 2
+    assert state_of(breaker) == "half_open"
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_out(breaker: CircuitBreaker, clock: Clock) -> None:
+    fail(breaker, times=3)
+    clock.now -= 3600
+    assert state_of(breaker) == "half_open"
+
+
+def test_none_opens_where_it_is_switched_off() -> None:
+    breaker = CircuitBreakers(failures=0).find("openai", "gpt-4o")
+    fail(breaker, times=50)
+    assert state_of(breaker) == "closed"
+
+
+def test_each_model_has_its_own() -> None:
+    breakers = CircuitBreakers(failures=1)
+    fail(breakers.find("openai", "a"))
+    assert breakers.find("openai", "a").state == "open"
+    assert breakers.find("openai", "b").state == "closed"
+    assert breakers.find("azure", "a").state == "closed"
+
+
+def test_made_up_names_of_models_do_not_fill_the_memory() -> None:
+    breakers = CircuitBreakers()
+    for number in range(5000):
+        breakers.find("openai", f"model-{number}")
+    assert len(breakers._breakers) <= 1000
