@@ -28,9 +28,9 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     ),
     **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
 }
-READERS = ["docx", "pypdfium2", "selectolax", "semantic_text_splitter"]
+READERS = ["docx", "pypdfium2", "selectolax"]
 ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
-    "query": dict.fromkeys(READERS, "documents are read and cut in the ingest function"),
+    "query": dict.fromkeys(READERS, "documents are read in the ingest function"),
     "ingest": {"anthropic": "answers are written in the query function"},
     "log_writer": {},
     "migrate": {},

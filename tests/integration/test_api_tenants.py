@@ -16,6 +16,7 @@ from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_c
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
 QUESTION = {"query": SECRET}
+PROFILE = "7002600330044"
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,18 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/jobs/{job_id}"): Case(404),
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("GET", "/v1/cache"): Case(200),
+    ("DELETE", "/v1/cache"): Case(200),
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    # Bob may have a profile of the same number; until he does, there is nothing.
+    ("POST", "/v1/profiles/{profile_id}/search"): Case(404, QUESTION),
+    ("POST", "/v1/profiles/{profile_id}/query"): Case(404, QUESTION),
+    ("DELETE", "/v1/profiles/{profile_id}"): Case(404),
+    ("POST", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "From Bob."}),
+    ("PUT", "/v1/profiles/{profile_id}"): Case(200, {"profile_summary": "Bob again."}),
+    ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
     ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
     ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
     ("GET", "/metrics"): Case(404),  # of all tenants
@@ -92,12 +102,14 @@ async def alice(
         job = await add_documents(client, collection_id, secret=SECRET)
         answer = (await client.post("/v1/rag/query", json=QUESTION)).json()
         (entry,) = answer["context"]
+        (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         ids = {
             "collection_id": collection_id,
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
             "job_id": job["id"],
             "query_id": answer["id"].removeprefix("ragq_"),
+            "profile_id": PROFILE,
         }
         yield Alice(api, name, bob, ids)
 
@@ -159,7 +171,9 @@ async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:
     async with alice.api.client(alice.bob) as client:
         filled = path.format(**alice.ids)
         response = await client.post(filled, json={**(case.body or {}), "tenant_id": alice.name})
-    if filled.endswith("/documents"):  # Bob has no such collection, which is found out first
+    if filled.startswith("/v1/collections/") and filled.endswith(
+        "/documents"
+    ):  # Bob has no such collection, which is found out first
         assert response.status_code == 404
         return
     assert response.status_code == 422

@@ -80,6 +80,22 @@ def handbook(vectorforge: CommandLine) -> CommandLine:
     return vectorforge
 
 
+# C-009 C17: files of a profile, found by it and by no other
+def test_a_profile(vectorforge: CommandLine) -> None:
+    first = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (first["collection"], first["succeeded"], first["failed"]) == ("profiles", 1, 0)
+    again = vectorforge.json("ingest", "handbook.md", "--profile", "7", "--source-type", "document")
+    assert (again["unchanged"], again["chunks_added"]) == (1, 0)
+    found = vectorforge.json("search", "Who approves refunds?", "--profile", "7")
+    assert {result["metadata"]["source_type"] for result in found["results"]} == {"document"}
+    answer = vectorforge.json("ask", "Who approves refunds?", "--profile", "7")
+    assert "finance team" in answer["answer"]
+    assert vectorforge.json("search", "Who approves refunds?", "--profile", "8", code=1)["results"] == []
+    assert "profile_id is required" in vectorforge("search", "refunds", "-c", "profiles", code=2).stderr
+    refused = vectorforge("ingest", "handbook.md", "--profile", "7", "-c", "handbook", code=2)
+    assert "own collection" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
     """``vectorforge up --json`` in the background: what it printed when it was ready."""
@@ -194,6 +210,29 @@ class TestIngestAndAsk:
         done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
         assert "error: ./empty.md: The document is empty." in done.stderr
         assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
+
+
+class TestStats:
+    def test_questions_are_counted(self, vectorforge: CommandLine) -> None:  # D-041
+        vectorforge("ingest", "handbook.md", "-c", "counted")
+        for _ in range(2):
+            vectorforge("ask", "How many days of holidays are there?", "-c", "counted")
+        found = vectorforge.json("stats", "-c", "counted")
+        assert found["totals"]["outcomes"] == {"answered": 2}
+        assert (len(found["series"]), found["series"][-1]["queries"]) == (7, 2)
+        assert found["content"]["documents"] == 1
+        lines = [line.split("\t") for line in vectorforge("stats", "-c", "counted").stdout.splitlines()]
+        assert ["questions", "2"] in lines
+        assert ["cost in US dollars", "0.0000"] in lines
+        assert [line[1] for line in lines if line[0] == "extractive extractive-v1"] == ["2"]
+        assert len(vectorforge.json("stats", "--days", "30")["series"]) == 30
+
+    def test_nothing_was_asked(self, vectorforge: CommandLine) -> None:
+        vectorforge("collections", "create", "silent")
+        done = vectorforge("stats", "-c", "silent")
+        assert "questions\t0" in done.stdout
+        assert "No questions in this time." in done.stderr
+        assert "days" in vectorforge("stats", "--days", "0", code=2).stderr
 
 
 class TestModels:

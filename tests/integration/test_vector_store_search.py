@@ -367,6 +367,23 @@ class TestThroughTheIndex:
         assert texts(found) == nearest(vectors, vectors[3])[:3]
 
 
+# A profile's chunks are found by its documents, also before the tables have statistics
+@pytest.mark.parametrize("filters", [None, {"lang": "en"}])
+async def test_the_plan_of_a_profile(
+    indexed_database: Database, make_tenant: Callable[[], str], filters: dict[str, Any] | None
+) -> None:
+    db = indexed_database.for_tenant(make_tenant())
+    collection_id = await insert_collection(db, 4, DistanceMetric.COSINE, by_profile=True)
+    statements = search_sql.build(DistanceMetric.COSINE, 4, parse(filters), of_profile=True)
+    params = {**search_params(db, collection_id, [1, 0, 0, 0], statements), "profile": 7}
+    plan = await explain(db, statements.exact, params)
+    assert "Index Cond: ((tenant_id = " in plan
+    assert "(document_id = ANY (" in plan
+    assert "Join Filter: (p.document_id" not in plan
+    assert statements.through_index is not None
+    assert "_hnsw" in await explain(db, statements.through_index, params)
+
+
 async def test_the_metric_is_the_collections(tenant_db: TenantDatabase) -> None:
     collection_id, _ = await fill(tenant_db, 3, [{}] * 3)
     with pytest.raises(ConflictError, match="cosine"):

@@ -8,7 +8,7 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
 from vectorforge.cli.question import conversation_id, read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the pipeline is loaded when a question is asked
 def ask(
     question: Annotated[str, typer.Argument(help="The question; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
+    profile: ProfileOption = None,
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -74,31 +75,45 @@ def ask(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
-        from vectorforge.pipeline.presets import VECTORFORGE
+        from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
         from vectorforge.pipeline.types import MetaEvent, QueryResult
 
         text = read_question(question)
         named = conversation_id(conversation)
-        given = {"top_k": top_k, "llm_provider": provider, "llm_model": model}
+        given = {
+            "top_k": top_k,
+            "llm_provider": provider,
+            "llm_model": model,
+            "profile_id": profile,
+        }
         explicit = {name: value for name, value in given.items() if value is not None}
 
         async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
-            target = await session.collection(collection)
+            target = await session.collection(collection, profile_id=profile)
             asked = (await session.services.conversations.create()).id if named == "new" else named
             chosen = session.services.choose_variant(variant, asked)
-            config = VECTORFORGE.config(
-                chosen, stream=stream, conversation_id=asked, rewrite=rewrite, **explicit
-            )
+            preset = VECTORFORGE if profile is None else PROFILE
+            config = preset.config(chosen, stream=stream, conversation_id=asked, rewrite=rewrite, **explicit)
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
 
-        meta, result = run_in_session(terminal, data_dir, work)
+        _, result = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
+            from vectorforge.api.querying import is_extractive
             from vectorforge.api.schemas.rag import CollectionQueryResponse
 
-            terminal.json(CollectionQueryResponse.of(result, extractive=meta.extractive))
+            terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))
         if result.outcome == "empty":
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+_DEGRADED = {
+    "provider": "The model does not answer; this is {model}.",
+    "stale": "The model does not answer; this is an earlier answer to the same question.",
+    "passages": "The model does not answer; these are the passages found.",
+    "ungrounded": "The documents cannot be searched now; the model answers without them.",
+    "template": "The model does not answer.",
+}
 
 
 async def print_answer(
@@ -112,7 +127,7 @@ async def print_answer(
     Raises:
         VectorForgeError: What the query failed with.
     """
-    from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
+    from vectorforge.pipeline.types import DegradedEvent, DoneEvent, ErrorEvent, MetaEvent, TokenEvent
 
     meta: MetaEvent | None = None
     streamed = False
@@ -121,6 +136,8 @@ async def print_answer(
             if isinstance(event, MetaEvent):
                 meta = event
                 _introduce(terminal, event)
+            elif isinstance(event, DegradedEvent):
+                terminal.warn(_DEGRADED[event.step].format(model=event.model))
             elif isinstance(event, TokenEvent) and stream:
                 terminal.write(event.text)
                 streamed = True
@@ -142,7 +159,8 @@ def _introduce(terminal: Terminal, meta: "MetaEvent") -> None:
     if meta.extractive:
         terminal.note("No model is configured: the answer is quoted from the documents.")
     elif meta.provider:
-        terminal.note(f"{meta.provider} · {meta.model}")
+        before = ", answered before" if meta.cached else ""
+        terminal.note(f"{meta.provider} · {meta.model}{before}")
     if meta.variant:
         terminal.note(f"Variant {meta.variant}")
     if meta.rewritten_query:
@@ -167,5 +185,8 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         terminal.warn(f"Numbers or names cited from source {numbers} are not in it.")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
+    if result.dropped_parameters:
+        names = ", ".join(result.dropped_parameters)
+        terminal.warn(f"The model does not take {names}: it was asked without.")
     if result.finish_reason == "length":
         terminal.warn("The answer was cut at its longest allowed length.")

@@ -1,23 +1,48 @@
 """``vectorforge ingest``."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import find_files, source_name
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
 from vectorforge.cli.question import parse_metadata
-from vectorforge.cli.terminal import command
+from vectorforge.cli.row_options import (
+    DeleteOption,
+    EverythingOption,
+    FromPostgresOption,
+    KeyOption,
+    MetadataColumnOption,
+    QueryOption,
+    SourceNameOption,
+    TableOption,
+    TextOption,
+    TitleOption,
+    UpdatedOption,
+)
+from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import InvalidInputError
+from vectorforge.profile_types import SourceType
+
+if TYPE_CHECKING:
+    from vectorforge.cli.ingest_rows import RowsToIngest
+    from vectorforge.cli.ingest_run import IngestSummary
+
+Files: TypeAlias = list[tuple[str, Path]]
+"""Source and file."""
 
 
 def ingest(
     paths: Annotated[
-        list[Path],
-        typer.Argument(help="Files and folders. A .jsonl holds one document a line; a .csv is one document."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="Files and folders. A .jsonl holds one document a line; a .csv is one document.",
+            show_default=False,
+        ),
+    ] = None,
     collection: CollectionOption = None,
     glob: Annotated[
         str | None,
@@ -29,6 +54,21 @@ def ingest(
             "--metadata", "-m", help="key=value for every document; may be repeated.", show_default=False
         ),
     ] = None,
+    profile: ProfileOption = None,
+    source_type: Annotated[
+        SourceType, typer.Option(help="With --profile: what the files are.", show_default=True)
+    ] = SourceType.CV,
+    from_postgres: FromPostgresOption = None,
+    query: QueryOption = None,
+    table: TableOption = None,
+    source_name: SourceNameOption = None,
+    key: KeyOption = "id",
+    text: TextOption = None,
+    updated: UpdatedOption = None,
+    title: TitleOption = None,
+    metadata_column: MetadataColumnOption = None,
+    delete: DeleteOption = False,
+    everything: EverythingOption = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -50,24 +90,107 @@ def ingest(
         vectorforge ingest handbook/ --collection handbook --glob '*.md' -m team=support
 
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
+
+        vectorforge ingest cv.pdf --profile 7
+
+        vectorforge ingest --from-postgres env:SHOP_DSN --table articles --text body --updated changed_at
     """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
-        from vectorforge.cli.session import Session, run_in_session
-
-        files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
-        if not files:
-            raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
         labels = parse_metadata(metadata or [])
+        if from_postgres is None:
+            files = _find(paths or [], glob)
+            if profile is None:
+                summary = _ingest_files(terminal, data_dir, collection, files, labels)
+            elif collection is not None:
+                raise InvalidInputError("Profiles have their own collection.", field="--collection")
+            else:
+                summary = _ingest_profile(terminal, data_dir, profile, files, source_type, labels)
+        elif paths or glob or profile is not None:
+            raise InvalidInputError("--from-postgres takes no files and no --profile.", field="PATH")
+        else:
+            from vectorforge.cli.ingest_rows import RowsToIngest
 
-        async def work(session: Session) -> IngestSummary:
-            target = await session.collection_or_new(collection)
-            return await ingest_files(terminal, session, target, files, metadata=labels)
-
-        summary = run_in_session(terminal, data_dir, work)
-        print_summary(terminal, summary)
+            wanted = RowsToIngest.of_options(
+                from_postgres,
+                query=query,
+                table=table,
+                name=source_name,
+                key=key,
+                text=text or [],
+                updated=updated,
+                title=title,
+                metadata=metadata_column or [],
+                delete=delete,
+                everything=everything,
+            )
+            summary = _ingest_rows(terminal, data_dir, collection, wanted, labels)
         if summary.stopped_by:
             terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
             raise typer.Exit(ExitCode.UNAVAILABLE)
         if summary.failed:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _find(paths: Sequence[Path], glob: str | None) -> Files:
+    if not paths:
+        raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
+    files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
+    if not files:
+        raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
+    return files
+
+
+def _ingest_files(
+    terminal: Terminal, data_dir: Path | None, collection: str | None, files: Files, labels: Mapping[str, Any]
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> IngestSummary:
+        target = await session.collection_or_new(collection)
+        return await ingest_files(terminal, session, target, files, metadata=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    return summary
+
+
+def _ingest_profile(
+    terminal: Terminal,
+    data_dir: Path | None,
+    profile_id: int,
+    files: Files,
+    source_type: SourceType,
+    labels: Mapping[str, Any],
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_profile import ingest_profile_files
+    from vectorforge.cli.ingest_run import IngestSummary, print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> IngestSummary:
+        return await ingest_profile_files(session, profile_id, files, source_type, metadata=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    return summary
+
+
+def _ingest_rows(
+    terminal: Terminal,
+    data_dir: Path | None,
+    collection: str | None,
+    wanted: "RowsToIngest",
+    labels: Mapping[str, Any],
+) -> "IngestSummary":
+    from vectorforge.cli.ingest_rows import RowsSummary, ingest_rows, note_rows
+    from vectorforge.cli.ingest_run import print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> RowsSummary:
+        target = await session.collection_or_new(collection)
+        return await ingest_rows(terminal, session, target, wanted, labels=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    note_rows(terminal, summary)
+    return summary

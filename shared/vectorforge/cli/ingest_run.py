@@ -30,7 +30,7 @@ from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
-_PARALLEL_DOCUMENTS = 4
+PARALLEL_DOCUMENTS = 4
 """Enough to hide the latency of an embedding service behind the work of the others."""
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_FAILED_IN_A_ROW = 8
@@ -51,6 +51,8 @@ class IngestSummary:
 
     stopped_by: IngestionError | None = None
     """Why the rest was not tried."""
+    failed_in_a_row: int = 0
+    """For want of a service."""
 
     @property
     def failed(self) -> int:
@@ -65,6 +67,15 @@ class IngestSummary:
         self.chunks_removed += result.chunks_removed
         if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
             self.failures.append(result)
+
+    def stop_if_useless(self, error: IngestionError | None) -> None:
+        """After a document: stop when the next ones cannot do better."""
+        if error is None or not error.retryable:
+            self.failed_in_a_row = 0
+        else:
+            self.failed_in_a_row += 1
+        if error and (error.code in _HOPELESS or self.failed_in_a_row >= _MAX_FAILED_IN_A_ROW):
+            self.stopped_by = self.stopped_by or error
 
     def row(self) -> tuple[str | int, ...]:
         """Collection, documents, stored, unchanged, failed, chunks added, kept and removed."""
@@ -166,9 +177,8 @@ class _Run:
     summary: IngestSummary
     display: _Display
     queue: asyncio.Queue[tuple[DocumentPart, "_File"] | None] = field(
-        default_factory=lambda: asyncio.Queue(_PARALLEL_DOCUMENTS)
+        default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
     )
-    failed_in_a_row: int = 0
 
     async def read(self, files: Sequence[tuple[str, Path]]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
@@ -176,7 +186,7 @@ class _Run:
             if self.summary.stopped_by:
                 break
             try:
-                content = _read(file, self.session.config.ingestion.max_document_bytes)
+                content = read_file(file, self.session.config.ingestion.max_document_bytes)
                 parts = await self.session.services.ingestion.split(content, source, None)
             except VectorForgeError as exc:
                 self.summary.add(failed(source, exc))
@@ -185,7 +195,7 @@ class _Run:
             opened = _File(parts)
             for part in parts:
                 await self.queue.put((part, opened))
-        for _ in range(_PARALLEL_DOCUMENTS):
+        for _ in range(PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
     async def work(self) -> None:
@@ -199,7 +209,7 @@ class _Run:
             )
             self.summary.add(result)
             self.display.done()
-            self._stop_if_useless(result.error)
+            self.summary.stop_if_useless(result.error)
             await self._finish(file, result)
 
     async def _finish(self, file: "_File", result: DocumentResult) -> None:
@@ -212,14 +222,6 @@ class _Run:
                 )
             except VectorForgeError as exc:
                 self.summary.add(failed(file.parts[0].parent_source or result.source, exc))
-
-    def _stop_if_useless(self, error: IngestionError | None) -> None:
-        if error is None or not error.retryable:
-            self.failed_in_a_row = 0
-        else:
-            self.failed_in_a_row += 1
-        if error and (error.code in _HOPELESS or self.failed_in_a_row >= _MAX_FAILED_IN_A_ROW):
-            self.summary.stopped_by = self.summary.stopped_by or error
 
 
 async def ingest_files(
@@ -240,12 +242,17 @@ async def ingest_files(
         run = _Run(session, collection, metadata or {}, summary, display)
         async with asyncio.TaskGroup() as group:
             group.create_task(run.read(files))
-            for _ in range(_PARALLEL_DOCUMENTS):
+            for _ in range(PARALLEL_DOCUMENTS):
                 group.create_task(run.work())
     return summary
 
 
-def _read(file: Path, max_bytes: int) -> bytes:
+def read_file(file: Path, max_bytes: int) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        ExtractionError: ``too_large``, or it cannot be read.
+    """
     try:
         if file.stat().st_size > max_bytes:
             raise ExtractionError(f"The file is larger than {max_bytes:,} bytes.", reason="too_large")

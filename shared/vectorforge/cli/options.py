@@ -28,6 +28,10 @@ CollectionOption: TypeAlias = Annotated[
         "--collection", "-c", help="Name or id of the collection.", show_default="default", metavar="NAME"
     ),
 ]
+ProfileOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--profile", min=0, help="Only this profile.", metavar="NUMBER", show_default=False),
+]
 TopKOption: TypeAlias = Annotated[
     int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
 ]

@@ -7,7 +7,14 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, TopKOption
+from vectorforge.cli.options import (
+    CollectionOption,
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    ProfileOption,
+    TopKOption,
+)
 from vectorforge.cli.question import parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
 
@@ -21,6 +28,7 @@ _SNIPPET_CHARS = 200
 def search(
     question: Annotated[str, typer.Argument(help="What to look for; [bold]-[/bold] reads it from stdin.")],
     collection: CollectionOption = None,
+    profile: ProfileOption = None,
     top_k: TopKOption = 10,
     min_score: Annotated[
         float | None,
@@ -52,7 +60,7 @@ def search(
         text, filters = read_question(question), parse_filter(where)
 
         async def work(session: "Session") -> "SearchResponse":
-            return await _search(session, collection, text, top_k, filters, min_score)
+            return await _search(session, collection, profile, text, top_k, filters, min_score)
 
         response = run_in_session(terminal, data_dir, work)
         _print(terminal, response)
@@ -63,6 +71,7 @@ def search(
 async def _search(
     session: "Session",
     collection: str | None,
+    profile_id: int | None,
     text: str,
     top_k: int,
     filters: dict[str, Any] | None,
@@ -70,9 +79,11 @@ async def _search(
 ) -> "SearchResponse":
     from vectorforge.api.schemas.search import SearchResponse, SearchResult
 
-    target = await session.collection(collection)
+    target = await session.collection(collection, profile_id=profile_id)
     started = time.perf_counter()
-    found = await session.services.retriever.retrieve(text, target.id, top_k, filters, min_score)
+    found = await session.services.retriever.retrieve(
+        text, target.id, top_k, filters, min_score, profile_id=profile_id
+    )
     return SearchResponse(
         query=text,
         collection_id=target.id,

@@ -28,12 +28,14 @@ class Session:
         """The settings in use."""
         return self.application.config
 
-    async def collection(self, name: str | None) -> Collection:
-        """The collection of this name or id; None means the configured default.
+    async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
+        """The collection of this name or id; None means the configured default: of a profile, the profiles'.
 
         Raises:
             NotFoundError: There is none; the text says how to make one.
         """
+        if name is None and profile_id is not None:
+            return await self.services.profiles.collection()
         wanted = name or self.config.query.default_collection
         try:
             return await self.services.find_collection(wanted)

@@ -12,31 +12,19 @@ from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
-from vectorforge.ingestion.profile_text import (
-    ProfileDocument,
-    Row,
-    row_documents,
-    skills_document,
-    summary_document,
-)
+from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import ChunkDraft, DocumentDraft, ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
-__all__ = [
-    "ChunkingConfig",
-    "IngestedProfile",
-    "ProfileDocument",
-    "RAGIngestionPipeline",
-    "SourceType",
-    "chunk_text",
-]
+__all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
 
 MAX_DOCUMENTS = 2_000
 """Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
-MAX_ID_CHARS = 200
+MAX_ID_CHARS = 1_000
+"""Enough for a path."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer changed the profile meanwhile; each try embeds less."""
 
@@ -115,7 +103,7 @@ class RAGIngestionPipeline:
             ConflictError: Others kept changing the same profile.
             DatabaseError: The database failed; nothing was written.
         """
-        documents = _of_rows(profile_summary, experiences, projects, skills, education)
+        documents = profile_documents(profile_summary, experiences, projects, skills, education)
         return await self._write(profile_id, documents, removing=())
 
     async def ingest_document(
@@ -128,6 +116,7 @@ class RAGIngestionPipeline:
         title: str | None = None,
         media_type: str = media.PLAIN,
         metadata: Mapping[str, Any] | None = None,
+        page_starts: Sequence[int] = (),
     ) -> IngestedProfile:
         """Store a CV or another text, or replace the one with the same type and id.
 
@@ -135,10 +124,11 @@ class RAGIngestionPipeline:
             profile_id: The profile.
             document_text: The text; ``ingestion.extract`` reads files.
             source_type: What it is.
-            source_id: Which one of its type it is, 1 to 200 characters.
+            source_id: Which one of its type it is, 1 to 1,000 characters.
             title: Shown with its passages.
             media_type: Markdown is cut by its headings.
             metadata: More of it; filters look at it.
+            page_starts: Offset of each page's first character, ascending; none where there are no pages.
 
         Returns:
             What was done.
@@ -149,7 +139,9 @@ class RAGIngestionPipeline:
         """
         if not document_text.strip():
             raise ExtractionError("The document holds no text.", reason="empty")
-        document = ProfileDocument(source_type, source_id, document_text, title, media_type, metadata or {})
+        document = ProfileDocument(
+            source_type, source_id, document_text, title, media_type, metadata or {}, tuple(page_starts)
+        )
         return await self._write(profile_id, [document], removing=())
 
     async def reingest_profile(
@@ -182,7 +174,7 @@ class RAGIngestionPipeline:
         Raises:
             VectorForgeError: As ``ingest_profile_data``; nothing was written.
         """
-        given = _of_rows(profile_summary, experiences, projects, skills, education)
+        given = profile_documents(profile_summary, experiences, projects, skills, education)
         removing = [_parent(profile_id, of_rows=True)]
         if documents is not None:
             given += documents
@@ -206,6 +198,7 @@ class RAGIngestionPipeline:
             media_type=document.media_type,
             title=title,
             metadata=metadata.as_dict(),
+            page_starts=document.page_starts,
             parent_source=_parent(profile_id, of_rows=document.source_type in _ROW_TYPES),
         )
         drafts = draft_chunks(extracted, self._store.collection, self._chunking)
@@ -252,22 +245,6 @@ class RAGIngestionPipeline:
 _ROW_TYPES = frozenset(
     {SourceType.SUMMARY, SourceType.EXPERIENCE, SourceType.PROJECT, SourceType.SKILL, SourceType.EDUCATION}
 )
-
-
-def _of_rows(
-    summary: str,
-    experiences: Sequence[Row],
-    projects: Sequence[Row],
-    skills: Sequence[Row | str],
-    education: Sequence[Row],
-) -> list[ProfileDocument]:
-    return [
-        *summary_document(summary),
-        *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
-        *row_documents(SourceType.PROJECT, projects, "projects"),
-        *skills_document(skills),
-        *row_documents(SourceType.EDUCATION, education, "education"),
-    ]
 
 
 def _parent(profile_id: int, *, of_rows: bool) -> str:

@@ -38,13 +38,32 @@ class ProfileDocument:
     title: str | None = None
     media_type: str = media.PLAIN
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    page_starts: tuple[int, ...] = ()
+    """As ``ExtractedDocument.page_starts``: its passages then know their page."""
+
+
+def profile_documents(
+    summary: str,
+    experiences: Sequence[Row],
+    projects: Sequence[Row],
+    skills: Sequence[Row | str],
+    education: Sequence[Row],
+) -> list[ProfileDocument]:
+    """What the rows of a profile say; arguments as ``RAGIngestionPipeline.ingest_profile_data``."""
+    return [
+        *summary_document(summary),
+        *row_documents(SourceType.EXPERIENCE, experiences, "experiences"),
+        *row_documents(SourceType.PROJECT, projects, "projects"),
+        *skills_document(skills),
+        *row_documents(SourceType.EDUCATION, education, "education"),
+    ]
 
 
 def summary_document(summary: str) -> list[ProfileDocument]:
     """The profile's summary, if there is one."""
     if not summary.strip():
         return []
-    return [ProfileDocument(SourceType.SUMMARY, "summary", summary, "Summary")]
+    return [ProfileDocument(SourceType.SUMMARY, "1", summary)]
 
 
 def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> list[ProfileDocument]:
@@ -79,7 +98,7 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         name = _first(row, ("name", "skill", "title"))
         if not name:
             continue
-        category = _first(row, ("category", "group", "type")) or "Skills"
+        category = _first(row, ("category", "group", "type")) or ""
         details = [
             f"{_label(key)} {value}" if _is_number(row[key]) else value
             for key in row
@@ -89,8 +108,11 @@ def skills_document(skills: Sequence[Row | str]) -> list[ProfileDocument]:
         lines.setdefault(category, []).append(f"{name} ({', '.join(details)})" if details else name)
     if not lines:
         return []
-    text = "\n\n".join(f"{category}: {', '.join(names)}" for category, names in lines.items())
-    return [ProfileDocument(SourceType.SKILL, "skills", f"# Skills\n\n{text}", "Skills", media.MARKDOWN)]
+    text = "\n\n".join(
+        f"{category}: {', '.join(names)}" if category else ", ".join(names)
+        for category, names in lines.items()
+    )
+    return [ProfileDocument(SourceType.SKILL, "all", f"# Skills\n\n{text}", "Skills", media.MARKDOWN)]
 
 
 def _row_document(kind: SourceType, row: Row) -> ProfileDocument | None:

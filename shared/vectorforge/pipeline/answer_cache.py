@@ -81,7 +81,8 @@ class AnswerCache:
     async def look_up(self, run: QueryRun) -> bool:
         """Whether the run's question was answered before on the same documents, not too long ago.
 
-        Sets ``run.cache_key``, ``run.data_version`` and, also when the answer has expired, ``run.stored``.
+        Sets ``run.cache_key`` and ``run.data_version``; and, unless the caller wants a new answer,
+        ``run.stored``, also when that has expired.
         """
         if run.provider is None or ProviderCapability.EXTRACTIVE in run.provider.capabilities:
             return False  # quoting again costs no more than looking here
@@ -92,12 +93,12 @@ class AnswerCache:
             if found is None:
                 return False
             run.data_version = found.data_version
-            if found.answer is not None:
+            if found.answer is not None and run.config.use_cache:
                 run.stored = StoredAnswer.from_json(found.answer)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
             logger.warning("The answer cache was not read: %s", _text(exc))
             return False
-        is_hit = found.fresh_for_s > 0 and run.stored is not None and run.config.use_cache
+        is_hit = found.fresh_for_s > 0 and run.stored is not None
         if is_hit:
             self._metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
         else:

@@ -48,14 +48,6 @@ VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(parent_source)s,
         %(metadata)s::jsonb, %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
 ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 """
-_ASSIGN_TO_PROFILE = """
-INSERT INTO vectorforge.profile_documents (tenant_id, document_id, collection_id, profile_id)
-VALUES (%(tenant)s, %(document)s, %(collection)s, %(profile)s)
-"""
-_IS_OF_PROFILE = """
-SELECT FROM vectorforge.profile_documents
-WHERE tenant_id = %(tenant)s AND document_id = %(document)s AND profile_id = %(profile)s
-"""
 _UPDATE_DOCUMENT = """
 UPDATE vectorforge.documents
 SET parent_source = %(parent_source)s, title = %(title)s, media_type = %(media_type)s,
@@ -137,7 +129,7 @@ def wire_vector(numbers: "array[float]") -> "PgVector":
 
 
 @dataclass(frozen=True, slots=True)
-class _Locked:
+class LockedDocument:
     """The document's row, held until the transaction ends."""
 
     id: UUID
@@ -193,8 +185,7 @@ class DocumentWriter:
             "chunk_count": len(chunks),
         }
         locked = await self._lock_document(values)
-        if self._profile_id is not None:
-            await self._claim(locked)
+        await self._claim(locked)
         if not locked.is_new and locked.content_hash == document.content_hash:
             return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
         self._scope["document"] = locked.id
@@ -237,23 +228,18 @@ class DocumentWriter:
         self._dimension = collection["dimension"]
         self._scope["space"] = f"{collection['distance_metric']}_{collection['dimension']}"
 
-    async def _lock_document(self, values: dict[str, Any]) -> _Locked:
+    async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
         for _ in range(_ATTEMPTS):
             row = await (await self._execute(_DOCUMENT, values)).fetchone()
             if row is not None:
-                return _Locked(**row, is_new=False)
+                return LockedDocument(**row, is_new=False)
             new_id = uuid4()
             if (await self._execute(_INSERT_DOCUMENT, {**values, "document": new_id})).rowcount:
-                return _Locked(new_id, 1, values["content_hash"], values["chunk_count"], is_new=True)
+                return LockedDocument(new_id, 1, values["content_hash"], values["chunk_count"], is_new=True)
         raise ConflictError("The document is being deleted and stored again by others; try again.")
 
-    async def _claim(self, document: _Locked) -> None:
-        """Make a new document the profile's; refuse another profile's."""
-        of_document = {"document": document.id}
-        if document.is_new:
-            await self._execute(_ASSIGN_TO_PROFILE, of_document)
-        elif not (await self._execute(_IS_OF_PROFILE, of_document)).rowcount:
-            raise ConflictError("A document with this source belongs to another profile.")
+    async def _claim(self, document: LockedDocument) -> None:
+        """Make sure that the document is this writer's to write; called once it is locked."""
 
     async def _current_chunks(self) -> list[tuple[bytes, UUID]]:
         rows = await (await self._execute(_CURRENT_CHUNKS)).fetchall()

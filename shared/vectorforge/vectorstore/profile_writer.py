@@ -10,8 +10,9 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.errors import ConflictError
 from vectorforge.types import ReplacedProfile, StoredDocument
-from vectorforge.vectorstore.document_writer import DocumentWriter
+from vectorforge.vectorstore.document_writer import DocumentWriter, LockedDocument
 from vectorforge.vectorstore.replacement import PreparedDocument
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ ON CONFLICT (tenant_id, collection_id, profile_id) DO UPDATE SET updated_at = no
 """
 # In the order in which documents are written; those of other profiles are never waited for.
 _LOCK_DOCUMENTS = """
-SELECT d.id FROM vectorforge.documents d
+SELECT d.source, d.id, d.version, d.content_hash, d.chunk_count FROM vectorforge.documents d
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
     SELECT p.document_id FROM vectorforge.profile_documents p
     WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
@@ -40,6 +41,14 @@ WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
     AND d.source <> ALL (%(kept)s::text[])
 RETURNING d.chunk_count
 """
+_ASSIGN_TO_PROFILE = """
+INSERT INTO vectorforge.profile_documents (tenant_id, document_id, collection_id, profile_id)
+VALUES (%(tenant)s, %(document)s, %(collection)s, %(profile)s)
+"""
+_IS_OF_PROFILE = """
+SELECT FROM vectorforge.profile_documents
+WHERE tenant_id = %(tenant)s AND document_id = %(document)s AND profile_id = %(profile)s
+"""
 _FORGET = """
 DELETE FROM vectorforge.profiles
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND profile_id = %(profile)s
@@ -54,6 +63,18 @@ FROM vectorforge.profile_documents p
 JOIN vectorforge.documents d ON d.tenant_id = p.tenant_id AND d.id = p.document_id
 WHERE p.tenant_id = %s AND p.collection_id = %s AND p.profile_id = %s
 """
+
+
+class _ProfileDocumentWriter(DocumentWriter):
+    """Writes documents that belong to one profile."""
+
+    async def _claim(self, document: LockedDocument) -> None:
+        """Make a new document the profile's; refuse another profile's."""
+        of_document = {"document": document.id}
+        if document.is_new:
+            await self._execute(_ASSIGN_TO_PROFILE, of_document)
+        elif not (await self._execute(_IS_OF_PROFILE, of_document)).rowcount:
+            raise ConflictError("A document with this source belongs to another profile.")
 
 
 class ProfileWriter:
@@ -75,7 +96,7 @@ class ProfileWriter:
     ) -> None:
         self._connection = connection
         self._scope = {"tenant": tenant_id, "collection": collection_id, "profile": profile_id}
-        self._documents = DocumentWriter(connection, tenant_id, collection_id, profile_id)
+        self._documents = _ProfileDocumentWriter(connection, tenant_id, collection_id, profile_id)
 
     async def replace(
         self, documents: Sequence[PreparedDocument], *, removing: Sequence[str]
@@ -83,10 +104,13 @@ class ProfileWriter:
         """Store checked documents and remove others; see ``VectorStore.replace_profile``."""
         await self._documents.lock_collection()
         await self._execute(_ENSURE)
-        await self._execute(_LOCK_DOCUMENTS)
+        rows = await (await self._execute(_LOCK_DOCUMENTS)).fetchall()
+        locked = {row.pop("source"): LockedDocument(**row, is_new=False) for row in rows}
         stored: dict[str, StoredDocument] = {}
         for document in sorted(documents, key=lambda document: document.draft.source):
-            stored[document.draft.source] = await self._documents.replace(
+            source = document.draft.source
+            unchanged = _unchanged(locked.get(source), document)  # without a statement for each
+            stored[source] = unchanged or await self._documents.replace(
                 document.draft, document.metadata, document.chunks
             )
         removed = await self._remove(list(removing), kept=list(stored)) if removing else []
@@ -109,6 +133,12 @@ class ProfileWriter:
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
+
+
+def _unchanged(locked: LockedDocument | None, document: PreparedDocument) -> StoredDocument | None:
+    if locked is None or locked.content_hash != document.draft.content_hash:
+        return None
+    return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
 
 
 async def stored_documents(

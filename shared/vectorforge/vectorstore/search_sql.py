@@ -56,14 +56,16 @@ _COUNT_FILTERED = """
     counted AS MATERIALIZED (SELECT count(*) AS matching FROM found)
 """
 
-# From the profile to its documents to their chunks, each by an index: it is a small part of the collection.
+# An array, not a join: without statistics the planner would read the whole collection for each document.
 _COUNT_PROFILE = """
     found AS MATERIALIZED (
-        SELECT f.id FROM vectorforge.profile_documents p
-        JOIN vectorforge.chunks f
-            ON f.tenant_id = p.tenant_id AND f.collection_id = p.collection_id
-            AND f.document_id = p.document_id
-        WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
+        SELECT f.id FROM vectorforge.chunks f
+        WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s
+            AND f.document_id = ANY (ARRAY(
+                SELECT p.document_id FROM vectorforge.profile_documents p
+                WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s
+                    AND p.profile_id = %(profile)s
+            ))
             AND f.to_version IS NULL AND {filter}
         LIMIT %(limit)s + 1
     ),

@@ -118,7 +118,7 @@ async def query_profile(
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse:
     """Answer a question from a profile, with sources and citations."""
-    config = body.config_for(profile_id)
+    config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = await tenant.profiles.collection()
     if body.stream:

@@ -18,6 +18,7 @@ from vectorforge.api.schemas.base import (
     CollectionReference,
     Filters,
     ModelName,
+    ProfileId,
     ProviderName,
     RequestBody,
 )
@@ -59,6 +60,7 @@ class DocRagQueryRequest(RequestBody):
     collection: CollectionReference | None = Field(
         default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
     )
+    profile_id: ProfileId | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
 

@@ -1,13 +1,13 @@
 """Bodies of ``/v1/profiles``."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from vectorforge.api.schemas.base import MAX_QUERY_CHARS, Filters, Metadata, RequestBody
-from vectorforge.api.schemas.rag import CollectionQueryRequest
+from vectorforge.api.schemas.rag import CollectionQueryRequest, given, history
 from vectorforge.api.schemas.search import SearchResult
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
@@ -15,6 +15,7 @@ from vectorforge.ingestion.profile import IngestedProfile, ProfileDocument
 from vectorforge.pipeline.presets import PROFILE
 from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryConfig
+from vectorforge.pipeline.variants import Variant
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.profile import RetrievedChunk
 
@@ -79,8 +80,8 @@ class NewProfileDocument(BaseModel):
 
     text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS)
     source_type: SourceType = SourceType.CV
-    source_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
-        default="1", description="Which one of its type; sent again, it replaces the document."
+    source_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)] = (
+        Field(default="1", description="Which one of its type; sent again, it replaces the document.")
     )
     title: Annotated[str, Field(max_length=500)] | None = None
     media_type: str = Field(default="text/plain", max_length=200)
@@ -172,12 +173,13 @@ class ProfileQueryRequest(CollectionQueryRequest):
     )
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
-    def config_for(self, profile_id: int) -> QueryConfig:
-        """How the question is to be answered.
+    def config_for(self, profile_id: int, variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant.
 
         Raises:
             InvalidInputError: The body names another profile than the path.
         """
         if self.profile_id not in (None, profile_id):
             raise InvalidInputError("profile_id is not the one in the path.", field="profile_id")
-        return replace(self.config(), preset=PROFILE.name, profile_id=profile_id)
+        explicit = {**given(self), "profile_id": profile_id}
+        return PROFILE.config(variant, **explicit, history=history(self.messages))

@@ -50,6 +50,13 @@ SELECT {_CHUNK_COLUMNS}, to_version IS NOT NULL AS retired, coalesce(to_version 
 FROM vectorforge.chunks c WHERE tenant_id = %s AND id = %s
 """
 
+_METADATA_OF_PARENT = """
+SELECT source, metadata ->> %(name)s AS value FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+    AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
+    AND parent_source = %(parent_source)s
+"""
+
 _CURRENT = """
 SELECT d.id AS document_id, d.version, d.content_hash, array(
     SELECT c.content_hash FROM vectorforge.chunks c
@@ -172,6 +179,25 @@ class DocumentRepository:
             return None
         retired, version = row.pop("retired"), row.pop("document_version")
         return CitedChunk(Chunk(**row), retired, version)
+
+    async def metadata_of_parent(
+        self, collection_id: UUID, parent_source: str, name: str
+    ) -> dict[str, str | None]:
+        """One metadata value, as text, of each document of a file or table, by source.
+
+        Args:
+            collection_id: The collection.
+            parent_source: As ``DocumentDraft.parent_source``.
+            name: The metadata's name; None is the value where it is missing.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "collection_id": collection_id,
+            "parent_source": parent_source,
+            "name": name,
+        }
+        rows = await self._db.fetch_all(_METADATA_OF_PARENT, values)
+        return {row["source"]: row["value"] for row in rows}
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
         """What is stored of this source now, or None."""

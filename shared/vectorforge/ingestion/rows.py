@@ -1,0 +1,219 @@
+"""Rows of a table or query to documents: which columns say what, and which rows have changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from vectorforge.config import IngestionSettings
+from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.pipeline import IngestionPipeline, failed
+from vectorforge.ingestion.types import (
+    MAX_SOURCE_CHARS,
+    DocumentResult,
+    DocumentStatus,
+    ExtractedDocument,
+)
+from vectorforge.types import Collection
+
+ROW_VERSION: Final = "row_version"
+"""In the metadata of a row's document: the state of the row that it was made of."""
+_MAX_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RowMapping:
+    """What the columns of a table or query are.
+
+    Args:
+        name: Identity of the table or query in the collection; sources are ``<name>#<key>``.
+        key: Column that tells rows apart.
+        text: Columns that make the text, in this order, with blank lines between them.
+        updated: Column that tells when a row last changed: rows whose value has not changed are not read.
+        title: Column of the title.
+        metadata: Columns that become metadata under their own names.
+
+    Raises:
+        InvalidInputError: A name is missing, or a column has two tasks that exclude each other.
+    """
+
+    name: str
+    key: str
+    text: tuple[str, ...]
+    updated: str | None = None
+    title: str | None = None
+    metadata: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.name.strip()) <= _MAX_NAME_CHARS:
+            raise InvalidInputError(
+                f"The name of the rows must have 1 to {_MAX_NAME_CHARS} characters.", field="--source-name"
+            )
+        if not self.text:
+            raise InvalidInputError("At least one column must make the text.", field="--text")
+        if ROW_VERSION in self.metadata:
+            raise InvalidInputError(f"{ROW_VERSION} is kept for VectorForge.", field="--metadata-column")
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Hold the mapping to the columns that are there.
+
+        Raises:
+            InvalidInputError: A column is missing, or its name comes twice.
+        """
+        wanted = [self.key, *self.text, self.updated, self.title, *self.metadata]
+        for column in wanted:
+            if column is None:
+                continue
+            if columns.count(column) != 1:
+                problem = "comes twice" if column in columns else "is not there"
+                raise InvalidInputError(
+                    f"The column {column!r} {problem}; there are: {', '.join(columns)}.", field=column
+                )
+
+    def source_of(self, key: Any) -> str:
+        """Source of the document of a row.
+
+        Raises:
+            InvalidInputError: The key is null, or too long.
+        """
+        if key is None:
+            raise InvalidInputError(f"A row has no value in its key column {self.key!r}.", field=self.key)
+        source = clean(f"{self.name}#{key}")[0]
+        if len(source) > MAX_SOURCE_CHARS:
+            raise InvalidInputError(
+                f"A key is too long: with the name it may have {MAX_SOURCE_CHARS:,} characters.",
+                field=self.key,
+            )
+        return source
+
+    def document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
+        """The document of a row; None when its text columns are empty."""
+        text = "\n\n".join(part for column in self.text if (part := _text(row[column]).strip()))
+        text, in_text = clean(text)
+        if not text.strip():
+            return None
+        title = clean(_text(row[self.title]))[0].strip()[:500] if self.title else ""
+        metadata, in_metadata = clean_json(
+            {column: value for column in self.metadata if (value := _json(row[column])) is not None}
+        )
+        replaced = in_text + in_metadata
+        warning = f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates)."
+        return ExtractedDocument(
+            source=self.source_of(row[self.key]),
+            text=text,
+            media_type=media.PLAIN,
+            title=title or None,
+            metadata=metadata,
+            warnings=(warning,) if replaced else (),
+            parent_source=self.name,
+        )
+
+
+class RowIngestion:
+    """Stores rows as documents of one collection.
+
+    Args:
+        pipeline: Of the collection's tenant.
+        collection: Where to.
+        mapping: What the columns are.
+        settings: Sizes of chunks; a document made with other ones is made anew.
+        labels: Metadata for every document; a row's own win.
+    """
+
+    def __init__(
+        self,
+        pipeline: IngestionPipeline,
+        collection: Collection,
+        mapping: RowMapping,
+        settings: IngestionSettings,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.mapping = mapping
+        self._pipeline = pipeline
+        self._collection = collection
+        self._labels = dict(labels or {})
+        decisive = [
+            asdict(mapping),
+            self._labels,
+            settings.chunk_size_chars,
+            settings.chunk_overlap_chars,
+            collection.embedding_provider,
+            collection.embedding_model,
+            collection.document_prefix,
+        ]
+        self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
+
+    def version_of(self, updated: Any) -> str | None:
+        """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
+        return None if updated is None else f"{self._made_with} {_text(updated)}"
+
+    async def ingest(self, row: Mapping[str, Any]) -> DocumentResult | None:
+        """Store a row, or replace its document; a failure is a result, so that other rows go on.
+
+        Returns:
+            What became of it; None when the row holds no text, and so makes no document.
+        """
+        source = str(row[self.mapping.key])
+        try:
+            document = self.mapping.document(row)
+            if document is None:
+                return None
+            version = self.version_of(row[self.mapping.updated]) if self.mapping.updated else None
+            metadata = {**self._labels, **document.metadata, **({ROW_VERSION: version} if version else {})}
+            document = replace(document, metadata=metadata)
+            source = document.source
+            stored = await self._pipeline.ingest_document(self._collection, document)
+        except VectorForgeError as exc:
+            return failed(source, exc)
+        return DocumentResult(
+            source=source,
+            status=DocumentStatus.UNCHANGED if stored.unchanged else DocumentStatus.SUCCEEDED,
+            document_id=stored.document_id,
+            chunks_added=stored.chunks_added,
+            chunks_kept=stored.chunks_kept,
+            chunks_removed=stored.chunks_removed,
+            warnings=document.warnings,
+        )
+
+    async def keep_only(self, sources: Sequence[str]) -> int:
+        """Delete the documents of rows that are gone; returns how many.
+
+        Raises:
+            DatabaseError: The database failed; nothing was deleted.
+        """
+        return await self._pipeline.keep_only(self._collection, self.mapping.name, sources)
+
+
+def _text(value: Any) -> str:
+    """A column's value as text; empty for null."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    plain = _json(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _json(value: Any) -> Any:
+    """A column's value as metadata: numbers, truth values, text, and lists and objects of them."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, float | Decimal):
+        number = float(value)
+        return number if number - number == 0 else str(value)  # NaN and infinities are no JSON
+    if isinstance(value, Mapping):
+        return {str(name): _json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value)

@@ -1,0 +1,313 @@
+"""Profiles through the library: rows and documents in, passages of one profile out."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import pytest
+
+from vectorforge.config import IngestionSettings
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import (
+    ConfigurationError,
+    ConflictError,
+    ExtractionError,
+    FilterError,
+    InvalidInputError,
+)
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.profile import ProfileDocument, RAGIngestionPipeline
+from vectorforge.ingestion.types import DocumentStatus, ExtractionLimits
+from vectorforge.pipeline.profile import RAGRetrievalPipeline
+from vectorforge.profile_types import SourceType
+from vectorforge.retriever.dense import DenseRetriever
+from vectorforge.retriever.profile import ProfileVectorStore
+from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
+from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+EXPERIENCES = [
+    {
+        "id": 11,
+        "title": "Data engineer",
+        "company": "Acme",
+        "start_date": date(2020, 1, 1),
+        "end_date": date(2023, 5, 31),
+        "description": "Moved the warehouse to Postgres.",
+        "technologies": ["Python", "Postgres"],
+        "profile_id": 7,
+    },
+    {"id": 12, "title": "Baker", "company": "Bread and Sons", "description": "Baked rye bread at dawn."},
+]
+PROJECTS = [{"id": 3, "name": "Weather station", "description": "Measures rain on a roof in Graz."}]
+SKILLS: list[Mapping[str, Any] | str] = [
+    {"name": "Python", "category": "Languages", "level": "expert"},
+    "Baking",
+]
+EDUCATION = [{"id": 5, "degree": "MSc", "institution": "TU Graz", "end_date": date(2019, 6, 30)}]
+
+
+class Profiles:
+    """Both pipelines over a new collection of a tenant."""
+
+    def __init__(self, db: TenantDatabase, collection: Collection) -> None:
+        self.db = db
+        self.collection = collection
+        self.embedder = HashingEmbedder()
+        self.store = ProfileVectorStore(self.embedder, store=PgVectorStore(db), collection=collection)
+        self.ingestion = RAGIngestionPipeline(self.store, self.embedder)
+        self.retrieval = RAGRetrievalPipeline(self.store, self.embedder)
+
+    @classmethod
+    async def of(cls, db: TenantDatabase, *, by_profile: bool = True) -> "Profiles":
+        return cls(
+            db,
+            await CollectionRepository(db).create(
+                "profiles",
+                embedding_provider="hashing",
+                embedding_model="hashing",
+                dimension=DIMENSION,
+                distance_metric=DistanceMetric.COSINE,
+                by_profile=by_profile,
+            ),
+        )
+
+    async def texts(self, profile_id: int, query: str = "anything") -> list[str]:
+        return [chunk.text for chunk in await self.retrieval.retrieve(query, profile_id, 100)]
+
+
+@pytest.fixture
+async def profiles(tenant_db: TenantDatabase) -> Profiles:
+    return await Profiles.of(tenant_db)
+
+
+# C-001 C-002 C-007 C-008 C-012 C-013 C-021: from rows to passages that know where they come from
+async def test_rows_become_passages_of_their_profile(profiles: Profiles) -> None:
+    done = await profiles.ingestion.ingest_profile_data(
+        7, "Likes data and bread.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION
+    )
+    assert (done.documents, done.chunks_added, done.chunks_removed) == (6, 6, 0)
+    found = await profiles.retrieval.retrieve("Who moved the warehouse to Postgres?", 7, 2)
+    best = found[0]
+    assert (best.profile_id, best.source_type, best.source_id) == (7, SourceType.EXPERIENCE, "11")
+    assert best.metadata.title == "Data engineer, Acme"
+    assert best.text == (
+        "# Data engineer, Acme\n\n2020-01-01 to 2023-05-31\n\nMoved the warehouse to Postgres.\n\n"
+        "Technologies: Python, Postgres"
+    )
+    assert best.score > found[1].score
+    everything = await profiles.retrieval.retrieve("x", 7, 100)
+    assert {(chunk.source_type, chunk.source_id) for chunk in everything} == {
+        (SourceType.SUMMARY, "1"),
+        (SourceType.EXPERIENCE, "11"),
+        (SourceType.EXPERIENCE, "12"),
+        (SourceType.PROJECT, "3"),
+        (SourceType.SKILL, "all"),
+        (SourceType.EDUCATION, "5"),
+    }
+
+
+# C-009: documents beside the rows; the same id again replaces
+async def test_documents(profiles: Profiles) -> None:
+    cv = "Curriculum vitae. " + "Sailed around the world in a small boat. " * 40
+    done = await profiles.ingestion.ingest_document(
+        7, cv, SourceType.CV, title="CV 2026", metadata={"language": "en", "profile_id": 8}
+    )
+    assert done.chunks_added > 1
+    chunks = await profiles.retrieval.retrieve("boat", 7, 100, {"language": "en"})
+    assert len(chunks) == done.chunks_added
+    assert {(c.profile_id, c.source_type, c.source_id, c.metadata.title) for c in chunks} == {
+        (7, SourceType.CV, "1", "CV 2026")  # what a caller calls profile_id does not count
+    }
+    await profiles.ingestion.ingest_document(7, "Dear Sirs", SourceType.DOCUMENT, source_id="letter")
+    await profiles.ingestion.ingest_document(7, "A short life.", SourceType.CV)
+    assert sorted(await profiles.texts(7)) == ["A short life.", "Dear Sirs"]
+    with pytest.raises(ExtractionError):
+        await profiles.ingestion.ingest_document(7, " \n", SourceType.CV)
+
+
+# C-010 C-020 C19: idempotent, and what has not changed is not embedded again
+async def test_reingestion_replaces_what_is_not_there_any_more(profiles: Profiles) -> None:
+    await profiles.ingestion.reingest_profile(7, "Old summary.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION)
+    await profiles.ingestion.ingest_document(7, "The CV.", SourceType.CV)
+    ids = {chunk.text: chunk.id for chunk in await profiles.retrieval.retrieve("x", 7, 100)}
+    profiles.embedder.texts.clear()
+
+    again = await profiles.ingestion.reingest_profile(
+        7, "Old summary.", EXPERIENCES, PROJECTS, SKILLS, EDUCATION
+    )
+    assert (again.documents_unchanged, again.chunks_added, again.chunks_removed) == (6, 0, 0)
+    assert profiles.embedder.texts == []
+
+    done = await profiles.ingestion.reingest_profile(7, "New summary.", EXPERIENCES[:1], [])
+    assert (done.documents_removed, done.chunks_added) == (4, 1)
+    assert profiles.embedder.texts == ["New summary."]
+    after = {chunk.text: chunk.id for chunk in await profiles.retrieval.retrieve("x", 7, 100)}
+    kept = [text for text in after if text.startswith("# Data engineer")]
+    assert sorted(after) == sorted(["New summary.", "The CV.", *kept])
+    assert after[kept[0]] == ids[kept[0]]
+
+    letter = ProfileDocument(SourceType.DOCUMENT, "letter", "Dear Sirs")
+    await profiles.ingestion.reingest_profile(7, "", [], [], documents=[letter])
+    assert await profiles.texts(7) == ["Dear Sirs"]
+
+
+# C19: a reader sees one edition, whole, while it is replaced 50 times
+async def test_a_reader_never_sees_none_half_or_both(profiles: Profiles) -> None:
+    def edition(number: int) -> list[dict[str, Any]]:
+        stays = [{"id": n, "title": f"Job {n}", "description": f"Always {n}"} for n in range(3)]
+        changes = [{"id": n, "title": f"Job {n}", "description": f"Edition {number}"} for n in range(3, 6)]
+        comes = [{"id": 100 + number, "title": "New job", "description": f"Edition {number}"}]
+        return stays + changes + comes
+
+    await profiles.ingestion.reingest_profile(7, "", edition(0), [])
+    done = asyncio.Event()
+
+    async def read(filters: dict[str, Any] | None) -> set[str]:
+        seen: set[str] = set()
+        while not done.is_set():
+            found = await profiles.retrieval.retrieve("edition", 7, 100, filters)
+            texts = [chunk.text for chunk in found]
+            assert len(texts) == len({chunk.id for chunk in found}) == 7, texts
+            editions = {text.rpartition("Edition ")[2] for text in texts if "Edition" in text}
+            assert len(editions) == 1, editions
+            seen |= editions
+        return seen
+
+    readers = [asyncio.create_task(read(filters)) for filters in (None, {"source_type": "experience"})]
+    for number in range(1, 51):
+        await profiles.ingestion.reingest_profile(7, "", edition(number), [])
+    done.set()
+    for seen in await asyncio.gather(*readers):
+        assert len(seen) > 1
+
+
+# C19: two writers of a profile that did not exist leave one edition, not a mixture
+async def test_writers_of_one_profile_take_turns(profiles: Profiles) -> None:
+    for profile_id in range(20):
+        editions = [
+            [{"id": n, "title": f"{name} {n}"} for n in range(size)] for name, size in (("a", 3), ("b", 2))
+        ]
+        await asyncio.gather(
+            *(profiles.ingestion.reingest_profile(profile_id, "", rows, []) for rows in editions)
+        )
+        texts = sorted(await profiles.texts(profile_id))
+        assert texts in (["# a 0", "# a 1", "# a 2"], ["# b 0", "# b 1"])
+
+
+# C-019 C17: equal ids of profiles in two tenants, and two profiles of one tenant
+async def test_profiles_and_tenants_do_not_cross(profiles: Profiles, other_tenant_db: TenantDatabase) -> None:
+    others = await Profiles.of(other_tenant_db)
+    for owner, profile_id, text in ((profiles, 7, "mine"), (profiles, 8, "neighbour"), (others, 7, "theirs")):
+        await owner.ingestion.reingest_profile(profile_id, f"The {text} summary.", [], [])
+    assert await profiles.texts(7) == ["The mine summary."]
+    assert await profiles.texts(8) == ["The neighbour summary."]
+    assert await others.texts(7) == ["The theirs summary."]
+    assert await others.texts(8) == []
+    stranger = ProfileVectorStore(
+        others.embedder, store=PgVectorStore(other_tenant_db), collection=profiles.collection
+    )
+    assert await RAGRetrievalPipeline(stranger, others.embedder).retrieve("mine", 7) == []
+    assert await stranger.stored(7) == {}
+    await profiles.ingestion.reingest_profile(7, "", [], [])
+    assert (await profiles.texts(7), await profiles.texts(8)) == ([], ["The neighbour summary."])
+
+
+# C17: nothing gets into such a collection, or out of it, without a profile
+async def test_a_collection_of_profiles_takes_nothing_else(profiles: Profiles) -> None:
+    await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
+    registry = EmbeddingProviderRegistry()
+    registry.register(profiles.embedder)
+    core = PgVectorStore(profiles.db)
+    retriever = DenseRetriever(registry, core, CollectionRepository(profiles.db), preprocess=str.strip)
+    for filters in (None, {"profile_id": 7}):
+        with pytest.raises(InvalidInputError, match="profile_id is required") as refused:
+            await retriever.retrieve("mine", profiles.collection.id, 5, filters)
+        assert refused.value.field == "profile_id"
+    found = await retriever.retrieve("mine", profiles.collection.id, 5, profile_id=7)
+    assert [chunk.chunk.text for chunk in found] == ["Mine."]
+
+    documents = DocumentRepository(profiles.db)
+    pipeline = IngestionPipeline(core, documents, registry, IngestionSettings())
+    (result,) = await pipeline.ingest_bytes(profiles.collection, b"Nobody's.", "profiles/7/summary/1")
+    assert result.status is DocumentStatus.FAILED
+    assert result.error is not None
+    assert result.error.code == "invalid_input"
+    assert await profiles.texts(7) == ["Mine."]
+
+
+async def test_an_ordinary_collection_takes_no_profiles(tenant_db: TenantDatabase) -> None:
+    with pytest.raises(ConflictError, match="not made for profiles"):
+        await Profiles.of(tenant_db, by_profile=False)
+
+
+# C-004 C-006 C-023: the provider is the collection's, or it is refused
+async def test_another_embedding_provider_is_refused(profiles: Profiles) -> None:
+    stranger = HashingEmbedder(name="other")
+    with pytest.raises(ConfigurationError, match="'hashing', not by 'other'"):
+        ProfileVectorStore(stranger, store=PgVectorStore(profiles.db), collection=profiles.collection)
+    with pytest.raises(ConfigurationError):
+        RAGIngestionPipeline(profiles.store, stranger)
+    with pytest.raises(ConfigurationError):
+        RAGRetrievalPipeline(profiles.store, stranger)
+
+
+# C-011 C-022
+async def test_sizes_of_chunks_are_the_callers(profiles: Profiles) -> None:
+    text = " ".join(f"word{number}" for number in range(200))
+    small = RAGIngestionPipeline(profiles.store, profiles.embedder, chunking=ChunkingConfig(100, 20))
+    await small.ingest_document(7, text, SourceType.CV)
+    texts = await profiles.texts(7)
+    assert len(texts) > 10
+    assert max(map(len, texts)) <= 100
+    await profiles.ingestion.ingest_document(7, text, SourceType.CV)
+    assert len(await profiles.texts(7)) < 5
+
+
+async def test_refusals(profiles: Profiles) -> None:
+    ingest = profiles.ingestion.ingest_profile_data
+    with pytest.raises(InvalidInputError, match=r"experiences\[1\]\.id comes twice"):
+        await ingest(7, "", [{"id": 1, "title": "a"}, {"id": 1, "title": "b"}], [])
+    with pytest.raises(InvalidInputError, match="profile_id"):
+        await ingest(-1, "x", [], [])
+    with pytest.raises(InvalidInputError, match="at most 2,000"):
+        await ingest(7, "", [{"id": n, "title": "a"} for n in range(2001)], [])
+    with pytest.raises(InvalidInputError, match="source_id"):
+        await profiles.ingestion.ingest_document(7, "x", SourceType.CV, source_id=" ")
+    short = RAGIngestionPipeline(profiles.store, profiles.embedder, limits=ExtractionLimits(max_chars=10))
+    with pytest.raises(ExtractionError, match="longer than 10"):
+        await short.ingest_document(7, "x" * 11, SourceType.CV)
+    for query, profile_id, top_k in (("", 7, 5), ("x", -1, 5), ("x", 7, 0), ("x", 7, 101)):
+        with pytest.raises(InvalidInputError):
+            await profiles.retrieval.retrieve(query, profile_id, top_k)
+    profiles.embedder.texts.clear()
+    with pytest.raises(FilterError):
+        await profiles.retrieval.retrieve("x", 7, filters={"a": {"$near": 1}})
+    assert profiles.embedder.texts == []
+    assert await profiles.texts(7) == []
+
+
+# C-015 C-025 C32: retrieval and tools load neither a model's SDK nor a driver of databases
+def test_retrieval_knows_no_language_model_and_no_database() -> None:
+    code = (
+        "import sys, vectorforge.pipeline.profile, vectorforge.tools.toolbox\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not loaded & {'openai', 'anthropic', 'psycopg', 'boto3'}, loaded\n"
+        "assert not [name for name in sys.modules if name.startswith('vectorforge.llm.providers')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# C-014
+async def test_a_context_says_where_it_is_from(profiles: Profiles) -> None:
+    await profiles.ingestion.reingest_profile(7, "Mine.", [], [])
+    context = await profiles.retrieval.format_context(await profiles.retrieval.retrieve("mine", 7))
+    assert context == "[Source 1]\nsummary 1\nMine."
+    assert await profiles.retrieval.format_context([]) == ""

@@ -1,0 +1,166 @@
+"""The tools an agent calls, and what language models are told about them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from anthropic.types import ToolParam
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionFunctionToolParam
+from pydantic import TypeAdapter, ValidationError
+
+from vectorforge.errors import InvalidInputError
+from vectorforge.ingestion.profile import RAGIngestionPipeline
+from vectorforge.pipeline.profile import RAGRetrievalPipeline
+from vectorforge.profile_types import SourceType
+from vectorforge.retriever.profile import ProfileVectorStore, RetrievedChunk
+from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
+from vectorforge.testing.passages import make_passage
+from vectorforge.tools.schemas import PARAMETERS, anthropic_tools, openai_tools
+from vectorforge.tools.semantic_search_tools import semantic_search, semantic_search_with_context
+from vectorforge.tools.toolbox import NOTHING_FOUND, ProfileToolbox
+from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.memory import InMemoryVectorStore
+
+SEARCH, WITH_CONTEXT = "semantic_search", "semantic_search_with_context"
+
+
+@pytest.fixture
+async def pipeline() -> RAGRetrievalPipeline:
+    """Profiles 1 and 2, in a store that is not PostgreSQL."""  # C-023
+    embedder = HashingEmbedder()
+    collection = Collection(
+        uuid4(), "profiles", "hashing", "hashing", DIMENSION, DistanceMetric.COSINE, by_profile=True
+    )
+    store = ProfileVectorStore(embedder, store=InMemoryVectorStore(), collection=collection)
+    ingestion = RAGIngestionPipeline(store, embedder)
+    jobs = [{"id": n, "title": f"Job {n}", "description": "Rye bread. " * 20} for n in range(30)]
+    await ingestion.reingest_profile(1, "Bakes bread.", jobs, [])
+    await ingestion.ingest_document(2, "The secret of profile two: bread.", SourceType.CV)
+    return RAGRetrievalPipeline(store, embedder)
+
+
+# C-016 C03: five passages unless told otherwise, as they are, with where they are from
+async def test_semantic_search(pipeline: RAGRetrievalPipeline) -> None:
+    found = await semantic_search("Who bakes bread?", 1, pipeline)
+    assert len(found) == 5
+    assert (found[0].text, found[0].source_type, found[0].source_id) == (
+        "Bakes bread.",
+        SourceType.SUMMARY,
+        "1",
+    )
+    assert len(await semantic_search("bread", 1, pipeline, top_k=2)) == 2
+    assert await semantic_search("bread", 3, pipeline) == []
+
+
+# C-017 C06
+async def test_semantic_search_with_context(pipeline: RAGRetrievalPipeline) -> None:
+    context = await semantic_search_with_context("Who bakes bread?", 1, pipeline, top_k=20)
+    assert context.startswith("[Source 1]\nsummary 1\nBakes bread.\n---\n[Source 2]\nexperience ")
+    assert 1500 < len(context) <= 2000
+    assert await semantic_search_with_context("bread", 3, pipeline) == ""
+    with pytest.raises(InvalidInputError, match="max_length must be at least 200"):
+        await semantic_search_with_context("bread", 1, pipeline, max_length=199)
+
+
+# C06: a property of every ranking: the longest prefix of whole passages, and never nothing
+@given(
+    st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=400), min_size=1, max_size=12),
+    st.integers(200, 3000),
+)
+async def test_a_context_is_a_prefix_of_the_ranking(texts: Sequence[str], max_length: int) -> None:
+    embedder = HashingEmbedder()
+    collection = Collection(
+        uuid4(), "profiles", "hashing", "hashing", DIMENSION, DistanceMetric.COSINE, by_profile=True
+    )
+    store = ProfileVectorStore(embedder, store=InMemoryVectorStore(), collection=collection)
+    pipeline = RAGRetrievalPipeline(store, embedder)
+    metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
+    chunks = [RetrievedChunk.of(make_passage(text, metadata=metadata)) for text in texts]
+    context = await pipeline.format_context(chunks, max_length)
+    assert len(context) <= max_length
+    whole = [await pipeline.format_context(chunks[:number], 100_000) for number in range(1, len(chunks) + 1)]
+    fitting = [text for text in whole if len(text) <= max_length]
+    if fitting:
+        assert context == fitting[-1]
+    else:
+        start = whole[0].partition("\n")[0]
+        assert context.startswith(start)
+        assert whole[0].startswith(context)
+
+
+# C06: the best passage alone is too long: its start, up to the end of a sentence
+async def test_a_passage_that_is_too_long_is_cut_at_a_sentence(pipeline: RAGRetrievalPipeline) -> None:
+    metadata = {"profile_id": 1, "source_type": "cv", "source_id": "1"}
+    long = RetrievedChunk.of(make_passage("A sentence of bread. " * 100, metadata=metadata))
+    context = await pipeline.format_context([long], 300)
+    assert 200 < len(context) <= 300
+    assert context.endswith("A sentence of bread.")
+
+
+# The SDKs' own types, strictly: a name that they do not know would be an error
+def test_schemas_are_what_the_sdks_take() -> None:
+    for tool in openai_tools():
+        checked = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(tool, strict=True)
+        assert checked == tool
+    for described in anthropic_tools():
+        kept = TypeAdapter(ToolParam).validate_python(described, strict=True)
+        assert kept == described
+    with pytest.raises(ValidationError):
+        TypeAdapter(ChatCompletionFunctionToolParam).validate_python(anthropic_tools()[0])
+    names = [SEARCH, WITH_CONTEXT]
+    assert [tool["function"]["name"] for tool in openai_tools()] == names
+    assert [tool["name"] for tool in anthropic_tools()] == names
+
+
+# C17 C-018: a model has no way to say which profile it wants, nor to reach the store
+def test_no_schema_has_a_profile() -> None:
+    for parameters in PARAMETERS.values():
+        assert "profile_id" not in json.dumps(parameters)
+        assert parameters["additionalProperties"] is False
+
+
+# C-018 C-024: calls as OpenAI (a text) and Anthropic (an object) send them
+@pytest.mark.parametrize("encode", [json.dumps, dict], ids=["openai", "anthropic"])
+async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
+    toolbox = ProfileToolbox(pipeline, 1)
+    passages = json.loads(await toolbox.call(SEARCH, encode({"query": "Who bakes bread?", "top_k": 2})))
+    assert len(passages) == 2
+    assert passages[0]["text"] == "Bakes bread."
+    assert (passages[0]["source_type"], passages[0]["source_id"]) == ("summary", "1")
+    context = await toolbox.call(WITH_CONTEXT, encode({"query": "Who bakes bread?", "max_length": 300}))
+    assert context.startswith("[Source 1]")
+    assert len(context) <= 300
+    assert await ProfileToolbox(pipeline, 9).call(WITH_CONTEXT, encode({"query": "x"})) == NOTHING_FOUND
+    assert await ProfileToolbox(pipeline, 9).call(SEARCH, encode({"query": "x"})) == "[]"
+
+
+# What does not fit the schema is refused, in words that help a model, and reaches no other profile
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        (SEARCH, {"query": "bread", "profile_id": 2}, "profile_id: Extra inputs"),
+        (SEARCH, {"query": "bread", "top_k": 21}, "top_k"),
+        (SEARCH, {"query": "bread", "top_k": "3"}, "top_k"),
+        (SEARCH, {"query": ""}, "query"),
+        (SEARCH, {}, "query: Field required"),
+        (SEARCH, '{"query": "bre', "Invalid JSON"),
+        (SEARCH, "[]", "arguments"),
+        (SEARCH, {"query": "bread", "max_length": 300}, "max_length"),
+        (WITH_CONTEXT, {"query": "bread", "max_length": 100}, "max_length"),
+        (
+            "drop_table",
+            {},
+            "There is no such tool; there are: semantic_search, semantic_search_with_context.",
+        ),
+    ],
+)
+async def test_calls_that_do_not_fit(
+    pipeline: RAGRetrievalPipeline, name: str, arguments: Any, words: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        await ProfileToolbox(pipeline, 1).call(name, arguments)
+    assert words in refused.value.message
