@@ -146,6 +146,10 @@ class BedrockProvider(BaseLLMProvider):
         ]
         return [model["modelId"] for model in models["modelSummaries"]] + profiles
 
+    def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
+        """The parameters of the operation, which is the same body for whole answers and streams."""
+        return _request(call, self._refused.of(call.config.model))
+
     async def _send(self, operation: str, call: ProviderCall) -> tuple[Any, list[str]]:
         """The answer, and the parameters that the request went without."""
 
