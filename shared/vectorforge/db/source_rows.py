@@ -3,7 +3,7 @@
 The connection string holds a password: no error of this module, and none of its causes, repeats any of it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -84,7 +84,7 @@ class SourceRows:
                 await connection.rollback()
                 yield cls(connection, query, columns)
 
-    async def keys(self, key: str, updated: str | None) -> AsyncIterator[RowKey]:
+    async def keys(self, key: str, updated: str | None) -> AsyncGenerator[RowKey, None]:
         """Key and time of change of every row, in any order.
 
         Args:
