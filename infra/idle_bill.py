@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from infra.bedrock_models import named_models
 from infra.bill import MEASURED, BillLine, gb, money, monthly
 from infra.prices import HOURS_PER_MONTH, PRICES, SECONDS_PER_MONTH, instance_hour
 from infra.settings import StageSettings
@@ -10,6 +11,8 @@ ZONES: Final = 2
 """As ``infra.network`` has it."""
 ENDPOINTS: Final = 2
 """Services with interface endpoints where there is no other way out (``infra.network``)."""
+BEDROCK_ENDPOINTS: Final = 2
+"""Those of a stage that names models of Amazon Bedrock, besides."""
 SECRETS: Final = 2
 """The vendors' keys, and the database's owner."""
 WEB_ACL_RULES: Final = 2
@@ -65,7 +68,8 @@ def egress_bill(stage: StageSettings) -> list[BillLine]:
                 monthly("their IPv4 addresses", PRICES.ipv4_hour, gateways),
             ]
         case "none":
-            return [monthly("interface endpoints", PRICES.endpoint_hour, ENDPOINTS * ZONES)]
+            services = ENDPOINTS + (BEDROCK_ENDPOINTS if named_models(stage) else 0)
+            return [monthly("interface endpoints", PRICES.endpoint_hour, services * ZONES)]
         case _:
             return [BillLine("egress-only internet gateway", "free", 0.0)]
 

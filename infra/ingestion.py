@@ -8,6 +8,8 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.bedrock import allow_models
+from infra.bedrock_models import EMBEDDINGS
 from infra.data_stack import DataStack
 from infra.database import APP_ROLE
 from infra.message_queue import MessageQueue
@@ -95,6 +97,7 @@ class Ingestion(Construct):
         )
         data.database.allow_login(function, APP_ROLE)
         data.provider_keys.allow_reading(function)
+        allow_models(function, stage, EMBEDDINGS)
         self._messages.allow_sending(function)  # what it cannot finish is announced anew
         function.allow("s3:GetObject", on=[self.uploads_bucket.arn_for_objects("*")])
         # Without it S3 answers 403, not 404, for an object that is gone.

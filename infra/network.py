@@ -5,6 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.bedrock_models import named_models
 from infra.settings import StageSettings
 
 _ZONES = 2  # RDS and its proxy want two; more cost more NAT gateways and endpoints
@@ -61,16 +62,19 @@ class Network(Construct):
         self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
         self.database_subnets = ec2.SubnetSelection(subnet_group_name="database")
         if settings.egress == "none":
-            self._add_endpoints()
+            self._add_endpoints(with_models=bool(named_models(stage)))
         if settings.flow_logs:
             self._log_rejected_packets()
 
-    def _add_endpoints(self) -> None:
+    def _add_endpoints(self, *, with_models: bool) -> None:
         """The AWS services that functions call, each billed by zone and hour."""
         services = {
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
         }
+        if with_models:
+            services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK
+            services["BedrockRuntime"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         for name, service in services.items():
             self.vpc.add_interface_endpoint(name, service=service, subnets=self.function_subnets)
 

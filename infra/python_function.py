@@ -124,14 +124,17 @@ class PythonFunction(Construct):
             else None,
         )
 
-    def allow(self, *actions: str, on: list[str]) -> None:
+    def allow(self, *actions: str, on: list[str], when: Mapping[str, Any] | None = None) -> None:
         """Let the function do exactly this.
 
         Args:
             actions: Of IAM, without wildcards.
             on: ARNs.
+            when: Conditions of IAM.
         """
-        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=on))
+        self.role.add_to_policy(
+            iam.PolicyStatement(actions=list(actions), resources=on, conditions=dict(when or {}))
+        )
 
     def _make_role(self) -> iam.Role:
         role = iam.Role(

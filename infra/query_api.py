@@ -16,7 +16,7 @@ from infra.settings import StageSettings
 from infra.tenant_keys import TenantKeys
 from infra.web_acl import WebAcl
 
-PUBLIC_PATHS = ("/", "/health", "/openapi.json")
+PUBLIC_PATHS = ("/", "/health", "/openapi.json", "/statistics")
 """What may be read without a key, as in ``vectorforge.api.app``."""
 
 EXAMPLE_BODY = '{"query": "What is this collection about?", "stream": true}'

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from infra.bedrock import allow_models
+from infra.bedrock_models import ANSWERS, EMBEDDINGS
 from infra.canary import Canary
 from infra.data_stack import DataStack
 from infra.database import APP_ROLE
@@ -71,6 +73,7 @@ class QueryFunction(Construct):
         )
         data.database.allow_login(self.function, APP_ROLE)
         data.provider_keys.allow_reading(self.function)
+        allow_models(self.function, stage, ANSWERS, EMBEDDINGS)
         query_log.allow_sending(self.function)
         ingestion.allow_announcing(self.function)
         ingestion.allow_signing_uploads(self.function)

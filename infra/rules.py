@@ -12,6 +12,7 @@ from aws_cdk import Acknowledgment, App, CfnElement, Stack, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from constructs import IConstruct
 
+from infra.bedrock_models import named_models
 from infra.settings import StageSettings
 
 _ARN_OF = re.compile(r"<([^<>]+)\.Arn>")
@@ -30,7 +31,9 @@ _FUNCTIONS = (
 _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
 _PUBLIC = tuple(
-    f"{_API}{path}/{method}" for path in ("", "/health", "/openapi.json") for method in ("GET", "HEAD")
+    f"{_API}{path}/{method}"
+    for path in ("", "/health", "/openapi.json", "/statistics")
+    for method in ("GET", "HEAD")
 )
 _EXECUTIONS = "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
 
@@ -58,8 +61,8 @@ ACKNOWLEDGED = (
     Acknowledged(
         "AwsSolutions-IAM5[Resource::*]",
         _FUNCTION_ROLES,
-        "Lambda makes the network interfaces, the function's code is denied them; X-Ray has no resources: "
-        "https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html",
+        "Lambda makes the network interfaces, the function's code is denied them; X-Ray and Bedrock's lists "
+        "of models have no resources: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html",
     ),
     Acknowledged(
         "AwsSolutions-IAM5[Resource::*]",
@@ -223,9 +226,19 @@ def hold_to_rules(app: App, stacks: Mapping[str, Stack], stage: StageSettings) -
 
 def acknowledge(stacks: Mapping[str, Stack], stage: StageSettings) -> None:
     """Tell the rules what is acknowledged of a stage."""
-    for found in ACKNOWLEDGED:
+    for found in (*ACKNOWLEDGED, *_of_models(stage)):
         for construct, rule in places(found, stacks, stage):
             Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=found.reason))
+
+
+def _of_models(stage: StageSettings) -> Iterator[Acknowledged]:
+    """What is found of a stage that asks models of Amazon Bedrock through inference profiles."""
+    for model in sorted({model.profiled for model in named_models(stage) if model.profiled}):
+        yield Acknowledged(
+            f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:bedrock:*::foundation-model/{model}]",
+            ("App/Ingestion/Ingest/Role", "App/Query/Function/Role"),
+            "One model, through one inference profile only, which chooses the region.",
+        )
 
 
 def places(

@@ -85,7 +85,8 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
         context = await browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
         context.set_default_timeout(10_000)
         page = await context.new_page()
-        watch = Watch(url.rstrip("/"))
+        parts = urlsplit(url)
+        watch = Watch(f"{parts.scheme}://{parts.netloc}")
         watch.failed_requests_expected = failed_requests
         watch.attach(page)
         opened.append((page, watch))

@@ -18,6 +18,7 @@ from aiohttp import web
 from tests.browser.answer_script import Cut, Hold, Json, Raw, Refuse, Send, Step, answer
 
 PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page" / "index.html"
+PAGES = {"/": PAGE, "/statistics": PAGE.with_name("statistics.html")}
 
 
 @dataclass
@@ -41,6 +42,10 @@ class StubApi:
     query_closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client closed an answer before its end."""
     extractive: bool = False
+    statistics: Json = field(default_factory=dict)
+    """What ``/v1/stats`` answers; {}: that the database is away."""
+    ranges: list[Json] = field(default_factory=list)
+    """Parameters of the statistics asked for."""
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -71,7 +76,8 @@ class StubApi:
         app = web.Application(middlewares=[self._guard], client_max_size=64 * 1024 * 1024)
         app.add_routes(
             [
-                web.get("/", _page),
+                *(web.get(path, _page) for path in PAGES),
+                web.get("/v1/stats", self._show_statistics),
                 web.get("/v1/providers", self._providers),
                 web.get("/v1/collections", self._list_collections),
                 web.post("/v1/collections", self._create_collection),
@@ -94,13 +100,19 @@ class StubApi:
         self.requests.append(f"{request.method} {request.path}")
         # Not Authorization: behind API Gateway and CloudFront only this header can be a key.
         sent = request.headers.get("X-Api-Key")
-        if self.api_key and request.path != "/" and sent != self.api_key:
+        if self.api_key and request.path not in PAGES and sent != self.api_key:
             return problem(401, "A valid API key is required.")
         return await handler(request)
 
     async def _providers(self, _: web.Request) -> web.Response:
         model = {"name": "fake", "default_model": "fake-1", "is_default": True, "extractive": self.extractive}
         return web.json_response({"llm": [model], "embedding": [], "generation_enabled": True})
+
+    async def _show_statistics(self, request: web.Request) -> web.Response:
+        self.ranges.append(dict(request.query))
+        if not self.statistics:
+            return problem(503, "The database is not available.")
+        return web.json_response(self.statistics)
 
     async def _list_collections(self, _: web.Request) -> web.Response:
         for collection in self.collections:
@@ -211,8 +223,8 @@ def _public(job: Json) -> Json:
     return {k: v for k, v in job.items() if k != "polls"} | {"documents": items}
 
 
-async def _page(_: web.Request) -> web.Response:
-    html = PAGE.read_text(encoding="utf-8")
+async def _page(request: web.Request) -> web.Response:
+    html = PAGES[request.path].read_text(encoding="utf-8")
     return web.Response(
         text=html, content_type="text/html", headers={"Content-Security-Policy": policy(html)}
     )

@@ -197,6 +197,16 @@ class TestAnthropic(LLMStreamContract):
         assert caught.value.field == "temperature"
         assert not server.requests
 
+    # C38: https://github.com/BerriAI/litellm/issues/15070
+    async def test_of_two_that_exclude_each_other_temperature_stays(self) -> None:
+        text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        async with FakeAnthropic(refused={"top_p": text}) as server:
+            provider = AnthropicProvider(server.api_key, base_url=server.base_url)
+            response = await provider.generate(MESSAGES, FULL_CONFIG)
+            await provider.aclose()
+        assert (server.bodies[-1]["temperature"], "top_p" in server.bodies[-1]) == (0.2, False)
+        assert "top_p" in response.metadata["dropped_parameters"]
+
     #
     async def test_instructions_alone_are_no_conversation(self, provider: BaseLLMProvider) -> None:
         with pytest.raises(InvalidInputError) as caught:

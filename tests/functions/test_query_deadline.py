@@ -41,9 +41,11 @@ async def ask(
     variables: dict[str, str] | None = None,
     *,
     timeout_s: float = TIMEOUT_S,
+    degraded: bool = False,
 ) -> tuple[int, str]:
     """Status and body; the function's process must have survived."""
-    configuration = query_function(surroundings, mode, variables=variables, timeout_s=timeout_s)
+    environment = {"VECTORFORGE_DEGRADED_ANSWERS": str(degraded).lower(), **(variables or {})}
+    configuration = query_function(surroundings, mode, variables=environment, timeout_s=timeout_s)
     async with FunctionProcess(configuration) as function:
         if variables is None:
             await response_of(await function.invoke(load_event(HEALTH)))  # warm: the time is the query's
@@ -117,6 +119,23 @@ async def test_a_whole_answer_that_takes_too_long_is_a_504(
     status, body = await ask(surroundings, mode, QUERY)
     assert (status, json.loads(body)["status"]) == (504, 504)
     assert (await logged(surroundings)).error_stage == "generate"
+
+
+@MODES
+async def test_a_model_that_says_nothing_leaves_time_for_the_passages(
+    surroundings: QuerySurroundings, mode: Mode
+) -> None:  # faults 5, 14
+    surroundings.vendor.script(SILENT, SILENT)
+    status, body = await ask(surroundings, mode, QUERY, timeout_s=9, degraded=True)
+    answer = json.loads(body)
+    assert (status, answer["degraded"], answer["extractive"]) == (200, ["passages"], True)
+    assert "five days" in answer["response"]
+    assert len(answer["citations"]) == 1
+    row = await logged(surroundings)
+    assert (row.outcome, list(row.degraded)) == ("answered", ["passages"])
+    (request,) = surroundings.vendor.requests
+    async with asyncio.timeout(5):
+        await request.client_closed.wait()
 
 
 @MODES

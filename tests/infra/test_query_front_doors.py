@@ -99,6 +99,7 @@ async def test_a_route_wants_a_key_of_api_gateway_where_the_application_wants_a_
     )
     routes = [(verb.upper(), path) for path, verbs in app.openapi()["paths"].items() for verb in verbs]
     routes += [("HEAD", "/"), ("HEAD", "/health"), ("GET", "/openapi.json"), ("HEAD", "/openapi.json")]
+    routes += [("GET", "/statistics"), ("HEAD", "/statistics")]
     found = methods(app_templates["dev"])
     without_key = set()
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as client:

@@ -51,6 +51,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/jobs/{job_id}"): Case(404),
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("GET", "/v1/cache"): Case(200),
+    ("DELETE", "/v1/cache"): Case(200),
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),

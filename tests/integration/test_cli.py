@@ -211,6 +211,29 @@ class TestIngestAndAsk:
         assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
 
 
+class TestStats:
+    def test_questions_are_counted(self, vectorforge: CommandLine) -> None:  # D-041
+        vectorforge("ingest", "handbook.md", "-c", "counted")
+        for _ in range(2):
+            vectorforge("ask", "How many days of holidays are there?", "-c", "counted")
+        found = vectorforge.json("stats", "-c", "counted")
+        assert found["totals"]["outcomes"] == {"answered": 2}
+        assert (len(found["series"]), found["series"][-1]["queries"]) == (7, 2)
+        assert found["content"]["documents"] == 1
+        lines = [line.split("\t") for line in vectorforge("stats", "-c", "counted").stdout.splitlines()]
+        assert ["questions", "2"] in lines
+        assert ["cost in US dollars", "0.0000"] in lines
+        assert [line[1] for line in lines if line[0] == "extractive extractive-v1"] == ["2"]
+        assert len(vectorforge.json("stats", "--days", "30")["series"]) == 30
+
+    def test_nothing_was_asked(self, vectorforge: CommandLine) -> None:
+        vectorforge("collections", "create", "silent")
+        done = vectorforge("stats", "-c", "silent")
+        assert "questions\t0" in done.stdout
+        assert "No questions in this time." in done.stderr
+        assert "days" in vectorforge("stats", "--days", "0", code=2).stderr
+
+
 class TestModels:
     """With a key, against a server that speaks the vendor's protocol."""
 

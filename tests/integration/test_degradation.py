@@ -1,14 +1,17 @@
 """The degradation ladder on real parts: each step is reached by switching something off, and says so."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from pydantic import SecretStr
 
+from tests.conftest import ObservedPostgres
 from vectorforge.config import LLMSettings, QuerySettings
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
@@ -28,6 +31,7 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.testing.pgbouncer import PgBouncer
 
 RAG = "/v1/rag/query"
 QUESTION = {"query": "How long must the dough rise?"}
@@ -102,10 +106,10 @@ async def start(
     first, second, embedder = vendors
     async with AsyncExitStack() as stack:
 
-        async def make(fallbacks: tuple[str, ...] = (), **query: Any) -> Surroundings:
+        async def make(fallbacks: tuple[str, ...] = (), url: str = "", **query: Any) -> Surroundings:
             tenant = make_tenant()
             config = settings_for(
-                postgres_server.app_url,
+                url or postgres_server.app_url,
                 [tenant],
                 llm=LLMSettings(llm_fallbacks=list(fallbacks)),
                 query=QuerySettings(**query),
@@ -173,7 +177,7 @@ async def test_a_closed_port_is_passed_over(start: Start) -> None:  # fault 3
 
 @pytest.mark.parametrize("buffered", [True, False])
 async def test_a_model_that_says_nothing_leaves_time_for_another(start: Start, buffered: bool) -> None:
-    here = await start(("anthropic",), query_timeout_s=4)  # fault 5
+    here = await start(("anthropic",), query_timeout_s=8)  # fault 5
     here.first.unscripted = Reply(texts=(), ending="stall")
     if buffered:
         answer = await here.ask()
@@ -322,4 +326,24 @@ async def test_the_permission_changes_nothing_while_the_search_works(start: Star
     assert answer["degraded"] == []
     assert here.first.bodies[0]["messages"][0]["role"] == "system"
     here.first.unscripted = Failure(500)
-    assert (await here.ask(allow_ungrounded=True))["degraded"] == ["passages"]
+    another = await here.ask(query="And what of the chain?", allow_ungrounded=True)
+    assert another["degraded"] == ["passages"]
+
+
+async def test_a_database_that_is_gone_is_a_503_and_back_it_answers_as_before(
+    start: Start, postgres_server: ObservedPostgres, private_dir: Callable[[str], Path]
+) -> None:  # fault 26
+    bouncer = PgBouncer(private_dir("pgd"), postgres_server.socket)
+    with bouncer:
+        here = await start(("anthropic",), url=bouncer.route(postgres_server.app_url))
+        assert (await here.ask())["degraded"] == []
+    response = await here.client.post(RAG, json={**QUESTION, "allow_ungrounded": True})
+    assert (response.status_code, response.json()["code"]) == (503, "database_unavailable")
+    assert int(response.headers["retry-after"]) >= 1
+    assert len(here.first.requests) == 1  # whose question it is cannot be known: no model is asked
+    with bouncer:
+        async with asyncio.timeout(30):  # the pool tries at growing intervals
+            while (await here.client.get("/v1/collections")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        answer = await here.ask(query="And what of the chain?")
+        assert (answer["degraded"], answer["provider"]) == ([], "openai")

@@ -123,6 +123,8 @@ class TestTheWall:
         # nobody can log in as these: the dispatcher deletes what is old, the keeper writes for the log writer
         hidden = ("PUBLIC", "vectorforge_dispatcher", "vectorforge_log_keeper")
         assert {row for row in rows if row[0] in hidden} == {
+            ("vectorforge_dispatcher", "cached_answers", "DELETE"),
+            ("vectorforge_dispatcher", "cached_embeddings", "DELETE"),
             ("vectorforge_dispatcher", "ingestion_jobs", "DELETE"),
             ("vectorforge_dispatcher", "query_logs", "DELETE"),
             ("vectorforge_log_keeper", "query_logs", "INSERT"),
@@ -337,6 +339,7 @@ class TestRoles:
             "INSERT INTO vectorforge.collections (tenant_id, id) VALUES ('t', gen_random_uuid())",
             "SELECT vectorforge.claim_ingestion_job('1 minute')",
             "SELECT vectorforge.delete_old_logs('1 day')",
+            "SELECT vectorforge.delete_expired_caches('1 day')",
             pytest.param("SET ROLE vectorforge_log_keeper", marks=PINS),
             pytest.param("SET ROLE vectorforge_app", marks=PINS),
         ],

@@ -14,7 +14,7 @@ from vectorforge.errors import (
     LLMRateLimitError,
     LLMTimeoutError,
 )
-from vectorforge.retry import with_retries
+from vectorforge.retry import RetryBudget, with_retries
 
 NOW = LLMRateLimitError("busy", retry_after_s=0.0)
 
@@ -103,3 +103,34 @@ async def test_timeout_of_the_caller_passes_through() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await with_retries(lambda: asyncio.sleep(60), retries=3, deadline=Deadline.after(60))
+
+
+async def test_a_budget_keeps_retries_a_tenth_of_the_calls() -> None:  # fault 12
+    budget = RetryBudget(most=20)
+    calls = 0
+    for _ in range(500):
+        operation, made = failing(*[NOW] * 9)
+        with pytest.raises(LLMRateLimitError):
+            await with_retries(operation, retries=3, deadline=Deadline.never(), budget=budget)
+        calls += len(made)
+    assert 500 < calls <= 500 * 1.1 + 20
+
+
+async def test_what_the_budget_has_saved_up_is_spent_first() -> None:
+    budget = RetryBudget(most=3)
+    made = []
+    for _ in range(3):
+        operation, calls = failing(*[NOW] * 9)
+        with pytest.raises(LLMRateLimitError):
+            await with_retries(operation, retries=2, deadline=Deadline.never(), budget=budget)
+        made.append(len(calls))
+    assert made == [3, 2, 1]
+
+
+async def test_the_last_attempt_spends_nothing() -> None:
+    budget = RetryBudget(ratio=0.0, most=4)
+    for _ in range(2):
+        operation, calls = failing(*[NOW] * 9)
+        with pytest.raises(LLMRateLimitError):
+            await with_retries(operation, retries=2, deadline=Deadline.never(), budget=budget)
+        assert len(calls) == 3

@@ -13,6 +13,7 @@ from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    cache,
     collections,
     docrag,
     documents,
@@ -45,6 +46,7 @@ _DOORS = (
     docrag,
     profiles,
     queries,
+    cache,
     statistics,
     metrics,
 )

@@ -1,5 +1,7 @@
 """What a process shares: pool, providers, queues, metrics."""
 
+import hashlib
+import json
 import logging
 from functools import cached_property
 from types import TracebackType
@@ -21,6 +23,7 @@ from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_memory import AnswerMemory
 from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
@@ -209,6 +212,18 @@ class Application:
         )
 
     @cached_property
+    def answer_memory(self) -> AnswerMemory:
+        """Answers that this process keeps, of all tenants."""
+        return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
+
+    @cached_property
+    def settings_digest(self) -> str:
+        """Of the settings that decide answers and vectors; what is cached under others is not found."""
+        llm = self.config.llm.model_dump(mode="json")  # secrets are masked
+        embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
+        return hashlib.sha256(json.dumps([llm, embedding], sort_keys=True).encode()).hexdigest()
+
+    @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":
         """The queue that query logs go through; None: they go straight into the table."""
         settings = self.config.aws
@@ -233,6 +248,7 @@ class Application:
             self.database,
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
+            kept_stale_s=self.config.cache.answer_cache_stale_s,
         )
 
     @cached_property

@@ -6,13 +6,17 @@ from uuid import UUID
 
 from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
 from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_memory import MemoryFirst
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
@@ -90,6 +94,45 @@ class TenantServices:
             preprocess=self._preprocessor.preprocess,
             metrics=self._application.metrics,
             max_top_k=self._application.config.query.max_top_k,
+            query_vectors=self._query_vectors,
+        )
+
+    @property
+    def _query_vectors(self) -> QueryVectorRepository | None:
+        ttl_s = self._application.config.cache.embedding_cache_ttl_s
+        if not ttl_s:
+            return None
+        return QueryVectorRepository(self._db, settings=self._application.settings_digest, ttl_s=ttl_s)
+
+    @cached_property
+    def cached_answers(self) -> AnswerCacheRepository:
+        """The tenant's answers that all processes share."""
+        settings = self._application.config.cache
+        return AnswerCacheRepository(
+            self._db, ttl_s=settings.answer_cache_ttl_s, stale_s=settings.answer_cache_stale_s
+        )
+
+    async def clear_cache(self) -> int:
+        """Forget the tenant's cached answers and vectors; how many were stored."""
+        self._application.answer_memory.clear(self.tenant_id)
+        return await self.cached_answers.clear()
+
+    @property
+    def _answer_cache(self) -> AnswerCache | None:
+        settings = self._application.config.cache
+        if not settings.answer_cache:
+            return None
+        store = MemoryFirst(
+            self._application.answer_memory,
+            self.cached_answers,
+            self.tenant_id,
+            ttl_s=settings.answer_cache_ttl_s,
+        )
+        return AnswerCache(
+            store,
+            tenant_id=self.tenant_id,
+            settings=self._application.settings_digest,
+            metrics=self._application.metrics,
         )
 
     @cached_property
@@ -114,6 +157,7 @@ class TenantServices:
                 enabled=settings.query.degraded_answers,
                 metrics=self._application.metrics,
             ),
+            answer_cache=self._answer_cache,
         )
 
     @cached_property

@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from vectorforge.cli import collections, documents, logs
+from vectorforge.cli import collections, documents, logs, providers
 from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
+from vectorforge.cli.evaluate import evaluate
 from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest import ingest
 from vectorforge.cli.migrate import migrate
 from vectorforge.cli.search import search
+from vectorforge.cli.stats import stats
 from vectorforge.cli.up import up
 
 app = typer.Typer(
@@ -27,9 +29,12 @@ app.command()(up)
 app.command()(ingest)
 app.command()(ask)
 app.command()(search)
+app.command("eval")(evaluate)
+app.command()(stats)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
 app.add_typer(logs.app, name="logs")
+app.add_typer(providers.app, name="providers")
 app.command()(doctor)
 app.command()(migrate)
 

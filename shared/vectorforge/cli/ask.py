@@ -80,13 +80,23 @@ def ask(
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
 
-        meta, result = run_in_session(terminal, data_dir, work)
+        _, result = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
+            from vectorforge.api.querying import is_extractive
             from vectorforge.api.schemas.rag import CollectionQueryResponse
 
-            terminal.json(CollectionQueryResponse.of(result, extractive=meta.extractive))
+            terminal.json(CollectionQueryResponse.of(result, extractive=is_extractive(result)))
         if result.outcome == "empty":
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+_DEGRADED = {
+    "provider": "The model does not answer; this is {model}.",
+    "stale": "The model does not answer; this is an earlier answer to the same question.",
+    "passages": "The model does not answer; these are the passages found.",
+    "ungrounded": "The documents cannot be searched now; the model answers without them.",
+    "template": "The model does not answer.",
+}
 
 
 async def print_answer(
@@ -100,7 +110,7 @@ async def print_answer(
     Raises:
         VectorForgeError: What the query failed with.
     """
-    from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
+    from vectorforge.pipeline.types import DegradedEvent, DoneEvent, ErrorEvent, MetaEvent, TokenEvent
 
     meta: MetaEvent | None = None
     streamed = False
@@ -109,6 +119,8 @@ async def print_answer(
             if isinstance(event, MetaEvent):
                 meta = event
                 _introduce(terminal, event)
+            elif isinstance(event, DegradedEvent):
+                terminal.warn(_DEGRADED[event.step].format(model=event.model))
             elif isinstance(event, TokenEvent) and stream:
                 terminal.write(event.text)
                 streamed = True
@@ -130,7 +142,8 @@ def _introduce(terminal: Terminal, meta: "MetaEvent") -> None:
     if meta.extractive:
         terminal.note("No model is configured: the answer is quoted from the documents.")
     elif meta.provider:
-        terminal.note(f"{meta.provider} · {meta.model}")
+        before = ", answered before" if meta.cached else ""
+        terminal.note(f"{meta.provider} · {meta.model}{before}")
     if meta.variant:
         terminal.note(f"Variant {meta.variant}")
 
@@ -147,5 +160,8 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
+    if result.dropped_parameters:
+        names = ", ".join(result.dropped_parameters)
+        terminal.warn(f"The model does not take {names}: it was asked without.")
     if result.finish_reason == "length":
         terminal.warn("The answer was cut at its longest allowed length.")

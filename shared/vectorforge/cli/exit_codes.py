@@ -34,7 +34,7 @@ EXIT_CODE_HELP = (
     "[bold]Exit codes:[/bold] "
     "[bold]0[/bold] done · "
     "[bold]1[/bold] done, but something is not well (a document failed, nothing was found, a check failed, "
-    "migrations are pending) · "
+    "migrations are pending, an evaluation found a regression) · "
     "[bold]2[/bold] the command line or a setting is wrong · "
     "[bold]3[/bold] the database or a model is unavailable · "
     "[bold]4[/bold] a bug · "

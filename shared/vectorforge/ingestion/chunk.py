@@ -2,8 +2,9 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
@@ -52,12 +53,14 @@ class TextChunk:
     """A passage; ``text[start_offset:end_offset]`` of the whole is its text."""
 
     index: int
-    """Position, from 0, without gaps."""
+    """Position, from 0; without gaps if ``chunk_text`` made it."""
     text: str
     start_offset: int
     end_offset: int
     heading: str | None = None
     """Markdown headings above it, "Install > Linux"; None without any."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Its own, beside the document's; filters look at both."""
 
 
 def chunk_text(

@@ -20,7 +20,7 @@ def draft_document(
     document: ExtractedDocument, collection: Collection, chunking: ChunkingConfig
 ) -> DocumentDraft:
     """The document with the hash over everything that decides what is stored for it."""
-    decisive = [
+    decisive: list[Any] = [
         _FORMAT,
         document.text,
         document.title,
@@ -34,6 +34,8 @@ def draft_document(
         collection.embedding_model,
         collection.document_prefix,
     ]
+    if document.chunks is not None:
+        decisive.append([[c.index, c.start_offset, c.end_offset, c.metadata] for c in document.chunks])
     return DocumentDraft(
         source=document.source,
         text=document.text,
@@ -58,7 +60,10 @@ def draft_chunks(
     """
     seen: Counter[str] = Counter()
     drafts = []
-    for chunk in chunk_text(document.text, chunking, media_type=document.media_type):
+    chunks = document.chunks
+    if chunks is None:
+        chunks = tuple(chunk_text(document.text, chunking, media_type=document.media_type))
+    for chunk in chunks:
         embedded = collection.document_prefix + chunk.text
         drafts.append(
             ChunkDraft(
@@ -76,7 +81,7 @@ def draft_chunks(
                     ]
                 ),
                 heading=chunk.heading,
-                metadata=_page(document, chunk),
+                metadata={**_page(document, chunk), **chunk.metadata},
             )
         )
         seen[chunk.text] += 1

@@ -4,10 +4,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
+
+if TYPE_CHECKING:
+    from vectorforge.ingestion.chunk import TextChunk
 
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
@@ -95,6 +98,8 @@ class ExtractedDocument:
     """Offset of each page's first character, ascending from page 1; empty when there are no pages."""
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
+    chunks: "tuple[TextChunk, ...] | None" = None
+    """The text as it was cut already; None: the pipeline cuts it."""
 
 
 @dataclass(frozen=True, slots=True)

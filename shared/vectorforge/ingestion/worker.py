@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 30.0
 _DAY_S = 86_400.0
+_HOUR_S = 3600.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
@@ -37,7 +38,10 @@ class IngestionWorker:
         poll_s: Seconds between looks for jobs that nobody announced with ``wake``.
         turn_s: Seconds after which a job goes back to the queue, at the end of a document, when another
             tenant's waits.
-        kept_log_days: Queries and ended jobs older than this are deleted once a day; 0 keeps them for ever.
+        kept_log_days: Queries and ended jobs older than this are deleted, with the cleaning; 0 keeps them for
+            ever.
+        kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
+            vectors; None: they are left to others, and there is a cleaning once a day.
         document_time_s: See ``JobRun``.
     """
 
@@ -51,6 +55,7 @@ class IngestionWorker:
         poll_s: float = 5.0,
         turn_s: float = 1.0,
         kept_log_days: int = 0,
+        kept_stale_s: float | None = None,
         document_time_s: float = float("inf"),
     ) -> None:
         self._database = database
@@ -60,6 +65,7 @@ class IngestionWorker:
         self._poll_s = poll_s
         self._turn_s = turn_s
         self._kept_log_days = kept_log_days
+        self._kept_stale_s = kept_stale_s
         self._document_time_s = document_time_s
         self._next_cleaning = float("-inf")
         self._stopping = asyncio.Event()
@@ -116,6 +122,15 @@ class IngestionWorker:
         while not self._stopping.is_set() and await self.run_next():
             pass
 
+    async def _clean(self, dispatcher: JobDispatcher) -> None:
+        if time.monotonic() < self._next_cleaning:
+            return
+        self._next_cleaning = time.monotonic() + (_DAY_S if self._kept_stale_s is None else _HOUR_S)
+        if self._kept_log_days:
+            await dispatcher.delete_old_logs(self._kept_log_days)
+        if self._kept_stale_s is not None:
+            await dispatcher.delete_expired_caches(self._kept_stale_s)
+
     async def run_next(self) -> bool:
         """Carry out one waiting job; False when there is none that could be begun now.
 
@@ -123,9 +138,7 @@ class IngestionWorker:
             VectorForgeError: As ``run_until_idle``.
         """
         dispatcher = JobDispatcher(self._database)
-        if self._kept_log_days and time.monotonic() >= self._next_cleaning:
-            self._next_cleaning = time.monotonic() + _DAY_S
-            await dispatcher.delete_old_logs(self._kept_log_days)
+        await self._clean(dispatcher)
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
             return False

@@ -132,9 +132,10 @@ class LLMProviderRegistry:
                 have no credentials are left out, with a warning.
 
         Raises:
-            ConfigurationError: A name is none of a provider's.
+            ConfigurationError: A name is none of a provider with a model.
         """
-        known = {spec.name for spec in self._specs} | set(self._providers)
+        quoting = {n for n, p in self._providers.items() if ProviderCapability.EXTRACTIVE in p.capabilities}
+        known = ({spec.name for spec in self._specs} | set(self._providers)) - quoting
         writers: list[Writer] = []
         for entry in names:
             name, _, model = entry.partition(":")

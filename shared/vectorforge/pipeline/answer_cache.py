@@ -9,11 +9,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Protocol
 from uuid import UUID
 
 from vectorforge import __version__
+from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.run import QueryRun
@@ -27,22 +28,10 @@ _FORMAT = 1
 """Of what is kept; another one is another key."""
 _NOT_IN_THE_PROMPT = frozenset({"stream", "use_cache", "conversation_id", "allow_ungrounded"})
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
+_MAX_CHARS = 1_000_000
+"""Of an answer with its passages, as JSON; a larger one is not kept."""
 _TIMEOUT_S = 1.0
 """For the database, looking up and keeping alike: without a cache there would be no such wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundAnswer:
-    """What the store knows of a key."""
-
-    data_version: int
-    """Of the collection, now."""
-    answer: str | None = None
-    """JSON of an answer made at this version; None: there is none."""
-    fresh: bool = False
-    """Whether its time has not run out."""
-    tier: str = "database"
-    """memory | database"""
 
 
 class AnswerStore(Protocol):
@@ -72,7 +61,7 @@ class AnswerCache:
     Args:
         store: Of one tenant.
         tenant_id: That tenant.
-        settings: What else decides an answer and is no part of a request: addresses, sizes, modes. No secret.
+        settings: Digest of what else decides an answer and is no part of a request: addresses, sizes, modes.
         metrics: Where ``pipeline.cache.*`` goes.
     """
 
@@ -81,7 +70,7 @@ class AnswerCache:
         store: AnswerStore,
         *,
         tenant_id: str,
-        settings: Mapping[str, Any],
+        settings: str,
         metrics: MetricsCollector | None = None,
     ) -> None:
         self._store = store
@@ -92,7 +81,8 @@ class AnswerCache:
     async def look_up(self, run: QueryRun) -> bool:
         """Whether the run's question was answered before on the same documents, not too long ago.
 
-        Sets ``run.cache_key``, ``run.data_version`` and, also when the answer has expired, ``run.stored``.
+        Sets ``run.cache_key`` and ``run.data_version``; and, unless the caller wants a new answer,
+        ``run.stored``, also when that has expired.
         """
         if run.provider is None or ProviderCapability.EXTRACTIVE in run.provider.capabilities:
             return False  # quoting again costs no more than looking here
@@ -103,12 +93,12 @@ class AnswerCache:
             if found is None:
                 return False
             run.data_version = found.data_version
-            if found.answer is not None:
+            if found.answer is not None and run.config.use_cache:
                 run.stored = StoredAnswer.from_json(found.answer)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
             logger.warning("The answer cache was not read: %s", _text(exc))
             return False
-        is_hit = found.fresh and run.stored is not None and run.config.use_cache
+        is_hit = found.fresh_for_s > 0 and run.stored is not None
         if is_hit:
             self._metrics.increment("pipeline.cache.hits", tags={"tier": found.tier})
         else:
@@ -123,13 +113,16 @@ class AnswerCache:
         if answer is None:
             return
         try:
+            text = answer.to_json()
+            if len(text) > _MAX_CHARS:
+                return
             async with asyncio.timeout(_TIMEOUT_S):
-                await self._store.keep(run.cache_key, run.collection_id, run.data_version, answer.to_json())
+                await self._store.keep(run.cache_key, run.collection_id, run.data_version, text)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
             logger.warning("The answer was not kept: %s", _text(exc))
 
 
-def answer_key(run: QueryRun, tenant_id: str, settings: Mapping[str, Any]) -> bytes:
+def answer_key(run: QueryRun, tenant_id: str, settings: str) -> bytes:
     """sha256 of everything that decides the answer, but for the documents.
 
     That is the question as it is searched for, every field of the configuration that can change an answer

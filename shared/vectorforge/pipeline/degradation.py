@@ -134,6 +134,7 @@ class DegradationLadder:
         if run.stored is not None and run.stored.found_in(run):
             return self._stale(run, error)
         if payload.used:
+            run.structured = None  # what a model that failed has begun
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, payload, self._quoter)]
         return self._last(run, error)
@@ -224,13 +225,13 @@ class DegradationLadder:
         return [Writer(run.provider, run.model), *others]
 
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:
-        """Time for the first token, so that some is left for the steps below."""
+        """Time for the first token, or a whole buffered answer, so that some is left for the steps below."""
         left_s = run.deadline.remaining_s()
         if left_s == float("inf") or (is_last and not self._enabled):
             return None
         if is_last:
             return max(left_s - min(_KEPT_BACK_S, left_s / 5), 0.0)
-        return left_s * (0.75 if run.buffered else 0.5)  # of a buffered answer, all of it counts
+        return left_s / 2
 
     def _stale(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
         assert run.stored is not None  # noqa: S101 - checked by both callers

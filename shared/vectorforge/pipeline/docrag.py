@@ -8,6 +8,7 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 
 DEFAULT_COLLECTION = "docrag_embeddings"
+UNAVAILABLE_ANSWER = "I'm temporarily unable to process your question. Please try again later."
 
 ANSWER_SCHEMA: Mapping[str, Any] = {
     "type": "object",

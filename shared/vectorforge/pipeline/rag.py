@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.deadline import Deadline
+from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -286,6 +287,7 @@ class QueryService:
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
+        FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 run.retrieved = await self._retriever.retrieve(

@@ -34,6 +34,7 @@ class StoredAnswer:
     rewritten_query: str | None = None
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
+    below_min_score: int = 0
 
     @classmethod
     def of(cls, run: QueryRun) -> "StoredAnswer | None":
@@ -61,6 +62,7 @@ class StoredAnswer:
             rewritten_query=run.rewritten_query,
             quality=run.quality,
             structured=run.structured,
+            below_min_score=run.below_min_score,
         )
 
     @classmethod
@@ -83,6 +85,7 @@ class StoredAnswer:
     def bring_passages(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
         run.retrieved, run.rewritten_query = self.retrieved, self.rewritten_query
+        run.below_min_score = self.below_min_score
 
     def replay(self, run: QueryRun) -> Iterator[QueryEvent]:
         """Take the answer into a run that has the passages.

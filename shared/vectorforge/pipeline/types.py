@@ -182,6 +182,11 @@ class QueryResult:
     cost_usd: float | None = None
     """By the price list in the settings; None when it does not know the model."""
 
+    @property
+    def dropped_parameters(self) -> list[str]:
+        """Parameters that were asked for and that the model does not take, so the request went without."""
+        return list(self.llm_response.metadata.get("dropped_parameters", ())) if self.llm_response else []
+
 
 @dataclass(frozen=True, slots=True)
 class MetaEvent:

@@ -54,7 +54,7 @@ class IngestWork:
         Raises:
             VectorForgeError: The database failed; what was not finished can be claimed again later.
         """
-        async with self._worker(kept_log_days) as worker:
+        async with self._worker(kept_log_days, cleans=True) as worker:
             await worker.run_until_idle()
 
     async def carry_out_until_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
@@ -76,7 +76,9 @@ class IngestWork:
         return await self.not_ended(jobs)
 
     @asynccontextmanager
-    async def _worker(self, kept_log_days: int = 0) -> AsyncIterator[IngestionWorker]:
+    async def _worker(
+        self, kept_log_days: int = 0, *, cleans: bool = False
+    ) -> AsyncIterator[IngestionWorker]:
         """A worker that stops in time, at the latest with its document given back."""
         application = self._application
         worker = IngestionWorker(
@@ -84,6 +86,7 @@ class IngestWork:
             lambda tenant_id: application.for_tenant(tenant_id).ingestion,
             lease_s=LEASE_S,
             kept_log_days=kept_log_days,
+            kept_stale_s=application.config.cache.answer_cache_stale_s if cleans else None,
             document_time_s=self._document_time_s,
         )
         soon = asyncio.get_running_loop().call_later(

@@ -5,7 +5,7 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.types import Vector
@@ -39,6 +39,8 @@ class HashingEmbedder(EmbeddingProvider):
         delay_s: Seconds to wait in each call, so that a test can act in the middle.
         **options: See ``EmbeddingProvider``.
     """
+
+    is_remote: ClassVar[bool] = False
 
     def __init__(
         self, *, name: str = "hashing", dimension: int = DIMENSION, delay_s: float = 0.0, **options: Any

@@ -49,6 +49,7 @@ class QuerySurroundings:
             "openai_base_url": self.vendor.base_url,
             "openai_api_key": self.vendor.api_key,
             "response_mode": "stream",
+            "answer_cache": "false",  # tests ask the same again and again, and mean the model
             **more,
         }
         return {f"VECTORFORGE_{name.upper()}": value for name, value in settings.items()}

@@ -18,6 +18,7 @@ ENDPOINTS = {
     "GET /v1/queries": "The log of every question.",
     "GET /v1/stats": "How many questions, how fast, how dear, how good.",
     "GET /v1/providers": "The configured models.",
+    "GET /v1/providers/{name}/models": "The models that a vendor offers.",
     "GET /health": "Whether it works.",
 }
 

@@ -123,6 +123,9 @@ class AnswerDetails(BaseModel):
     rewritten_query: str | None = Field(description="What was searched for instead of the question.")
     quality: Quality | None
     cost_usd: float | None = Field(description="Null when the price list does not know the model.")
+    dropped_parameters: list[str] = Field(
+        description="Parameters that the model does not take, so it was asked without them."
+    )
 
     @staticmethod
     def fields_of(result: QueryResult) -> dict[str, Any]:
@@ -135,6 +138,7 @@ class AnswerDetails(BaseModel):
             "rewritten_query": result.rewritten_query,
             "quality": Quality(**asdict(result.quality)) if result.quality else None,
             "cost_usd": result.cost_usd,
+            "dropped_parameters": result.dropped_parameters,
         }
 
 

@@ -21,7 +21,7 @@ MAX_DIMENSION = 16_000
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3
 
-_COLUMNS = """
+COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, created_at
 """
@@ -37,12 +37,12 @@ INSERT INTO vectorforge.collections (
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
-RETURNING {_COLUMNS}
+RETURNING {COLUMNS}
 """
 
-_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
-_BY_NAME = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND name = %s"
-_LIST = f"SELECT {_COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s ORDER BY name, id"
+_BY_ID = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
+_BY_NAME = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND name = %s"
+_LIST = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s ORDER BY name, id"
 
 _DELETE_DOCUMENTS = """
 DELETE FROM vectorforge.documents
@@ -110,21 +110,21 @@ class CollectionRepository:
         row = await self._db.fetch_one(_CREATE, values)
         if row is None:
             raise ConflictError(f"There is a collection named {name!r} already.")
-        return _collection(row)
+        return make_collection(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
         """The collection, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id))
-        return _collection(row) if row else None
+        return make_collection(row) if row else None
 
     async def find_by_name(self, name: str) -> Collection | None:
         """The collection of exactly this name, or None."""
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name))
-        return _collection(row) if row else None
+        return make_collection(row) if row else None
 
     async def list(self) -> list[Collection]:
         """Every collection of the tenant, by name."""
-        return [_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
+        return [make_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
 
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
@@ -168,5 +168,6 @@ def _check(name: str, dimension: int) -> None:
         raise InvalidInputError(f"dimension must be between 1 and {MAX_DIMENSION}.", field="dimension")
 
 
-def _collection(row: "DictRow") -> Collection:
+def make_collection(row: "DictRow") -> Collection:
+    """The collection of a row with ``COLUMNS``."""
     return Collection(**{**row, "distance_metric": DistanceMetric(row["distance_metric"])})

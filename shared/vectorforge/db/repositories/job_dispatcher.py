@@ -10,6 +10,7 @@ SELECT claimed_tenant_id, claimed_job_id, claims_without_progress
 FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 """
 _DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS deleted"
+_DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS deleted"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
 
 
@@ -48,6 +49,13 @@ class JobDispatcher:
     async def delete_old_logs(self, kept_days: int) -> None:
         """Delete queries and ended jobs older than this many days, at least 1, of all tenants."""
         while (row := await self._database.fetch_untenanted(_DELETE_OLD_LOGS, (kept_days,))) and row[
+            "deleted"
+        ]:
+            pass
+
+    async def delete_expired_caches(self, stale_s: float) -> None:
+        """Delete vectors that have expired, and answers that have for this long, of all tenants."""
+        while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_CACHES, (stale_s,))) and row[
             "deleted"
         ]:
             pass

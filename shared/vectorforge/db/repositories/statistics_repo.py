@@ -111,6 +111,7 @@ SELECT date_trunc('day', created_at, 'UTC') AS start, provider, model, {_USAGE}
 FROM ({_LOG}) AS log
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT {MAX_USAGE_ROWS}
 """
+_MEAN_LATENCY = f"SELECT avg(total)::float8 AS mean FROM ({_LOG}) AS log"
 
 
 class StatisticsRepository:
@@ -168,6 +169,16 @@ class StatisticsRepository:
         matching, _, _ = bounded(matching)
         rows = await self._db.fetch_all(_USAGE_BY_DAY, {**matching.values, "tenant_id": self._db.tenant_id})
         return [DailyUsage(**_usage(row), **_named(row, "start", "provider", "model")) for row in rows]
+
+    async def mean_latency_ms(self, matching: QueryFilter) -> float | None:
+        """How long the queries that have ended took on average; None without any.
+
+        Raises:
+            InvalidInputError: The range of time is too long, or empty.
+        """
+        matching, _, _ = bounded(matching)
+        row = await self._db.fetch_one(_MEAN_LATENCY, {**matching.values, "tenant_id": self._db.tenant_id})
+        return row["mean"] if row else None
 
 
 def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryFilter, datetime, datetime]:

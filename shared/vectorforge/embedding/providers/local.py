@@ -33,6 +33,7 @@ class LocalEmbeddingProvider(EmbeddingProvider):
         **options: See ``EmbeddingProvider``.
     """
 
+    is_remote: ClassVar[bool] = False
     max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled: under a second
 
     def __init__(self, *, cache_dir: Path | None = None, **options: Any) -> None:

@@ -102,6 +102,7 @@ class NomicEmbeddingProvider(EmbeddingProvider):
         **options: See ``EmbeddingProvider``.
     """
 
+    is_remote: ClassVar[bool] = False
     max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled
     query_prefix: ClassVar[str] = "search_query: "
     document_prefix: ClassVar[str] = "search_document: "

@@ -185,7 +185,8 @@ class AnthropicProvider(BaseLLMProvider):
             return None
         if "output_config" in exc.message or "output format" in exc.message:
             return "output_config"
-        return named_parameter(_SAMPLING, message=exc.message)
+        # Where a model takes only one of both, temperature stays.
+        return named_parameter(("top_p", "temperature"), message=exc.message)
 
     def _is_refusal(self, exc: Exception) -> bool:
         import anthropic

@@ -1,0 +1,175 @@
+"""Answers that were given before, for all processes to share."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+
+CacheTier: TypeAlias = Literal["memory", "database"]
+
+# The version and the answer in one statement: what is found belongs to the version that is found with it.
+_FIND = """
+SELECT c.data_version, a.answer::text AS answer,
+       coalesce(extract(epoch FROM a.expires_at - now()), 0)::float8 AS fresh_for_s
+FROM vectorforge.collections AS c
+LEFT JOIN vectorforge.cached_answers AS a
+    ON a.tenant_id = c.tenant_id AND a.key = %(key)s AND a.collection_id = c.id
+    AND a.data_version = c.data_version AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
+WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection_id)s
+"""
+# With it go some answers of older documents, which nobody will find any more. Those that another process
+# deletes meanwhile are left to it. An answer never takes the place of one to newer documents.
+_KEEP = """
+WITH outdated AS (
+    DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
+        SELECT old.key FROM vectorforge.cached_answers AS old
+        WHERE old.tenant_id = %(tenant_id)s AND old.collection_id = %(collection_id)s
+            AND old.data_version < %(data_version)s AND old.key <> %(key)s
+        LIMIT 100 FOR UPDATE SKIP LOCKED
+    )
+)
+INSERT INTO vectorforge.cached_answers AS kept
+    (tenant_id, key, collection_id, data_version, answer, created_at, expires_at)
+VALUES (%(tenant_id)s, %(key)s, %(collection_id)s, %(data_version)s, %(answer)s::jsonb, now(),
+        now() + make_interval(secs => %(ttl_s)s))
+ON CONFLICT (tenant_id, key) DO UPDATE
+SET collection_id = excluded.collection_id, data_version = excluded.data_version, answer = excluded.answer,
+    created_at = excluded.created_at, expires_at = excluded.expires_at
+WHERE kept.data_version <= excluded.data_version
+"""
+_STATISTICS = """
+SELECT count(*) FILTER (WHERE a.expires_at > now() AND a.data_version = c.data_version) AS fresh,
+       count(*) FILTER (WHERE a.expires_at <= now() AND a.data_version = c.data_version) AS stale,
+       count(*) FILTER (WHERE a.data_version < c.data_version) AS outdated,
+       coalesce(sum(pg_column_size(a.answer)), 0)::bigint AS bytes,
+       min(a.created_at) AS oldest_at, max(a.created_at) AS newest_at,
+       (SELECT count(*) FROM vectorforge.cached_embeddings AS e
+        WHERE e.tenant_id = %(tenant_id)s AND e.expires_at > now()) AS embeddings,
+       (SELECT count(*) FROM vectorforge.query_logs AS q
+        WHERE q.tenant_id = %(tenant_id)s AND q.created_at > now() - interval '1 day'
+            AND q.outcome IN ('answered', 'cached')) AS answered_last_day,
+       (SELECT count(*) FROM vectorforge.query_logs AS q
+        WHERE q.tenant_id = %(tenant_id)s AND q.created_at > now() - interval '1 day' AND q.cached)
+           AS hits_last_day
+FROM vectorforge.cached_answers AS a
+JOIN vectorforge.collections AS c ON c.tenant_id = a.tenant_id AND c.id = a.collection_id
+WHERE a.tenant_id = %(tenant_id)s
+"""
+_DELETE_ANSWERS = """
+DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
+    SELECT key FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s LIMIT 1000
+)
+"""
+_DELETE_EMBEDDINGS = """
+DELETE FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s AND key IN (
+    SELECT key FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s LIMIT 1000
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAnswer:
+    """What is known of a key."""
+
+    data_version: int
+    """Of the collection, now."""
+    answer: str | None = None
+    """JSON of an answer made at this version; None: there is none."""
+    fresh_for_s: float = 0.0
+    """Seconds until its time runs out; 0 or less when it has."""
+    tier: CacheTier = "database"
+    """Where it was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """What one tenant's caches hold, and of what use they were."""
+
+    fresh: int
+    """Answers that the next equal question gets."""
+    stale: int
+    """Expired ones, which may take the place of an answer that cannot be had."""
+    outdated: int
+    """Of documents that have changed; never found again, and deleted by and by."""
+    bytes: int
+    """Of all these answers, as they are stored."""
+    oldest_at: datetime | None
+    newest_at: datetime | None
+    embeddings: int
+    """Vectors of questions."""
+    answered_last_day: int
+    """Questions of the last 24 hours that were answered, by the query log."""
+    hits_last_day: int
+    """Those of them that were answered from the cache."""
+
+
+class AnswerCacheRepository:
+    """The cached answers of one tenant.
+
+    Args:
+        db: Of the tenant.
+        ttl_s: Seconds for which an answer is fresh.
+        stale_s: Seconds after that for which it can still be found.
+    """
+
+    def __init__(self, db: TenantDatabase, *, ttl_s: float, stale_s: float) -> None:
+        self._db = db
+        self._ttl_s = ttl_s
+        self._stale_s = stale_s
+
+    async def find(
+        self, key: bytes, collection_id: UUID, data_version: int | None = None
+    ) -> FoundAnswer | None:
+        """The collection's present version, and the answer of this key, fresh or expired.
+
+        Args:
+            key: 32 bytes.
+            collection_id: Of the tenant.
+            data_version: Not needed here; the version is read with the answer.
+
+        Returns:
+            None when there is no such collection.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "key": key,
+            "collection_id": collection_id,
+            "stale_s": self._stale_s,
+        }
+        row = await self._db.fetch_one(_FIND, values)
+        return FoundAnswer(**row) if row else None
+
+    async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
+        """Store an answer; it takes the place of an earlier one.
+
+        Args:
+            key: 32 bytes.
+            collection_id: Of the tenant.
+            data_version: Of the collection, read before the search that the answer rests on.
+            answer: A JSON object.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "key": key,
+            "collection_id": collection_id,
+            "data_version": data_version,
+            "answer": answer,
+            "ttl_s": self._ttl_s,
+        }
+        await self._db.execute(_KEEP, values)
+
+    async def statistics(self) -> CacheStatistics:
+        """What is there, and what it was good for."""
+        row = await self._db.fetch_one(_STATISTICS, {"tenant_id": self._db.tenant_id})
+        assert row is not None  # noqa: S101 - an aggregate has one row
+        return CacheStatistics(**row)
+
+    async def clear(self) -> int:
+        """Delete the tenant's answers and vectors, a thousand at a time; how many there were."""
+        deleted = 0
+        for statement in (_DELETE_ANSWERS, _DELETE_EMBEDDINGS):
+            while count := await self._db.execute(statement, {"tenant_id": self._db.tenant_id}):
+                deleted += count
+        return deleted

@@ -1,0 +1,101 @@
+"""The engine's answers as dictionaries."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, history_of
+from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
+from vectorforge.types import RetrievedChunk
+
+logger = logging.getLogger(__name__)
+
+
+def as_history(exchanges: Iterable[Mapping[str, str]] | None) -> tuple[HistoryMessage, ...]:
+    """Earlier exchanges, oldest first.
+
+    Raises:
+        InvalidInputError: One has no ``user_query`` or no ``ai_response``.
+    """
+    pairs = []
+    for exchange in exchanges or ():
+        pair = (exchange.get("user_query"), exchange.get("ai_response"))
+        if not isinstance(pair[0], str) or not isinstance(pair[1], str):
+            raise InvalidInputError(
+                "Each exchange needs the texts user_query and ai_response.", field="conversation_history"
+            )
+        pairs.append((pair[0], pair[1]))
+    return history_of(pairs)
+
+
+def as_response(result: QueryResult) -> dict[str, Any]:
+    """What a caller gets of an answer."""
+    said = result.structured or StructuredAnswer()
+    return {
+        "answer": result.answer,
+        "examples": list(said.examples),
+        "sources": list(said.source_urls),
+        "confidence": said.confidence,
+        "dropped_sources": said.dropped_source_urls,
+        "response_time": result.total_latency_ms / 1000,
+        "cached": result.cached,
+        "degraded": list(result.degraded),
+        "variant": result.variant,
+        "request_id": str(result.request_id),
+        "passages": [as_passage(chunk) for chunk in result.retrieved_chunks],
+        **({"error": "service_unavailable"} if "template" in result.degraded else {}),
+    }
+
+
+def unavailable(response_time: float) -> dict[str, Any]:
+    """The fixed answer when nobody can answer, ``response_time`` in seconds."""
+    return {
+        "answer": UNAVAILABLE_ANSWER,
+        "examples": [],
+        "sources": [],
+        "confidence": "low",
+        "dropped_sources": 0,
+        "response_time": response_time,
+        "cached": False,
+        "degraded": ["template"],
+        "variant": None,
+        "request_id": None,
+        "passages": [],
+        "error": "service_unavailable",
+    }
+
+
+def as_passage(found: RetrievedChunk) -> dict[str, Any]:
+    """A passage under the design's names."""
+    return {
+        "content": found.chunk.text,
+        "metadata": dict(found.chunk.metadata),
+        "similarity_score": found.score,
+        "source_url": found.document_source,
+        "title": found.document_title or "",
+    }
+
+
+def log_analytics(query: str, response: Mapping[str, Any], processing_time: float) -> dict[str, Any]:
+    """Log sizes and qualities of a query, none of its words; returns what was logged.
+
+    Args:
+        query: The question.
+        response: As ``RAGEngine.query`` returns it.
+        processing_time: Seconds.
+    """
+    analytics = {
+        "query_length": len(query),
+        "response_length": len(response.get("answer", "")),
+        "sources_count": len(response.get("sources", ())),
+        "examples_count": len(response.get("examples", ())),
+        "processing_time": processing_time,
+        "confidence_level": response.get("confidence", "unknown"),
+        "cached": response.get("cached", False),
+        "timestamp": datetime.now(UTC).isoformat(),
+    }
+    logger.info(f"Query analytics: {json.dumps(analytics)}")  # exact text: D-042
+    return analytics

@@ -1,0 +1,55 @@
+"""The engine's numbers: what is stored, and how its questions of today went."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.query_filter import QueryFilter
+from vectorforge.types import Collection
+
+_SUCCEEDED = ("answered", "cached", "empty")
+
+
+async def performance_stats(
+    tenant: TenantServices, collection: Collection, *, model: str | None, cache_stats: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Numbers under the design's names; the day begins at midnight, UTC.
+
+    Args:
+        tenant: Whose collection it is.
+        collection: As it is now.
+        model: Who answers; None: nobody.
+        cache_stats: Of the answer cache.
+
+    Returns:
+        ``cache_stats``; ``vector_store_stats`` with ``collection_count`` (chunks) and ``document_count``;
+        ``embedding_stats`` with ``model``, ``dimension`` and ``daily_requests`` (questions that were searched
+        for); ``generation_stats`` with ``model``, ``avg_response_time`` (seconds) and ``success_rate`` (share
+        of questions that were answered, 0 to 1, without those that their askers gave up). The last two are
+        None on a day without questions.
+    """
+    now = datetime.now(UTC)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = QueryFilter(since=midnight, collection_id=collection.id)
+    usage = (await tenant.statistics.collect(today, "day")).totals
+    mean_ms = await tenant.statistics.mean_latency_ms(today)
+    ended = sum(usage.outcomes.get(name, 0) for name in (*_SUCCEEDED, "error", "deadline"))
+    succeeded = sum(usage.outcomes.get(name, 0) for name in _SUCCEEDED)
+    return {
+        "cache_stats": dict(cache_stats),
+        "vector_store_stats": {
+            "collection_count": collection.chunk_count,
+            "document_count": collection.document_count,
+        },
+        "embedding_stats": {
+            "model": collection.embedding_model,
+            "dimension": collection.dimension,
+            "daily_requests": usage.queries - usage.cached,
+        },
+        "generation_stats": {
+            "model": model,
+            "avg_response_time": None if mean_ms is None else mean_ms / 1000,
+            "success_rate": succeeded / ended if ended else None,
+        },
+    }

@@ -1,0 +1,1 @@
+"""How well questions are answered: measures with intervals, variants compared, regressions found."""

@@ -1,0 +1,110 @@
+"""The measures of one question, each a pure function from 0 (bad) to 1 (good)."""
+
+import math
+import re
+import string
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where a relevant item was first met in a ranking."""
+
+    rank: int
+    """From 1."""
+    grade: float = 1.0
+
+
+def recall(hits: Iterable[Hit], relevant: int, k: int) -> float:
+    """Share of the relevant items that are met among the first k.
+
+    Manning, Raghavan and Schütze 2008, Introduction to Information Retrieval, section 8.4:
+    https://nlp.stanford.edu/IR-book/html/htmledition/evaluation-of-ranked-retrieval-results-1.html
+
+    Args:
+        hits: One for each relevant item that was met.
+        relevant: Relevant items there are, 1 or more.
+        k: Ranks that count, 1 or more.
+    """
+    return sum(hit.rank <= k for hit in hits) / relevant
+
+
+def reciprocal_rank(hits: Iterable[Hit], k: int) -> float:
+    """One over the rank of the first relevant item, 0 when there is none among the first k.
+
+    Its mean is MRR: Voorhees 1999, The TREC-8 Question Answering Track Report,
+    https://trec.nist.gov/pubs/trec8/papers/qa_report.pdf
+    """
+    first = min((hit.rank for hit in hits), default=math.inf)
+    return 1 / first if first <= k else 0.0
+
+
+def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
+    """Discounted cumulative gain over that of the best possible ranking, both of the first k.
+
+    The gain is the grade, the discount log2(rank + 1), as trec_eval's ``ndcg_cut`` has it: Järvelin and
+    Kekäläinen 2002, Cumulated gain-based evaluation of IR techniques,
+    https://doi.org/10.1145/582415.582418. A passage that holds several relevant items gains all of them, so
+    the result is cut at 1.
+
+    Args:
+        hits: One for each relevant item that was met, with its grade.
+        grades: Of all relevant items, above 0, at least one.
+        k: Ranks that count.
+    """
+    best = sorted(grades, reverse=True)[:k]
+    ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(best, start=1))
+    gained = sum(hit.grade / math.log2(hit.rank + 1) for hit in hits if hit.rank <= k)
+    return min(1.0, gained / ideal)
+
+
+def citation_precision(cited: Sequence[bool], invalid: int) -> float:
+    """Share of an answer's citations that name a relevant passage.
+
+    After the citation precision of ALCE, with people's judgements in place of a model's: Gao et al. 2023,
+    https://arxiv.org/abs/2305.14627. An answer without any citation has 0: nobody can check it.
+
+    Args:
+        cited: For each citation, whether its passage is relevant.
+        invalid: Labels that name no passage.
+    """
+    total = len(cited) + invalid
+    return sum(cited) / total if total else 0.0
+
+
+def contains_answer(text: str, answers: Iterable[str]) -> bool:
+    """Whether one of the expected answers stands in the text, word for word once both are normalised.
+
+    DPR's accuracy of retrieved passages (Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906), with
+    SQuAD's normalisation.
+    """
+    words = f" {normalised(text)} "
+    return any(f" {wanted} " in words for wanted in map(normalised, answers) if wanted)
+
+
+def normalised(text: str) -> str:
+    """Lower case, without punctuation of any script, English articles and superfluous blanks.
+
+    ``normalize_answer`` of SQuAD's official evaluation script (Rajpurkar et al. 2016,
+    https://arxiv.org/abs/1606.05250), with MLQA's larger set of punctuation (Lewis et al. 2020,
+    https://arxiv.org/abs/1910.07475): typographic quotes are as common as ASCII's.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class _WithoutPunctuation(dict[int, int | None]):
+    """For ``str.translate``: every character as it is, punctuation as nothing."""
+
+    def __missing__(self, code: int) -> int | None:
+        character = chr(code)
+        is_punctuation = character in string.punctuation or unicodedata.category(character).startswith("P")
+        self[code] = None if is_punctuation else code
+        return self[code]
+
+
+_PUNCTUATION = _WithoutPunctuation()

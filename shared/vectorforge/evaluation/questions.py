@@ -1,0 +1,214 @@
+"""Question sets: what is asked, which passages are right, and what the answer must hold.
+
+Two shapes are read. A file of JSON lines:
+
+    {"question": "Who approves refunds?", "relevant": ["handbook.md"], "answers": ["finance team"]}
+
+with, in ``relevant``, names of sources or objects ``{"source", "start"?, "end"?, "text"?, "grade"?}``. And a
+folder as retrieval collections have it (BEIR's shape, https://github.com/beir-cellar/beir/wiki):
+``queries.jsonl`` with ``query_id``, ``text``, ``answers``?, and ``qrels.jsonl`` with ``query_id``,
+``doc_id``, ``relevance``?, ``start``?, ``end``?.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from vectorforge.errors import InvalidInputError
+
+MAX_QUESTIONS = 100_000
+_MAX_LINES = 10_000_000
+_FIELD = "QUESTIONS"
+
+Grade = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+T = TypeVar("T", bound=BaseModel)
+
+
+class Relevant(BaseModel):
+    """What somebody judged relevant: a document, a span of it, or a passage by its text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Text | None = None
+    """The document's source, the end of it from a slash on, or the id of a line of a JSONL file."""
+    start: int | None = Field(default=None, ge=0)
+    """First character of the span in the document's text."""
+    end: int | None = Field(default=None, ge=1)
+    """The character after its last."""
+    text: Text | None = None
+    """The passage itself; without a source, in any document."""
+    grade: Grade = 1.0
+    """How relevant, for nDCG."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.source is None and self.text is None:
+            raise ValueError("needs a source or a text")
+        if (self.start is None) != (self.end is None) or (self.end or 1) <= (self.start or 0):
+            raise ValueError("start and end belong together, and end is after start")
+        if self.start is not None and (self.source is None or self.text is not None):
+            raise ValueError("a span is one of a source, and has no text beside it")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and what is known about its answer."""
+
+    id: str
+    text: str
+    relevant: tuple[Relevant, ...] = ()
+    answers: tuple[str, ...] = ()
+    """One of these must stand in the answer."""
+    reference: str | None = None
+    """A whole answer, for the report's readers only."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that decides about scores: two runs are compared on questions where it is equal."""
+        content = [self.text, [r.model_dump() for r in self.relevant], self.answers]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """Questions, each with an id of its own."""
+
+    name: str
+    questions: tuple[Question, ...]
+    unjudged: int = 0
+    """Questions left out, because nothing is known about their answers."""
+
+
+def _of_name(value: Any) -> Any:
+    """A source's name alone is a whole document."""
+    return {"source": value} if isinstance(value, str) else value
+
+
+_RelevantOrName = Annotated[Relevant, BeforeValidator(_of_name)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    question: Text
+    id: str | int | None = None
+    relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
+        default_factory=list, max_length=10_000
+    )
+    answers: list[Text] = Field(default_factory=list, max_length=1_000)
+    reference_answer: str | None = None
+
+    def judged(self, number: int) -> Question:
+        name = str(number if self.id is None else self.id)
+        return Question(name, self.question, tuple(self.relevant), tuple(self.answers), self.reference_answer)
+
+
+class _Query(BaseModel):
+    query_id: str | int
+    text: Text
+    answers: list[Text] = Field(default_factory=list)
+    reference_answer: str | None = None
+
+
+class _Judgement(BaseModel):
+    query_id: str | int
+    doc_id: str | int
+    relevance: float = 1.0
+    start: int | None = None
+    end: int | None = None
+
+
+def read_questions(path: Path) -> QuestionSet:
+    """Read a file or a folder.
+
+    Raises:
+        InvalidInputError: It cannot be read, holds no judged question, more than 100,000, or one twice; the
+            text names file, line and field.
+    """
+    try:
+        read = _read_folder(path) if path.is_dir() else _read_file(path)
+    except OSError as exc:
+        raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
+    judged = tuple(question for question in read if question.relevant or question.answers)
+    if len(judged) > MAX_QUESTIONS:
+        raise InvalidInputError(f"{path} holds more than {MAX_QUESTIONS:,} questions.", field=_FIELD)
+    if not judged:
+        raise InvalidInputError(f"{path} holds no question with relevant passages or answers.", field=_FIELD)
+    seen: set[str] = set()
+    for question in judged:
+        if question.id in seen:
+            raise InvalidInputError(f"{path} holds the question {question.id} twice.", field=_FIELD)
+        seen.add(question.id)
+    return QuestionSet(path.resolve().stem, judged, unjudged=len(read) - len(judged))
+
+
+def sample(questions: QuestionSet, limit: int | None) -> QuestionSet:
+    """So many of the questions, chosen by a hash of their ids: always the same, whatever their order.
+
+    Args:
+        questions: The whole set.
+        limit: 1 or more; None takes all.
+    """
+    if limit is None or limit >= len(questions.questions):
+        return questions
+    chosen = sorted(questions.questions, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:limit]
+    kept = {question.id for question in chosen}
+    return replace(questions, questions=tuple(q for q in questions.questions if q.id in kept))
+
+
+def _read_file(path: Path) -> list[Question]:
+    return [line.judged(number) for number, line in _lines(path, _Line)]
+
+
+def _read_folder(folder: Path) -> list[Question]:
+    judgements: defaultdict[str, list[Relevant]] = defaultdict(list)
+    for number, row in _lines(folder / "qrels.jsonl", _Judgement):
+        if row.relevance <= 0:  # judged, and not relevant
+            continue
+        judged = {"source": str(row.doc_id), "start": row.start, "end": row.end, "grade": row.relevance}
+        try:
+            judgements[str(row.query_id)].append(Relevant.model_validate(judged))
+        except ValidationError as exc:
+            raise _refused(folder / "qrels.jsonl", number, exc) from None
+    return [
+        Question(
+            str(row.query_id),
+            row.text,
+            tuple(judgements.get(str(row.query_id), ())),
+            tuple(row.answers),
+            row.reference_answer,
+        )
+        for _, row in _lines(folder / "queries.jsonl", _Query)
+    ]
+
+
+def _lines(path: Path, model: type[T]) -> Iterator[tuple[int, T]]:
+    """The rows of a JSONL file with their line numbers, from 1."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if number > _MAX_LINES:
+                raise InvalidInputError(f"{path} has more than {_MAX_LINES:,} lines.", field=_FIELD)
+            if not line.strip():
+                continue
+            try:
+                row: Any = json.loads(line)
+            except (ValueError, RecursionError):
+                raise InvalidInputError(f"{path}, line {number}: not valid JSON.", field=_FIELD) from None
+            try:
+                yield number, model.model_validate(row)
+            except ValidationError as exc:
+                raise _refused(path, number, exc) from None
+
+
+def _refused(path: Path, number: int, error: ValidationError) -> InvalidInputError:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "the line"
+    return InvalidInputError(f"{path}, line {number}: {place}: {first['msg']}.", field=_FIELD)

@@ -1,0 +1,184 @@
+"""Asking a question set: every question under every variant, and what each scored."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.document_repo import Document
+from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.evaluation.judging import SourceIndex, Target
+from vectorforge.evaluation.questions import Question, QuestionSet
+from vectorforge.evaluation.scoring import Scored, Scorer
+from vectorforge.pipeline.presets import VECTORFORGE
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.types import Collection
+
+_PAGE = 1000
+_MAX_FAILED_IN_A_ROW = 8
+"""Then a service is gone, and the rest is not tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked, and how."""
+
+    questions: QuestionSet
+    variants: Sequence[str]
+    """Names; the first is what the others are compared with."""
+    k: int = 10
+    """Ranks that count."""
+    top_k: int | None = None
+    """Passages to retrieve; None leaves it to the variant."""
+    retrieval_only: bool = False
+    """Only search: no model is asked, nothing is logged."""
+    parallel: int = 1
+    """Questions at a time; latencies are those of that load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant's scores, in the order of the questions."""
+
+    variant: str
+    scored: Sequence[Scored]
+
+    @property
+    def failures(self) -> int:
+        """Questions that failed."""
+        return sum(scored.error is not None for scored in self.scored)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An evaluation that has run to its end."""
+
+    plan: Plan
+    collection: str
+    """Its name."""
+    runs: Sequence[Run]
+    """One for each variant."""
+    missing_sources: Sequence[str] = ()
+    """Sources that the questions name and the collection does not hold."""
+
+
+class Evaluation:
+    """Asks the questions of a plan of one collection.
+
+    Args:
+        services: Of the tenant.
+        collection: What is asked.
+        plan: The questions and how.
+
+    Raises:
+        InvalidInputError: A variant is not there.
+    """
+
+    def __init__(self, services: TenantServices, collection: Collection, plan: Plan) -> None:
+        self._services = services
+        self._collection = collection
+        self.plan = plan
+        explicit = {} if plan.top_k is None else {"top_k": plan.top_k}
+        self._configs: Mapping[str, QueryConfig] = {
+            name: VECTORFORGE.config(services.choose_variant(name), use_cache=False, **explicit)
+            for name in plan.variants
+        }
+        self._failed_in_a_row = 0
+        self._stopped_by: VectorForgeError | None = None
+        self.missing_sources: list[str] = []
+        """Sources that the questions name and the collection does not hold: nothing can find them."""
+
+    async def run(self, on_progress: Callable[[], None] = lambda: None) -> list[Run]:
+        """Ask everything, each question under all variants in turn, in an order drawn for the question.
+
+        Args:
+            on_progress: Called after each answer.
+
+        Raises:
+            InvalidInputError: The collection holds none of the sources that the questions name.
+            VectorForgeError: A service is gone: the last one of eight failures in a row.
+        """
+        targets = await self._find_targets()
+        await self._warm_up()
+        places = asyncio.Semaphore(self.plan.parallel)
+        scores: dict[str, list[Scored | None]] = {
+            name: [None] * len(self.plan.questions.questions) for name in self._configs
+        }
+
+        async def ask(number: int, question: Question) -> None:
+            scorer = Scorer(question, targets[question.id], self.plan.k)
+            # Who comes later finds things warm: by chance, so that no variant gains by its place.
+            names = random.Random(question.id).sample(list(self._configs), len(self._configs))
+            async with places:
+                for name in names:
+                    if self._stopped_by is not None:
+                        return
+                    scores[name][number] = await self._score(scorer, self._configs[name])
+                    on_progress()
+
+        async with asyncio.TaskGroup() as group:
+            for number, question in enumerate(self.plan.questions.questions):
+                group.create_task(ask(number, question))
+        if self._stopped_by is not None:
+            raise self._stopped_by
+        return [Run(name, [s for s in scored if s is not None]) for name, scored in scores.items()]
+
+    async def _score(self, scorer: Scorer, config: QueryConfig) -> Scored:
+        try:
+            scored = await (self._search if self.plan.retrieval_only else self._ask)(scorer, config)
+        except VectorForgeError as exc:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _MAX_FAILED_IN_A_ROW and exc.is_fault:
+                self._stopped_by = exc
+            return scorer.failure(exc.message, answers=not self.plan.retrieval_only)
+        self._failed_in_a_row = 0
+        return scored
+
+    async def _search(self, scorer: Scorer, config: QueryConfig) -> Scored:
+        started = time.perf_counter()
+        found = await self._services.retriever.retrieve(
+            scorer.question.text,
+            self._collection.id,
+            config.top_k,
+            config.filters,
+            config.min_score,
+            config.embedding_provider,
+        )
+        return scorer.search(found, (time.perf_counter() - started) * 1000)
+
+    async def _ask(self, scorer: Scorer, config: QueryConfig) -> Scored:
+        service = self._services.query_service
+        return scorer.answer(await service.query(scorer.question.text, self._collection.id, config))
+
+    async def _warm_up(self) -> None:
+        """Load what the first question would wait for; a failure is that question's to report."""
+        try:
+            await self._services.retriever.retrieve("warm up", self._collection.id, 1)
+        except VectorForgeError:
+            return
+
+    async def _find_targets(self) -> dict[str, list[Target]]:
+        index = SourceIndex([(document.id, document.source) async for document in self._documents()])
+        targets = {question.id: index.targets(question) for question in self.plan.questions.questions}
+        named = [target for found in targets.values() for target in found if target.relevant.source]
+        missing = {target.relevant.source for target in named if target.missing}
+        if named and all(target.missing for target in named):
+            raise InvalidInputError(
+                f"The collection {self._collection.name} holds none of the sources that the questions name, "
+                f"e.g. {named[0].relevant.source}. `vectorforge ingest` adds documents.",
+                field="QUESTIONS",
+            )
+        self.missing_sources = sorted(source for source in missing if source)
+        return targets
+
+    async def _documents(self) -> AsyncIterator[Document]:
+        offset = 0
+        while True:
+            page, _ = await self._services.documents.list(self._collection.id, limit=_PAGE, offset=offset)
+            for document in page:
+                yield document
+            if len(page) < _PAGE:
+                return
+            offset += _PAGE

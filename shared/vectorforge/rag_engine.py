@@ -1,0 +1,296 @@
+"""DocRag's synchronous door: documentation in, answers with examples and sources out. See docs/docrag.md.
+
+Like ``rag_service``: everything runs on one event loop in a thread of its own, and the pipeline is the one
+that every other door uses.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from vectorforge.bootstrap import Application
+from vectorforge.config import VectorForgeConfig
+from vectorforge.docrag.config import Config
+from vectorforge.docrag.errors import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
+from vectorforge.docrag.responses import as_history, as_passage, as_response, log_analytics, unavailable
+from vectorforge.docrag.statistics import performance_stats
+from vectorforge.docrag.store import DocumentStore
+from vectorforge.errors import VectorForgeError
+from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.loop_thread import LoopThread
+from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
+from vectorforge.rag_service import CollectionStorage
+from vectorforge.types import Collection
+
+__all__ = ["Config", "EmbeddingError", "GenerationError", "RAGEngine", "RAGError", "RetrievalError"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Exchanges = Iterable[Mapping[str, str]]
+"""``{"user_query": ..., "ai_response": ...}``, oldest first."""
+
+
+class RAGEngine:
+    """Stores documentation and answers questions from it. May be used from several threads at once.
+
+    Args:
+        config: Default: ``Config()``.
+        application: Not open yet; opened here, and closed by ``close``. Default: as the environment and
+            ``config`` say; without a database URL with the embedded PostgreSQL, brought up to date first.
+        tenant_id: Default: the tenant of ``vectorforge up``.
+
+    Raises:
+        ConfigurationError: A value of ``config`` or a setting is not usable.
+        DatabaseUnavailableError: The database does not answer.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        application: Application | None = None,
+        tenant_id: str | None = None,
+    ) -> None:
+        self.config = config or Config()
+        self.config.validate_config()
+        self.text_splitter = RecursiveSplitter(self.config.CHUNK_SIZE, self.config.CHUNK_OVERLAP)
+        with ExitStack() as stack:
+            migrator_url = None
+            if application is None:
+                from vectorforge.local.laptop import local_setup
+
+                settings = self.config.over(VectorForgeConfig.from_environment())
+                setup = stack.enter_context(local_setup(settings))
+                application = Application.build(setup.config)
+                migrator_url = setup.migrator_url if setup.embedded else None
+            self._application = application
+            self._tenant = application.for_tenant(tenant_id or application.config.server.local_tenant)
+            self._store = DocumentStore(self._tenant, self.config.COLLECTION_NAME, self.text_splitter)
+            self._thread = LoopThread(_prepared(application, migrator_url), name="RAGEngine")
+            self._resources = stack.pop_all()
+
+    @property
+    def openai_client(self) -> BaseLLMProvider:
+        """Who answers: OpenAI, or the other default provider; asynchronous.
+
+        Raises:
+            LLMError: There is none.
+        """
+        return self._application.llm_registry.get_default()
+
+    @property
+    def chroma_client(self) -> CollectionStorage:
+        """The collection as a store of vectors."""
+        return CollectionStorage(self._thread, self._tenant, self.config.COLLECTION_NAME)
+
+    @property
+    def collection(self) -> Collection:
+        """The collection as it is now; made if it is not there."""
+        return self._run(self._store.collection)
+
+    def chunk_document(self, content: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """A text as chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
+        return chunk_document(content, metadata, self.text_splitter)
+
+    def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Store documents. What a call holds of a source takes the place of what was stored of it, at once.
+
+        Args:
+            documents: ``content`` and ``source_url`` of each, and if known ``title``, ``doc_type`` and more,
+                there or under ``metadata``. One with a ``chunk_index`` is a chunk already; others are cut.
+
+        Returns:
+            Of each in its order: ``source_url``, ``status`` ("succeeded", "unchanged", "failed"), ``error``
+            (None, or ``code``, ``message`` and ``retryable``), and of its source ``chunks_added``,
+            ``chunks_kept`` and ``chunks_removed``. Nothing is raised for a document that fails.
+        """
+        return self._run(lambda: self._store.add(documents))
+
+    def add_documents_batch(
+        self, documents: Iterable[Mapping[str, Any]], batch_size: int = 10
+    ) -> list[dict[str, Any]]:
+        """``add_documents``, with several sources at the same time.
+
+        Args:
+            documents: As there.
+            batch_size: Sources at a time, 1 or more.
+        """
+        return self._run(lambda: self._store.add(documents, batch_size=max(1, batch_size)))
+
+    def remove_existing_documents(self, source_url: str) -> int:
+        """Delete what is stored of a source, in one transaction; returns how many chunks that were.
+
+        Not needed before ``add_documents``, which replaces without a moment in which nothing is there.
+        """
+        return self._run(lambda: self._store.remove(source_url))
+
+    def retrieve_relevant_chunks(
+        self, query: str, n_results: int = 5, min_similarity: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The passages nearest to a question, best first.
+
+        Args:
+            query: The question.
+            n_results: At most so many.
+            min_similarity: Passages below are left out (equal stays); None keeps all.
+
+        Returns:
+            ``content``, ``metadata``, ``similarity_score`` (1 - cosine distance), ``source_url``, ``title``.
+        """
+
+        async def retrieve() -> list[dict[str, Any]]:
+            collection = await self._store.collection()
+            found = await self._tenant.retriever.retrieve(
+                query, collection.id, n_results, min_score=min_similarity
+            )
+            return [as_passage(chunk) for chunk in found]
+
+        return self._run(retrieve)
+
+    def query(self, query: str, conversation_history: Exchanges | None = None) -> dict[str, Any]:
+        """Answer a question.
+
+        Returns:
+            ``answer``, ``examples``, ``sources``, ``confidence`` ("high", "medium", "low"), ``response_time``
+            (seconds), ``cached``, ``degraded``, ``dropped_sources``, ``passages`` and ``request_id``.
+
+        Raises:
+            EmbeddingError: The question could not be embedded.
+            RetrievalError: The search failed.
+            GenerationError: The model failed.
+            InvalidInputError: The question or the history is not usable.
+        """
+        return self._answer(query, self._query_config(conversation_history))
+
+    def query_with_variants(
+        self, query: str, variant: str = "default", conversation_history: Exchanges | None = None
+    ) -> dict[str, Any]:
+        """``query`` with other settings for this one question; the engine's own stay as they are.
+
+        Args:
+            query: The question.
+            variant: "default", "precise", "comprehensive" or one of the settings.
+            conversation_history: As for ``query``.
+
+        Raises:
+            InvalidInputError: There is no such variant.
+        """
+        chosen = self._application.variants.find(variant)
+        return self._answer(query, self._query_config(conversation_history, chosen))
+
+    def query_with_fallback(
+        self,
+        query: str,
+        conversation_history: Exchanges | None = None,
+        *,
+        allow_ungrounded: bool = False,
+    ) -> dict[str, Any]:
+        """Answer a question with what works; ``degraded`` says what that was.
+
+        Args:
+            query: The question.
+            conversation_history: As for ``query``.
+            allow_ungrounded: Whether a model may answer without passages when the search fails.
+
+        Raises:
+            InvalidInputError: The question or the history is not usable.
+        """
+        started = time.perf_counter()
+        config = replace(self._query_config(conversation_history), allow_ungrounded=allow_ungrounded)
+        try:
+            return self._answer(query, config)
+        except RAGError as exc:
+            logger.warning("Answered with the fixed text: %s", exc.message)
+            return unavailable(time.perf_counter() - started)
+
+    def track_query_analytics(
+        self, query: str, response: Mapping[str, Any], processing_time: float
+    ) -> dict[str, Any]:
+        """Log sizes and qualities of an answer, none of its words; every answer is logged so already."""
+        return log_analytics(query, response, processing_time)
+
+    def get_rag_performance_stats(self) -> dict[str, Any]:
+        """Numbers of the collection and of its questions since midnight, UTC."""
+        return self._run(self._stats)
+
+    def close(self) -> None:
+        """End calls under way and close the application; safe to call twice."""
+        self._thread.close()
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _stats(self) -> dict[str, Any]:
+        registry = self._application.llm_registry
+        model = self._query_config(None).llm_model
+        if model is None and registry.list_providers():
+            model = registry.get_default().default_model
+        collection = await self._store.collection()
+        return await performance_stats(self._tenant, collection, model=model, cache_stats={})
+
+    def _run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return self._thread.run(call)
+        except VectorForgeError as exc:
+            raise rag_error(exc) from exc
+
+    @property
+    def _default_provider(self) -> str | None:
+        registry = self._application.llm_registry
+        return registry.get_default().name if registry.list_providers() else None
+
+    def _query_config(self, history: Exchanges | None, variant: Variant | None = None) -> QueryConfig:
+        own: dict[str, Any] = {
+            "temperature": self.config.TEMPERATURE,
+            "max_tokens": self.config.MAX_RESPONSE_TOKENS,
+        }
+        elsewhere = variant is not None and "llm_provider" in variant.overlay
+        if not elsewhere and self._default_provider == "openai":
+            own["llm_model"] = self.config.OPENAI_MODEL
+        preset = replace(DOCRAG, defaults={**DOCRAG.defaults, **own})
+        return preset.config(variant, history=as_history(history))
+
+    def _answer(self, query: str, config: QueryConfig) -> dict[str, Any]:
+        async def ask() -> QueryResult:
+            collection = await self._store.collection()
+            events = self._tenant.query_service.query_events(query, collection.id, config)
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, ErrorEvent):
+                        raise event.error
+                    if isinstance(event, DoneEvent):
+                        return event.result
+            raise VectorForgeError("The query ended without a result.")
+
+        result = self._run(ask)
+        if result.cached:
+            logger.info(f"Cache hit for query: {query[:50]}...")  # exact text: D-030
+        response = as_response(result)
+        self.track_query_analytics(query, response, response["response_time"])
+        return response
+
+
+@asynccontextmanager
+async def _prepared(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
+    """The application, open, over a database that is up to date."""
+    if migrator_url is not None:
+        from vectorforge.db.migrate import migrate
+
+        await migrate(migrator_url)
+    async with application:
+        yield

@@ -1,0 +1,134 @@
+"""``vectorforge eval`` and ``ask --variant`` as a user runs them: real processes, model and database."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vectorforge.local.postgres import EmbeddedPostgres
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+
+FACTS = {
+    "refunds": "The finance team approves every refund above 500 euros within two working days.",
+    "holidays": "Everybody has thirty days of paid holidays a year.",
+    "parking": "Visitors park on the second floor of the garage and get a ticket at the desk.",
+    "laptops": "A broken laptop goes to the workshop in Leipzig, which repairs it within a week.",
+    "meetings": "The weekly meeting of all departments begins on Tuesday at nine.",
+    "canteen": "The canteen serves lunch from noon to two, and soup until four.",
+}
+QUESTIONS = [
+    ("Who approves a refund?", "refunds", "finance team"),
+    ("How many days of holidays do we have?", "holidays", "thirty"),
+    ("Where do visitors park their cars?", "parking", "second floor"),
+    ("Who repairs my notebook?", "laptops", "workshop in Leipzig"),
+    ("When is the weekly meeting?", "meetings", "Tuesday"),
+    ("When can I have lunch?", "canteen", "noon"),
+]
+
+
+@dataclass
+class CommandLine:
+    """Runs commands in one folder, against one data folder."""
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+        done = subprocess.run(
+            [VECTORFORGE, *arguments],
+            cwd=self.folder, env=kept | {"VECTORFORGE_DATA_DIR": str(self.folder / "data")} | self.settings,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def vectorforge(private_dir: Callable[[str], Path]) -> Iterator[CommandLine]:
+    folder = private_dir("eval")
+    (folder / "guides").mkdir()
+    for name, text in FACTS.items():
+        (folder / "guides" / f"{name}.md").write_text(f"# {name.title()}\n\n{text}\n")
+    rows = [
+        {"question": q, "relevant": [f"guides/{source}.md"], "answers": [a]} for q, source, a in QUESTIONS
+    ]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    worse = {"worse": {"min_score": 0.99}, "terse": {"top_k": 2}}
+    cli = CommandLine(folder, {"VECTORFORGE_VARIANTS": json.dumps(worse)})
+    assert cli.json("ingest", "guides", "-c", "guides")["succeeded"] == len(FACTS)
+    yield cli
+    EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+
+
+def test_a_worse_configuration_exits_with_1_and_says_which_measure(vectorforge: CommandLine) -> None:
+    common = ("eval", "questions.jsonl", "-c", "guides", "--retrieval-only")
+    good = vectorforge(*common, "--save-baseline", "before.json")
+    assert "recall@10\t1.000 [1.000, 1.000]" in good.stdout
+    assert "Only 6 questions: the intervals say little." in good.stderr
+    assert "\x1b" not in good.stdout + good.stderr
+
+    same = vectorforge(*common, "--baseline", "before.json")
+    assert "regression" not in same.stdout + same.stderr
+    worse = vectorforge(*common, "--variant", "worse", "--baseline", "before.json", code=1)
+    row = next(line for line in worse.stdout.splitlines() if line.startswith("recall@10\tworse - default"))
+    assert row.endswith("-1.000 [-1.000, -1.000]\t0.01\tworse: regression")
+    assert "Regression: recall@10 of worse differs from default (baseline) by -1.000" in worse.stderr
+    # A tolerance of everything tolerates it.
+    vectorforge(*common, "--variant", "worse", "--baseline", "before.json", "--tolerance", "1")
+
+
+def test_variants_are_compared_with_the_first_and_a_report_is_written(vectorforge: CommandLine) -> None:
+    found = vectorforge.json(
+        "eval", "questions.jsonl", "-c", "guides", "--variant", "default", "--variant", "worse",
+        "--report", "out.html", "--tolerance", "latency_p95_ms=60000", code=1,
+    )  # fmt: skip
+    assert found["questions"] == 6
+    assert found["figures"]["default"]["answer_containment"]["value"] > 0.8  # quoted by no model
+    assert found["figures"]["default"]["citation_precision"]["value"] > 0.8
+    assert found["figures"]["worse"]["answer_containment"]["value"] == 0
+    assert {"recall@10", "ndcg@10", "mrr@10", "answer_containment"} <= set(found["regressions"])
+    assert not {"latency_p95_ms", "tokens"} & set(found["regressions"])
+    latency = next(d for d in found["differences"] if d["measure"] == "latency_p95_ms")
+    assert latency["tolerance"] == 60_000
+    page = (vectorforge.folder / "out.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "Who repairs my notebook?" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("questions.jsonl", "-c", "guides", "--variant", "best"), "there are: default, precise"),
+        (("questions.jsonl", "-c", "guides", "--tolerance", "recall=0.1"), "no measure recall; there are"),
+        (("questions.jsonl", "-c", "guides", "--tolerance=-1"), "--tolerance must be a number of 0 or more"),
+        (("questions.jsonl", "-c", "guides", "--baseline", "none.json"), "none.json cannot be read"),
+        (("guides", "-c", "guides"), "cannot be read"),
+        (("nothing.jsonl", "-c", "guides"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_said(vectorforge: CommandLine, arguments: tuple[str, ...], text: str) -> None:
+    assert text in vectorforge("eval", *arguments, "--retrieval-only", code=2).stderr
+
+
+def test_ask_takes_a_variant(vectorforge: CommandLine) -> None:
+    plain = vectorforge.json("ask", "Who approves a refund?", "-c", "guides")
+    assert plain["variant"] is None
+    assert len(plain["sources"]) > 3
+    terse = vectorforge.json("ask", "Who approves a refund?", "-c", "guides", "--variant", "terse")
+    assert (terse["variant"], len(terse["sources"])) == ("terse", 2)
+    said = vectorforge.json("ask", "Who approves a refund?", "-c", "guides", "--variant", "terse", "-k", "3")
+    assert len(said["sources"]) == 3
+    refused = vectorforge("ask", "Who?", "-c", "guides", "--variant", "best", code=2)
+    assert "default, precise, comprehensive, worse, terse" in refused.stderr

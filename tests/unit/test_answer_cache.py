@@ -1,0 +1,164 @@
+"""The key of a cached answer, and the answers that a process keeps."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from vectorforge.deadline import Deadline
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_cache import answer_key
+from vectorforge.pipeline.answer_memory import AnswerMemory
+from vectorforge.pipeline.presets import PRESETS
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+COLLECTION = UUID(int=7)
+OTHER_VALUES: dict[str, Any] = {
+    "top_k": 3,
+    "min_score": 0.5,
+    "filters": {"kind": "bread", "year": {"$gt": 2020}},
+    "llm_provider": "other",
+    "llm_model": "scripted-2",
+    "embedding_provider": "http",
+    "temperature": None,
+    "top_p": 0.5,
+    "max_tokens": 99,
+    "include_sources": False,
+    "history": [HistoryMessage("user", "Hello")],
+    "system_prompt": "Only {context}",
+    "preset": "rag_query",
+    "variant": "precise",
+    "profile_id": 7,
+    "rewrite": True,
+}
+CHANGE_NOTHING = {
+    "stream": True,
+    "use_cache": False,
+    "conversation_id": uuid4(),
+    "allow_ungrounded": True,
+}
+
+
+def key(config: QueryConfig | None = None, question: str = "When?", **changes: Any) -> bytes:
+    registry = LLMProviderRegistry()
+    for name in ("scripted", "other"):
+        registry.register(ScriptedLLM(name=name))
+    run = QueryRun(
+        query=question,
+        collection_id=changes.get("collection", COLLECTION),
+        config=config or QueryConfig(),
+        request_id=uuid4(),
+        deadline=Deadline.never(),
+        buffered=changes.get("buffered", True),
+        search_text=question,
+    )
+    run.choose_provider(registry)
+    return answer_key(run, changes.get("tenant", "a"), changes.get("settings", "digest"))
+
+
+def test_equal_requests_have_one_key() -> None:  # C21
+    assert key() == key() == key(buffered=False)
+    filters = [{"a": 1, "b": [2, 3]}, {"b": [2, 3], "a": 1}]
+    assert key(QueryConfig(filters=filters[0])) == key(QueryConfig(filters=filters[1]))
+    assert len(key()) == 32
+
+
+def test_every_field_is_either_in_the_key_or_known_to_change_nothing() -> None:  # C20, C21
+    assert {field.name for field in fields(QueryConfig)} == OTHER_VALUES.keys() | CHANGE_NOTHING.keys()
+    keys = {key()}
+    for name, value in OTHER_VALUES.items():
+        keys.add(key(replace(QueryConfig(), **{name: value})))
+    assert len(keys) == len(OTHER_VALUES) + 1
+    for name, value in CHANGE_NOTHING.items():
+        assert key(replace(QueryConfig(), **{name: value})) == key(), name
+
+
+def test_tenant_collection_question_and_settings_are_in_the_key() -> None:  # C21
+    others = [
+        key(tenant="b"),
+        key(collection=uuid4()),
+        key(question="when?"),
+        key(settings="others"),
+        key(question="\ud800"),
+    ]
+    assert len({key(), *others}) == 6
+
+
+def test_each_preset_has_its_own_answers() -> None:
+    assert len({key(QueryConfig(preset=name)) for name in PRESETS}) == len(PRESETS)
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def memory(clock: Callable[[], float]) -> AnswerMemory:
+    return AnswerMemory(10_000, clock=clock)
+
+
+def test_memory_gives_what_it_was_given(memory: AnswerMemory) -> None:
+    memory.keep("a", b"1", 3, "{}", 3600)
+    found = memory.find("a", b"1", 3)
+    assert found is not None
+    assert (found.answer, found.data_version, found.tier) == ("{}", 3, "memory")
+    assert memory.find("b", b"1", 3) is None
+    assert memory.find("a", b"2", 3) is None
+
+
+def test_memory_forgets_answers_of_another_version(memory: AnswerMemory) -> None:
+    memory.keep("a", b"1", 3, "{}", 3600)
+    assert memory.find("a", b"1", 4) is None
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize(("fresh_for_s", "passed"), [(0.5, 0.6), (3600, 61), (3600, -3600)])
+def test_memory_keeps_nothing_for_long(
+    memory: AnswerMemory, clock: Clock, fresh_for_s: float, passed: float
+) -> None:
+    memory.keep("a", b"1", 3, "{}", fresh_for_s)
+    clock.now += passed
+    assert memory.find("a", b"1", 3) is None
+
+
+def test_memory_is_bounded_and_drops_what_was_unused_for_longest(memory: AnswerMemory) -> None:
+    for number in range(4):
+        memory.keep("a", bytes([number]), 1, "x" * 1000, 3600)
+    assert memory.find("a", b"\0", 1) is not None
+    memory.keep("a", b"\4", 1, "x" * 1000, 3600)
+    assert len(memory) == 4
+    assert memory.find("a", b"\0", 1) is not None
+    assert memory.find("a", b"\1", 1) is None
+    memory.keep("a", b"\5", 1, "x" * 100_000, 3600)
+    assert len(memory) == 0  # larger than all of it
+    memory.keep("a", b"\0", 1, "x", 3600)
+    assert memory.find("a", b"\0", 1) is not None
+
+
+def test_memory_may_be_none_at_all() -> None:
+    memory = AnswerMemory(0)
+    memory.keep("a", b"1", 1, "{}", 3600)
+    assert memory.find("a", b"1", 1) is None
+
+
+def test_memory_forgets_one_tenant(memory: AnswerMemory) -> None:
+    memory.keep("a", b"1", 1, "{}", 3600)
+    memory.keep("b", b"1", 1, "{}", 3600)
+    memory.clear("a")
+    assert memory.find("a", b"1", 1) is None
+    assert memory.find("b", b"1", 1) is not None

@@ -1,0 +1,64 @@
+"""Who answers in another provider's place, by configuration."""
+
+import logging
+
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.config import LLMSettings, VectorForgeConfig
+from vectorforge.errors import ConfigurationError
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+
+def discovered(*fallbacks: str) -> LLMProviderRegistry:
+    settings = LLMSettings(
+        openai_api_key=SecretStr("sk-test"),
+        ollama_base_url="http://localhost:11434",
+        llm_fallbacks=list(fallbacks),
+    )
+    registry = LLMProviderRegistry()
+    registry.auto_discover(VectorForgeConfig(llm=settings))
+    return registry
+
+
+def order(registry: LLMProviderRegistry, of: str) -> list[tuple[str, str]]:
+    return [(writer.provider.name, writer.model) for writer in registry.fallbacks_of(registry.get(of))]
+
+
+def test_nobody_by_default() -> None:
+    assert order(discovered(), "openai") == []
+
+
+def test_they_are_asked_in_the_order_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = discovered("ollama:qwen3:8b", "openai", "ollama")
+    assert order(registry, "openai") == [("ollama", "qwen3:8b"), ("ollama", "llama3.3")]
+    assert order(registry, "ollama") == [("openai", "gpt-4o")]
+    monkeypatch.setenv("VECTORFORGE_LLM_FALLBACKS", '["ollama"]')
+    assert VectorForgeConfig.from_environment().llm.llm_fallbacks == ["ollama"]
+
+
+def test_one_without_credentials_is_left_out_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        registry = discovered("anthropic", "ollama")
+    assert order(registry, "openai") == [("ollama", "llama3.3")]
+    assert "LLM fallback 'anthropic' is left out: it has no credentials" in caplog.text
+
+
+def test_a_name_that_is_no_providers_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"VECTORFORGE_LLM_FALLBACKS names 'antropic'"):
+        discovered("antropic")
+    registry = discovered()
+    registry.register(ExtractiveProvider())
+    with pytest.raises(ConfigurationError, match="extractive"):
+        registry.set_fallbacks(["extractive"])  # quotes come after all models by themselves, marked as such
+
+
+def test_all_providers_share_one_budget_of_retries() -> None:
+    registry = LLMProviderRegistry()
+    first, second = ScriptedLLM(name="first"), ScriptedLLM(name="second")
+    assert first.retry_budget is not second.retry_budget
+    registry.register(first)
+    registry.register(second)
+    assert first.retry_budget is second.retry_budget
