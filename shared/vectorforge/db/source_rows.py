@@ -74,15 +74,14 @@ class SourceRows:
             raise DatabaseUnavailableError(
                 "The source database cannot be reached, or refuses the login."
             ) from None
-        async with connection:
+        async with _told_without_secrets(), connection:
             await connection.set_read_only(True)
-            async with _told_without_secrets():
-                cursor = await connection.execute(
-                    _statement("SELECT * FROM ({query}\n) AS source LIMIT 0", query)
-                )
-                columns = [column.name for column in cursor.description or ()]
-                await connection.rollback()
-                yield cls(connection, query, columns)
+            cursor = await connection.execute(
+                _statement("SELECT * FROM ({query}\n) AS source LIMIT 0", query)
+            )
+            columns = [column.name for column in cursor.description or ()]
+            await connection.rollback()
+            yield cls(connection, query, columns)
 
     async def keys(self, key: str, updated: str | None) -> AsyncGenerator[RowKey, None]:
         """Key and time of change of every row, in any order.
