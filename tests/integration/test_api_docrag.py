@@ -210,6 +210,25 @@ async def test_own_collection_goes_before_the_default_one(
     assert (await ask(client))["passages"][0]["document_source"] == "dough.md"
 
 
+async def test_dry_run_is_the_later_request(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+    openai.unscripted = as_json()
+    history = [{"user_query": "Which bread?", "ai_response": "Rye."}]
+    dry = await ask(client, dry_run=True, conversation_history=history)
+    assert openai.bodies == []
+    await ask(client, conversation_history=history)
+    assert dry["request"] == openai.bodies[0]
+    assert dry["request"]["response_format"]["type"] == "json_schema"
+
+
+async def test_stored_conversation(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-019
+    openai.unscripted = as_json(answer="Let the dough rise for two hours.")
+    conversation = (await client.post("/v1/conversations", json={})).json()["id"]
+    await ask(client, conversation_id=conversation)
+    await ask(client, conversation_id=conversation)
+    asked = openai.bodies[1]["messages"][1]["content"]
+    assert f"Previous Q: {QUESTION}\nPrevious A: Let the dough rise for two hours....\n" in asked
+
+
 async def test_model_is_down(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-038, C22
     openai.unscripted = Failure(500)
     answer = await ask(client)

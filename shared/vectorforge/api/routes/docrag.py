@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request, Response
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.querying import (
     answer_as_stream,
+    answer_dry,
     answer_whole,
     check_config,
     find_asked_collection,
@@ -12,6 +13,7 @@ from vectorforge.api.querying import (
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
 from vectorforge.api.schemas.docrag import DocRagQueryRequest, DocRagQueryResponse
+from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 from vectorforge.types import Collection
@@ -21,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["query"])
 
 @router.post(
     "/docrag/query",
-    response_model=DocRagQueryResponse,
+    response_model=DocRagQueryResponse | DryRunResponse,
     responses={
         200: {
             "description": "The answer: JSON, or with `stream: true` server-sent events.",
@@ -32,11 +34,13 @@ router = APIRouter(prefix="/v1", tags=["query"])
 )
 async def docrag_query(
     request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
-) -> Response | DocRagQueryResponse:
+) -> Response | DocRagQueryResponse | DryRunResponse:
     """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
-    config = body.config(tenant.choose_variant(body.variant))
+    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
     collection = await _find_collection(application, tenant, body.collection)
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)

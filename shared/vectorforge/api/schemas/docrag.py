@@ -22,7 +22,15 @@ from vectorforge.api.schemas.base import (
     ProviderName,
     RequestBody,
 )
-from vectorforge.api.schemas.rag import ALLOW_UNGROUNDED, Temperature, VariantReference, given
+from vectorforge.api.schemas.rag import (
+    ALLOW_UNGROUNDED,
+    ConversationReference,
+    DryRunFlag,
+    Rewrite,
+    Temperature,
+    VariantReference,
+    given,
+)
 from vectorforge.pipeline.docrag import history_of
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.types import QueryConfig, QueryResult
@@ -65,11 +73,14 @@ class DocRagQueryRequest(RequestBody):
     model: ModelName | None = None
 
     variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        explicit = given(self, but={"collection", "conversation_history"})
+        explicit = given(self, but={"collection", "conversation_history", "dry_run"})
         for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
             if own in explicit:
                 explicit[field] = explicit.pop(own)
