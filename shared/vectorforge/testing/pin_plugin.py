@@ -24,7 +24,7 @@ _REPORT = "pin_detector"
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line("markers", "pins(*rules): breaks these rules of RDS Proxy's pinning on purpose")
-    config.stash[_PINS] = Counter()
+    config.stash[_PINS] = Counter[str]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,7 +70,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Add what a worker counted (https://pytest-xdist.readthedocs.io/en/stable/how-to.html)."""
     told = getattr(node, "workeroutput", {})  # none of one that crashed
-    counts: Counter[str] = node.config.stash[_PINS]
+    config: pytest.Config = node.config
+    counts = config.stash[_PINS]
     counts.update(told.get(_REPORT, {}))
 
 
@@ -86,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _counts(config: pytest.Config) -> Counter[str]:
-    counts = Counter(config.stash[_PINS])
+    counts = config.stash[_PINS].copy()
     detector = config.stash.get(_DETECTOR, None)
     if detector is not None:
         counts["statements"] += detector.statements
