@@ -203,6 +203,12 @@ class QuerySettings(_Section):
     max_top_k: int = Field(default=100, ge=1, le=1000)
     max_answer_tokens: int = Field(default=16_384, ge=1)
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
+    history_max_tokens: int = Field(default=4096, ge=0)
+    """Tokens of earlier messages in the prompt; the oldest exchanges go first. 0: no limit."""
+    max_conversations: int = Field(default=10_000, ge=1)
+    """Stored ones of a tenant."""
+    max_conversation_messages: int = Field(default=1000, ge=2)
+    """Of one stored conversation."""
     degraded_answers: bool = True
     """Without a model that answers: an earlier answer, marked as stale, or the passages; else an error."""
     default_collection: str = "default"

@@ -100,7 +100,9 @@ class RAGService:
             VectorForgeError: As ``QueryService.query``.
         """
         explicit = {**options, **({} if k is None else {"top_k": k})}
-        config = RAG_QUERY.config(self._tenant.choose_variant(variant), filters=filters, **explicit)
+        config = RAG_QUERY.config(
+            self._tenant.choose_variant(variant, options.get("conversation_id")), filters=filters, **explicit
+        )
 
         async def ask() -> QueryResult:
             collection = await self._tenant.find_collection(self._name)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -260,6 +261,25 @@ class TestModels:
         assert (code, out.splitlines()[0]) == (0, "The finance team [Source 1].")
         assert "[1] ./handbook.md" in out
         assert err.startswith("openai")
+
+    async def test_a_conversation_goes_on(self, handbook: CommandLine) -> None:  # P9
+        async with FakeOpenAI() as server:
+            server.script(Reply(texts=("The finance team, within 9 days [Source 1].",)))
+            code, out, err = await self.ask(handbook, server, "--conversation", "new")
+            assert (code, "cited from source 1" in err) == (0, True)
+            conversation = re.findall(r"^Conversation (\S+)$", err, re.MULTILINE)[0]
+            server.script(Reply(texts=("Who approves refunds?",)), Reply(texts=("They do.",)))
+            arguments = ("--conversation", conversation, "--rewrite", "--json")
+            code, out, _ = await self.ask(handbook, server, *arguments)
+            answer = json.loads(out)
+            sent = [message["content"] for message in server.requests[-1].body["messages"][1:]]
+            code, _, err = await self.ask(handbook, server, "--conversation", "nonsense")
+        assert (answer["conversation_id"], answer["rewritten_query"]) == (
+            conversation,
+            "Who approves refunds?",
+        )
+        assert sent == ["Who approves?", "The finance team, within 9 days.", "Who approves?"]
+        assert (code, "--conversation" in err) == (2, True)
 
     async def test_what_is_not_cited_is_no_source(self, handbook: CommandLine) -> None:
         async with FakeOpenAI() as server:

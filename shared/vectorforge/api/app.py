@@ -15,6 +15,7 @@ from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
     cache,
     collections,
+    conversations,
     docrag,
     documents,
     health,
@@ -38,6 +39,7 @@ _DOORS = (
     health,
     providers,
     collections,
+    conversations,
     documents,
     uploads,
     jobs,

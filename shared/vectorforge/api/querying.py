@@ -7,6 +7,7 @@ from fastapi import Request, Response
 
 from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.disconnect import cancelled_on_disconnect
+from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.stream import OpenedQuery, QueryEventResponse
 from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
@@ -101,6 +102,25 @@ async def answer_whole(
             deadline=deadline_of(request, application),
             data_version=collection.data_version,
         )
+
+
+async def answer_dry(
+    request: Request,
+    application: Application,
+    tenant: TenantServices,
+    query: str,
+    collection: Collection,
+    config: QueryConfig,
+) -> DryRunResponse:
+    """The request that a model would get, which is not sent.
+
+    Raises:
+        VectorForgeError: The search failed, or the request cannot be known without asking a model.
+    """
+    deadline = deadline_of(request, application)
+    return DryRunResponse.of(
+        await tenant.query_service.dry_run(query, collection.id, config, deadline=deadline)
+    )
 
 
 async def answer_as_stream(

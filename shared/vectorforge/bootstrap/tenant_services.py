@@ -8,6 +8,7 @@ from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
@@ -18,6 +19,7 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_memory import MemoryFirst
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
@@ -68,6 +70,16 @@ class TenantServices:
     def statistics(self) -> StatisticsRepository:
         """Numbers about the tenant's query log."""
         return StatisticsRepository(self._db)
+
+    @cached_property
+    def conversations(self) -> ConversationRepository:
+        """Stored conversations of the tenant."""
+        settings = self._application.config.query
+        return ConversationRepository(
+            self._db,
+            max_conversations=settings.max_conversations,
+            max_messages=settings.max_conversation_messages,
+        )
 
     @cached_property
     def query_log_sink(self) -> QueryLogSink:
@@ -151,6 +163,7 @@ class TenantServices:
             timeout_s=settings.query.query_timeout_s,
             log_timeout_s=settings.aws.query_log_timeout_s if through_queue else _TABLE_LOG_TIMEOUT_S,
             prices=PriceList(settings.llm.model_prices),
+            memory=ConversationMemory(self.conversations, settings.query.history_max_tokens),
             ladder=DegradationLadder(
                 self._application.llm_registry,
                 quoter=self._application.quoter,

@@ -9,7 +9,7 @@ import typer
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
-from vectorforge.cli.question import read_question
+from vectorforge.cli.question import conversation_id, read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
 
@@ -41,6 +41,19 @@ def ask(
             show_default="as VECTORFORGE_VARIANT_SPLIT says",
         ),
     ] = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            help="Id of a stored conversation that the question goes on with; [bold]new[/bold] begins one.",
+            show_default="none",
+        ),
+    ] = None,
+    rewrite: Annotated[
+        bool,
+        typer.Option(
+            "--rewrite", help="Let the model first make a follow-up question one that stands alone."
+        ),
+    ] = False,
     stream: Annotated[bool, typer.Option(help="Print the answer while it is being written.")] = True,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
@@ -57,6 +70,8 @@ def ask(
         vectorforge ask "Who approves refunds?" -c handbook --provider anthropic
 
         echo "What is RLS?" | vectorforge ask - --json | jq -r .answer
+
+        vectorforge ask "Who approves refunds?" --conversation new
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
@@ -64,6 +79,7 @@ def ask(
         from vectorforge.pipeline.types import MetaEvent, QueryResult
 
         text = read_question(question)
+        named = conversation_id(conversation)
         given = {
             "top_k": top_k,
             "llm_provider": provider,
@@ -73,10 +89,11 @@ def ask(
         explicit = {name: value for name, value in given.items() if value is not None}
 
         async def work(session: Session) -> tuple[MetaEvent, QueryResult]:
-            chosen = session.services.choose_variant(variant)
-            preset = VECTORFORGE if profile is None else PROFILE
-            config = preset.config(chosen, stream=stream, **explicit)
             target = await session.collection(collection, profile_id=profile)
+            asked = (await session.services.conversations.create()).id if named == "new" else named
+            chosen = session.services.choose_variant(variant, asked)
+            preset = VECTORFORGE if profile is None else PROFILE
+            config = preset.config(chosen, stream=stream, conversation_id=asked, rewrite=rewrite, **explicit)
             events = session.services.query_service.query_events(text, target.id, config)
             return await print_answer(terminal, events, stream=stream and not json_output)
 
@@ -146,6 +163,10 @@ def _introduce(terminal: Terminal, meta: "MetaEvent") -> None:
         terminal.note(f"{meta.provider} · {meta.model}{before}")
     if meta.variant:
         terminal.note(f"Variant {meta.variant}")
+    if meta.rewritten_query:
+        terminal.note(f"Searched for: {meta.rewritten_query}")
+    if meta.conversation_id:
+        terminal.note(f"Conversation {meta.conversation_id}")
 
 
 def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
@@ -158,6 +179,10 @@ def _print_sources(terminal: Terminal, result: "QueryResult") -> None:
         name, heading = shown_source(source.document_source), source.heading or source.title
         where = f"{name} › {heading}" if heading else name
         terminal.line(f"  [{number}] {where}  ({source.score:.2f})")
+    unsupported = [str(c.source_number) for c in result.citations if c.verdict == "unsupported"]
+    if unsupported:
+        numbers = ", ".join(dict.fromkeys(unsupported))
+        terminal.warn(f"Numbers or names cited from source {numbers} are not in it.")
     if result.invalid_citations:
         terminal.warn(f"{result.invalid_citations} labels in the answer name no source.")
     if result.dropped_parameters:

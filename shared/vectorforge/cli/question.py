@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 from vectorforge.errors import InvalidInputError
 
@@ -26,6 +27,22 @@ def read_question(argument: str) -> str:
     if not text.strip():
         raise InvalidInputError("QUESTION is empty.", field="QUESTION")
     return text.strip()
+
+
+def conversation_id(text: str | None) -> UUID | Literal["new"] | None:
+    """The conversation that ``--conversation`` names; "new" for one to be begun.
+
+    Raises:
+        InvalidInputError: It is neither an id nor "new".
+    """
+    if text is None or text == "new":
+        return "new" if text else None
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"--conversation must be an id or new, not {text[:100]!r}.", field="--conversation"
+        ) from None
 
 
 def parse_filter(text: str | None) -> dict[str, Any] | None:

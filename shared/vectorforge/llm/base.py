@@ -4,9 +4,9 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
@@ -192,6 +192,24 @@ class BaseLLMProvider(ABC):
             )  # fmt: skip
             yield StreamEnd(response)
 
+    def request_body(
+        self,
+        messages: Sequence[Message],
+        config: LLMRequestConfig | None = None,
+        *,
+        sources: Sequence[GroundingSource] = (),
+        stream: bool = False,
+    ) -> Mapping[str, Any] | None:
+        """The body that ``generate`` (or ``stream_events``) would send next, without sending it.
+
+        Arguments as ``generate``. None: this provider sends nothing.
+
+        Raises:
+            InvalidInputError: A message or a sampling value is out of range; names the field.
+        """
+        run = self._prepare(messages, config, sources, Deadline.never())
+        return self._body(ProviderCall(run.messages, run.config, sources, self._timeout_s), stream=stream)
+
     async def validate_credentials(self) -> bool:
         """Whether the vendor accepts our credentials; asks it for its models.
 
@@ -227,6 +245,10 @@ class BaseLLMProvider(ABC):
     @abstractmethod
     def _call_api_stream(self, call: ProviderCall) -> _Stream:
         """One attempt at a stream: non-empty texts, then one ``Completion`` if and only if it is complete."""
+
+    def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any] | None:
+        """What the next attempt at this call would send, as JSON; vendors that are asked override it."""
+        return None
 
     @abstractmethod
     async def _list_models(self) -> list[str]:

@@ -20,7 +20,9 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
+from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.dry_run import DryRun, describe_request
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
@@ -57,6 +59,7 @@ class QueryService:
         timeout_s: Longest time for one question.
         log_timeout_s: Longest time that the first event, and the last, wait for the log.
         prices: By which an answer's cost is estimated.
+        memory: Of the same tenant; None: only conversations that are sent along.
         ladder: Who or what answers when the model does not; None: nobody, errors are raised.
         answer_cache: Of the same tenant; None: every question is answered anew.
     """
@@ -74,6 +77,7 @@ class QueryService:
         timeout_s: float = 120.0,
         log_timeout_s: float = 2.0,
         prices: PriceList = PUBLISHED_PRICES,
+        memory: ConversationMemory | None = None,
         ladder: DegradationLadder | None = None,
         answer_cache: AnswerCache | None = None,
     ) -> None:
@@ -85,6 +89,7 @@ class QueryService:
         self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
         self._prices = prices
+        self._memory = memory or ConversationMemory()
         self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
         self._answer_cache = answer_cache
         self._query_log = QueryLogging(
@@ -179,6 +184,31 @@ class QueryService:
             async for event in events:
                 yield event
 
+    async def dry_run(
+        self,
+        query: str,
+        collection_id: UUID,
+        config: QueryConfig | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> DryRun:
+        """What would be sent to the model for this question; the search is made, no model is asked.
+
+        Nothing is logged, stored or taken from a cache. Arguments as ``query``; ``config.stream`` says which
+        of the two requests it is.
+
+        Raises:
+            InvalidInputError: As ``query``, or the question would have to be rewritten first.
+            VectorForgeError: As ``query``, of the search.
+        """
+        buffered = not (config or QueryConfig()).stream
+        run = self._start(query, collection_id, config, None, deadline, buffered=buffered)
+        run.search_text = self._preprocessor.clean(query).text
+        run.choose_provider(self._llm_registry)
+        await self._memory.recall(run, rewriting=False)
+        await self._retrieve(run)
+        return describe_request(run, self._build_context(run))
+
     def _start(
         self,
         query: str,
@@ -229,11 +259,11 @@ class QueryService:
         yield last
 
     async def _end(self, run: QueryRun) -> None:
-        """Log the query and keep its answer, side by side; neither raises."""
-        if self._answer_cache is None or run.error is not None:
-            await self._query_log.end(run)
-        else:
-            await asyncio.gather(self._query_log.end(run), self._answer_cache.keep(run))
+        """Log the query, keep its answer and its exchange, side by side; none raises."""
+        steps = [self._query_log.end(run), self._memory.keep(run)]
+        if self._answer_cache is not None and run.error is None:
+            steps.append(self._answer_cache.keep(run))
+        await asyncio.gather(*steps)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:
@@ -246,6 +276,7 @@ class QueryService:
             run.search_text, run.query_truncated = clean.text, clean.truncated
             find_preset(run.config.preset)
             run.choose_provider(self._llm_registry)
+            await self._memory.recall(run)
         try:
             with self._stage(run, "retrieve"):
                 async with _beside(self._query_log.start(run)) as started:
@@ -291,7 +322,7 @@ class QueryService:
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 run.retrieved = await self._retriever.retrieve(
-                    run.search_text,
+                    run.rewritten_query or run.search_text,
                     run.collection_id,
                     run.config.top_k,
                     run.config.filters,

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.querying import (
     answer_as_stream,
+    answer_dry,
     answer_whole,
     check_config,
     find_asked_collection,
     is_extractive,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
+from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.schemas.rag import (
     CollectionQueryRequest,
     CollectionQueryResponse,
@@ -28,7 +30,8 @@ RAG_QUERY_ERROR_PREFIX = "RAG query error: "
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The answer: JSON, or with `stream: true` server-sent events.",
+        "description": "The answer: JSON, or with `stream: true` server-sent events. "
+        "With `dry_run: true` the request for the model, as JSON.",
         "content": event_stream_content(),
     },
     **ANSWER_PROBLEMS,
@@ -41,17 +44,19 @@ def _prefix_problems(request: Request) -> None:
 
 @router.post(
     "/rag/query",
-    response_model=RAGQueryResponse,
+    response_model=RAGQueryResponse | DryRunResponse,
     responses=_RESPONSES,
     dependencies=[Depends(_prefix_problems)],
 )
 async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
-) -> Response | RAGQueryResponse:
+) -> Response | RAGQueryResponse | DryRunResponse:
     """Answer a question from the default collection (or the one named), with citations."""
-    config = body.config(tenant.choose_variant(body.variant))
+    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
     collection = await find_asked_collection(application, tenant, body.collection)
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
             request, application, tenant, body.query, collection, config, with_sources=body.wants_context
@@ -66,7 +71,9 @@ async def rag_query(
 
 
 @router.post(
-    "/collections/{collection_id}/query", response_model=CollectionQueryResponse, responses=_RESPONSES
+    "/collections/{collection_id}/query",
+    response_model=CollectionQueryResponse | DryRunResponse,
+    responses=_RESPONSES,
 )
 async def collection_query(
     request: Request,
@@ -74,11 +81,13 @@ async def collection_query(
     body: CollectionQueryRequest,
     application: ApplicationDep,
     tenant: Tenant,
-) -> Response | CollectionQueryResponse:
+) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a question from this collection, with sources and citations."""
-    config = body.config(tenant.choose_variant(body.variant))
+    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
     collection = await find_asked_collection(application, tenant, str(collection_id))
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(request, application, tenant, body.query, collection, config)
     result = await answer_whole(request, application, tenant, body.query, collection, config)

@@ -52,6 +52,26 @@ VariantReference = Annotated[
     ),
 ]
 Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
+ConversationReference = Annotated[
+    UUID,
+    Field(
+        description="A stored conversation (`POST /v1/conversations`), in place of messages: what was said "
+        "is part of the prompt, and the exchange is added when it is finished."
+    ),
+]
+Rewrite = Annotated[
+    bool,
+    Field(
+        description="A model may first make a question that follows up one that stands alone; what was "
+        "searched for is `rewritten_query`. One more call of the model; none without a conversation."
+    ),
+]
+DryRunFlag = Annotated[
+    bool,
+    Field(
+        description="Return the request that the model would get, with its tokens and cost, and ask no model."
+    ),
+]
 
 
 class RAGQueryRequest(RequestBody):
@@ -71,11 +91,14 @@ class RAGQueryRequest(RequestBody):
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        explicit = given(self, but={"collection", "include_context"})
+        explicit = given(self, but={"collection", "include_context", "dry_run"})
         for own, field in (("k", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
             if own in explicit:
                 explicit[field] = explicit.pop(own)
@@ -151,11 +174,14 @@ class CollectionQueryRequest(RequestBody):
         default=None, description="Template of the system message; must contain {context}."
     )
     variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
     allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        return VECTORFORGE.config(variant, **given(self), history=history(self.messages))
+        return VECTORFORGE.config(variant, **given(self, but={"dry_run"}), history=history(self.messages))
 
 
 class CollectionQueryResponse(AnswerDetails):

@@ -159,6 +159,10 @@ class AnthropicProvider(BaseLLMProvider):
             page = await self._client.send(stack, lambda client, _: client.models.list(limit=1000))
             return [model.id for model in page.data]
 
+    def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
+        refused = self._refused.of(call.config.model)
+        return {**_request_body(call, refused, stream=stream), **_sampling(call, refused)}
+
     async def _send(
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:
@@ -222,14 +226,18 @@ def _request(
     """The request, sent when the context is entered; ``refused`` parameters are left out."""
     import anthropic
 
-    # The SDK has no arguments for these any more, since newer models refuse them.
-    sampling = {n: getattr(call.config, n) for n in _SAMPLING if n not in refused}
     return client.messages.with_streaming_response.create(
         **_request_body(call, refused, stream=stream),
-        extra_body={name: value for name, value in sampling.items() if value is not None},
+        extra_body=_sampling(call, refused),  # the SDK has no arguments for these any more
         # Silence is limited by the base class, which also counts pings as silence.
         timeout=anthropic.Timeout(None, connect=min(5.0, call.timeout_s)),
     )
+
+
+def _sampling(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:
+    """Parameters that newer models refuse."""
+    sampling = {n: getattr(call.config, n) for n in _SAMPLING if n not in refused}
+    return {name: value for name, value in sampling.items() if value is not None}
 
 
 def _request_body(call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:

@@ -74,12 +74,18 @@ class MaxServeProvider(OpenAIProvider):
     ) -> AbstractAsyncContextManager[Any]:
         if self._mode == "chat":
             return super()._request(client, call, refused, stream=stream, timeout=timeout)
-        body = self._request_body(call, refused - {"max_tokens"}, stream=stream)
+        body = self._request_body(call, refused, stream=stream)
+        return client.completions.with_streaming_response.create(**body, timeout=timeout)
+
+    def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
+        if self._mode == "chat":
+            return super()._request_body(call, refused, stream=stream)
+        body = super()._request_body(call, refused - {"max_tokens"}, stream=stream)
         del body["messages"]
         body.pop("response_format", None)  # this API has none
         body["prompt"] = format_chat_prompt(call.messages)
         body["stop"] = [*STOP_TOKENS, *call.config.stop_sequences]
-        return client.completions.with_streaming_response.create(**body, timeout=timeout)
+        return body
 
     def _text_and_reason(self, choice: Mapping[str, Any], part: str) -> tuple[str, str | None]:
         if self._mode == "chat":

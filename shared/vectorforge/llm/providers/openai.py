@@ -143,6 +143,9 @@ class OpenAIProvider(BaseLLMProvider):
             page = await self._client.send(stack, lambda client, _: client.models.list())
             return [model.id for model in page.data]
 
+    def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
+        return self._request_body(call, self._refused.of(call.config.model), stream=stream)
+
     async def _send(
         self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
     ) -> tuple[Any, list[str]]:

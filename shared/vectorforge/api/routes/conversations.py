@@ -1,0 +1,65 @@
+"""``/v1/conversations``: stored ones, which questions name by ``conversation_id``."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+
+from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas.conversations import (
+    ConversationBody,
+    ConversationList,
+    ConversationRequest,
+    ConversationWithMessages,
+    MessageBody,
+)
+from vectorforge.errors import NotFoundError
+
+router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
+
+
+@router.post("", status_code=201, responses=problems(409, 413, 415))
+async def create_conversation(
+    response: Response, tenant: Tenant, body: ConversationRequest | None = None
+) -> ConversationBody:
+    """Begin a conversation."""
+    conversation = await tenant.conversations.create((body or ConversationRequest()).title)
+    response.headers["Location"] = f"/v1/conversations/{conversation.id}"
+    return ConversationBody.of(conversation)
+
+
+@router.get("", responses=problems())
+async def list_conversations(tenant: Tenant, limit: Limit = 50, offset: Offset = 0) -> ConversationList:
+    """A page of the conversations, the one last used first."""
+    found = await tenant.conversations.list(limit=limit, offset=offset)
+    return ConversationList(
+        conversations=[ConversationBody.of(conversation) for conversation in found],
+        limit=limit,
+        offset=offset,
+    )
+
+
+@router.get("/{conversation_id}", responses=problems(404))
+async def show_conversation(
+    conversation_id: UUID, tenant: Tenant, limit: PartsLimit = 100
+) -> ConversationWithMessages:
+    """One conversation with its last messages."""
+    conversation = await tenant.conversations.find_by_id(conversation_id)
+    if conversation is None:
+        raise _not_found(conversation_id)
+    messages = await tenant.conversations.last_messages(conversation_id, limit)
+    return ConversationWithMessages(
+        **ConversationBody.of(conversation).model_dump(),
+        messages=[MessageBody.of(message) for message in messages],
+    )
+
+
+@router.delete("/{conversation_id}", status_code=204, responses=problems(404))
+async def delete_conversation(conversation_id: UUID, tenant: Tenant) -> None:
+    """Delete a conversation with its messages; the query log keeps its questions."""
+    if not await tenant.conversations.delete(conversation_id):
+        raise _not_found(conversation_id)
+
+
+def _not_found(conversation_id: UUID) -> NotFoundError:
+    return NotFoundError(f"Conversation {conversation_id} not found")

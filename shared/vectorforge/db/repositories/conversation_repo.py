@@ -1,0 +1,154 @@
+"""Conversations that are kept: who said what, in order."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+from uuid import UUID, uuid4
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.query_log_repo import storable
+from vectorforge.errors import ConflictError, InvalidInputError
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+MAX_TITLE_CHARS = 200
+
+_COLUMNS = "id, title, message_count, created_at, updated_at"
+
+_CREATE = f"""
+INSERT INTO vectorforge.conversations (tenant_id, id, title)
+SELECT %(tenant_id)s, %(id)s, %(title)s
+WHERE (SELECT count(*) FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s) < %(limit)s
+RETURNING {_COLUMNS}
+"""
+_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s
+ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+"""
+_MESSAGES = """
+SELECT role, content, query_id, created_at FROM vectorforge.conversation_messages
+WHERE tenant_id = %s AND conversation_id = %s ORDER BY position DESC LIMIT %s
+"""
+# The row lock lets concurrent exchanges take their positions one after the other, each as a whole.
+_APPEND = """
+WITH grown AS (
+    UPDATE vectorforge.conversations
+    SET message_count = message_count + 2, updated_at = now(),
+        title = CASE WHEN title = '' THEN left(%(question)s, 200) ELSE title END
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND message_count + 2 <= %(max_messages)s
+    RETURNING message_count
+)
+INSERT INTO vectorforge.conversation_messages (tenant_id, conversation_id, position, role, content, query_id)
+SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + said.turn, said.role, said.content, %(query_id)s
+FROM grown CROSS JOIN (
+    VALUES (0, 'user', %(question)s::text), (1, 'assistant', %(answer)s::text)
+) AS said (turn, role, content)
+"""
+_DELETE = "DELETE FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation without what was said."""
+
+    id: UUID
+    title: str
+    """Given, or the start of the first question; empty before that."""
+    message_count: int
+    created_at: datetime
+    updated_at: datetime
+    """When the last exchange was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationMessage:
+    """Something that was said."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    query_id: UUID | None
+    """Of the query log: the question that this asks or answers."""
+    created_at: datetime
+
+
+class ConversationRepository:
+    """The conversations of one tenant.
+
+    Args:
+        db: Bound to the tenant.
+        max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by
+            their number.
+        max_messages: Of one conversation.
+    """
+
+    def __init__(self, db: TenantDatabase, *, max_conversations: int, max_messages: int) -> None:
+        self._db = db
+        self._max_conversations = max_conversations
+        self.max_messages = max_messages
+
+    async def create(self, title: str = "") -> Conversation:
+        """Begin a conversation.
+
+        Raises:
+            InvalidInputError: The title is longer than 200 characters.
+            ConflictError: The tenant has as many conversations as are allowed.
+        """
+        if len(title) > MAX_TITLE_CHARS:
+            raise InvalidInputError(f"title must have {MAX_TITLE_CHARS} characters at most.", field="title")
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "id": uuid4(),
+            "title": storable(title),
+            "limit": self._max_conversations,
+        }
+        row = await self._db.fetch_one(_CREATE, values)
+        if row is None:
+            raise ConflictError(
+                f"There are {self._max_conversations} conversations, which is the limit; delete one first."
+            )
+        return Conversation(**row)
+
+    async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
+        """The conversation, or None."""
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, conversation_id))
+        return Conversation(**row) if row else None
+
+    async def list(self, *, limit: int = 50, offset: int = 0) -> Sequence[Conversation]:
+        """A page of the conversations, the one last used first."""
+        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
+        return [Conversation(**row) for row in rows]
+
+    async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
+        """The last messages, oldest first; empty also when there is no such conversation."""
+        rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
+        return [_message(row) for row in reversed(rows)]
+
+    async def append(self, conversation_id: UUID, question: str, answer: str, query_id: UUID) -> bool:
+        """Add a finished exchange, atomically; concurrent ones follow each other as wholes.
+
+        Returns:
+            False when there is no such conversation (any more), or no room in it.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "id": conversation_id,
+            "question": storable(question),
+            "answer": storable(answer),
+            "query_id": query_id,
+            "max_messages": self.max_messages,
+        }
+        return await self._db.execute(_APPEND, values) == 2
+
+    async def delete(self, conversation_id: UUID) -> bool:
+        """Remove a conversation with all its messages; query logs stay. False when there was none."""
+        return await self._db.execute(_DELETE, (self._db.tenant_id, conversation_id)) == 1
+
+
+def _message(row: "DictRow") -> ConversationMessage:
+    return ConversationMessage(**row)

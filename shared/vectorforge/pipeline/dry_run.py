@@ -1,0 +1,99 @@
+"""The request that a question would send to a model, without sending it."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from vectorforge.errors import InvalidInputError, LLMError
+from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.generation import grounding, prompt, request_for
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import SourceCitation
+from vectorforge.tokens import estimate_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What would be asked, and what it would cost."""
+
+    query: str
+    provider: str
+    model: str | None
+    request: Mapping[str, Any] | None
+    """Body of the request as the vendor would get it; None when no vendor would be asked."""
+    request_sha256: str | None
+    """See ``request_hash``."""
+    prompt_tokens: int
+    """Estimated from the messages (``estimate_tokens``); vendors add a few for their format."""
+    max_completion_tokens: int
+    prompt_cost_usd: float | None
+    """Of the prompt alone; None when the price list does not know the model."""
+    max_cost_usd: float | None
+    """With the longest answer allowed."""
+    sources: Sequence[SourceCitation]
+    used_chunk_ids: Sequence[UUID]
+    context_tokens: int
+    history_messages: int
+    """Earlier messages that are part of it."""
+
+
+def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
+    """The request for a query whose context has been built.
+
+    Raises:
+        InvalidInputError: The question would be rewritten by a model first, so the request cannot be known.
+        LLMError: There is no provider.
+    """
+    if run.config.rewrite and run.config.history:
+        raise InvalidInputError(
+            "A dry run asks no model, so it cannot rewrite the question. Send rewrite: false.",
+            field="rewrite",
+        )
+    if run.provider is None:
+        raise LLMError("No LLM providers configured")
+    messages = prompt(run, payload)
+    request = None
+    if run.retrieved or run.preset.on_empty == "generate":
+        request = run.provider.request_body(
+            messages,
+            request_for(run, run.model or ""),
+            sources=grounding(run, payload),
+            stream=not run.buffered,
+        )
+    prompt_tokens = (
+        sum(estimate_tokens(m["content"], run.model or "gpt-4") for m in messages) if request else 0
+    )
+    longest = run.config.max_tokens if request else 0
+    return DryRun(
+        query=run.query,
+        provider=run.provider.provider_name(),
+        model=run.model,
+        request=request,
+        request_sha256=None if request is None else request_hash(request),
+        prompt_tokens=prompt_tokens,
+        max_completion_tokens=longest,
+        prompt_cost_usd=_cost(run, prompt_tokens, 0),
+        max_cost_usd=_cost(run, prompt_tokens, longest),
+        sources=payload.sources,
+        used_chunk_ids=[chunk.chunk.id for chunk in payload.used],
+        context_tokens=payload.token_count,
+        history_messages=len(run.config.history),
+    )
+
+
+def request_hash(body: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of a body as JSON with sorted keys, without white space, in UTF-8.
+
+    Two bodies have the same hash exactly when they are equal as JSON, however they were written.
+    """
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _cost(run: QueryRun, prompt_tokens: int, completion_tokens: int) -> float | None:
+    if run.provider is None or run.model is None:
+        return None
+    return run.prices.estimate_cost(run.provider.provider_name(), run.model, prompt_tokens, completion_tokens)
