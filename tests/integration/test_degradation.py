@@ -188,6 +188,16 @@ async def test_a_model_that_says_nothing_leaves_time_for_another(start: Start, b
         assert events[-1].name == "done"
 
 
+async def test_anothers_answer_is_not_kept_for_the_next_time(start: Start) -> None:  # C21
+    here = await start(("anthropic",))
+    here.first.script(Failure(500))
+    here.second.unscripted = here.first.unscripted = Reply(texts=("Let the dough rise for two hours.",))
+    assert (await here.ask())["provider"] == "anthropic"
+    again = await here.ask()
+    assert (again["cached"], again["provider"], again["degraded"]) == (False, "openai", [])
+    assert (await here.ask())["cached"] is True
+
+
 async def test_a_provider_that_the_caller_names_is_not_replaced(start: Start) -> None:
     here = await start(("anthropic",))
     here.first.unscripted = Failure(500)
