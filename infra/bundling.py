@@ -25,7 +25,7 @@ from infra.token_tables import TokenTableError, copy_token_tables
 ROOT = Path(__file__).resolve().parents[1]
 
 BUDGET_BYTES = {
-    "query": 140_000_000,
+    "query": 150_000_000,
     "log_writer": 80_000_000,
     "ingest": 180_000_000,
     "migrate": 80_000_000,

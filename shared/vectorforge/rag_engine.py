@@ -7,13 +7,14 @@ that every other door uses.
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
+from vectorforge.docrag.cache import CacheManager
 from vectorforge.docrag.config import Config
 from vectorforge.docrag.errors import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
 from vectorforge.docrag.responses import as_history, as_passage, as_response, log_analytics, unavailable
@@ -24,7 +25,8 @@ from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.loop_thread import LoopThread
 from vectorforge.pipeline.presets import DOCRAG
-from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryResult
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
 from vectorforge.rag_service import CollectionStorage
 from vectorforge.types import Collection
@@ -62,6 +64,7 @@ class RAGEngine:
     ) -> None:
         self.config = config or Config()
         self.config.validate_config()
+        self.cache = CacheManager()
         self.text_splitter = RecursiveSplitter(self.config.CHUNK_SIZE, self.config.CHUNK_OVERLAP)
         with ExitStack() as stack:
             migrator_url = None
@@ -169,7 +172,9 @@ class RAGEngine:
             GenerationError: The model failed.
             InvalidInputError: The question or the history is not usable.
         """
-        return self._answer(query, self._query_config(conversation_history))
+        return self._answer(
+            query, self._query_config(conversation_history), self._tenant.strict_query_service
+        )
 
     def query_with_variants(
         self, query: str, variant: str = "default", conversation_history: Exchanges | None = None
@@ -185,7 +190,8 @@ class RAGEngine:
             InvalidInputError: There is no such variant.
         """
         chosen = self._application.variants.find(variant)
-        return self._answer(query, self._query_config(conversation_history, chosen))
+        config = self._query_config(conversation_history, chosen)
+        return self._answer(query, config, self._tenant.strict_query_service)
 
     def query_with_fallback(
         self,
@@ -194,7 +200,10 @@ class RAGEngine:
         *,
         allow_ungrounded: bool = False,
     ) -> dict[str, Any]:
-        """Answer a question with what works; ``degraded`` says what that was.
+        """Answer a question with what works; ``degraded`` says what that was, in the order it was tried.
+
+        The model fails: another provider, an expired answer, the passages. The search fails: an expired
+        answer, a model without passages if that is allowed. Else a fixed text, with ``error``.
 
         Args:
             query: The question.
@@ -207,7 +216,7 @@ class RAGEngine:
         started = time.perf_counter()
         config = replace(self._query_config(conversation_history), allow_ungrounded=allow_ungrounded)
         try:
-            return self._answer(query, config)
+            return self._answer(query, config, self._tenant.query_service)
         except RAGError as exc:
             logger.warning("Answered with the fixed text: %s", exc.message)
             return unavailable(time.perf_counter() - started)
@@ -241,7 +250,7 @@ class RAGEngine:
         if model is None and registry.list_providers():
             model = registry.get_default().default_model
         collection = await self._store.collection()
-        return await performance_stats(self._tenant, collection, model=model, cache_stats={})
+        return await performance_stats(self._tenant, collection, model=model)
 
     def _run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
@@ -256,6 +265,7 @@ class RAGEngine:
 
     def _query_config(self, history: Exchanges | None, variant: Variant | None = None) -> QueryConfig:
         own: dict[str, Any] = {
+            "min_score": self.config.MIN_SIMILARITY,
             "temperature": self.config.TEMPERATURE,
             "max_tokens": self.config.MAX_RESPONSE_TOKENS,
         }
@@ -265,17 +275,10 @@ class RAGEngine:
         preset = replace(DOCRAG, defaults={**DOCRAG.defaults, **own})
         return preset.config(variant, history=as_history(history))
 
-    def _answer(self, query: str, config: QueryConfig) -> dict[str, Any]:
+    def _answer(self, query: str, config: QueryConfig, service: QueryService) -> dict[str, Any]:
         async def ask() -> QueryResult:
             collection = await self._store.collection()
-            events = self._tenant.query_service.query_events(query, collection.id, config)
-            async with aclosing(events):
-                async for event in events:
-                    if isinstance(event, ErrorEvent):
-                        raise event.error
-                    if isinstance(event, DoneEvent):
-                        return event.result
-            raise VectorForgeError("The query ended without a result.")
+            return await service.query(query, collection.id, config)
 
         result = self._run(ask)
         if result.cached:

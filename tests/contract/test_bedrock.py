@@ -1,6 +1,7 @@
 """Bedrock's Converse API through boto3, against a fake that holds requests to botocore's service model."""
 
 import asyncio
+import json
 import threading
 from contextlib import aclosing
 from typing import Any
@@ -191,6 +192,23 @@ async def test_parameters_that_a_model_refuses_are_left_out_and_said(
     assert server.bodies[-1]["inferenceConfig"] == {"maxTokens": 9, **sent}
     assert sorted(response.metadata["dropped_parameters"]) == sorted(dropped)
     assert again.metadata["dropped_parameters"] == response.metadata["dropped_parameters"]
+
+
+# C11
+async def test_json_is_asked_for_until_the_model_refuses_it() -> None:
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+    config = LLMRequestConfig(model="m", temperature=None, response_schema=schema)
+    text = "This model doesn't support the outputConfig.textFormat field."
+    async with FakeBedrock() as server, FakeBedrock(refused={"outputConfig": text}) as older:
+        found = []
+        for one in (server, older):
+            provider = bedrock(one)
+            found.append(await provider.generate(MESSAGES, config))
+            await provider.aclose()
+    structure = server.bodies[0]["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
+    assert json.loads(structure["schema"]) == schema
+    assert ["outputConfig" in body for body in older.bodies] == [True, False]
+    assert [one.metadata.get("dropped_parameters") for one in found] == [None, ["output_config"]]
 
 
 # C23: every error of the operation, by AWS's own list of them

@@ -1,18 +1,20 @@
 """``/v1/docrag/query`` over real sockets: JSON from the model, readable text for who asks."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx2
 import pytest
 from pydantic import SecretStr
 
+from vectorforge.errors import EmbeddingError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.live_api import (
     LiveApi,
     add_documents,
@@ -22,6 +24,7 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.types import Vector
 
 DOCRAG = "/v1/docrag/query"
 URL = "https://docs.example/bread"
@@ -33,6 +36,11 @@ SAID = {
     "sources": [URL, "https://invented.example/dough"],
     "confidence": "high",
 }
+
+
+class EmbedderThatIsDown(HashingEmbedder):
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        raise EmbeddingError("The embedding provider is down")
 
 
 @pytest.fixture
@@ -200,6 +208,53 @@ async def test_own_collection_goes_before_the_default_one(
     assert (await ask(client, collection="default"))["passages"]
     await add_documents(client, own, dough=TEXT)
     assert (await ask(client))["passages"][0]["document_source"] == "dough.md"
+
+
+async def test_model_is_down(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-038, C22
+    openai.unscripted = Failure(500)
+    answer = await ask(client)
+    assert (answer["degraded"], answer["error"], answer["extractive"]) == (["passages"], None, True)
+    assert (answer["sources"], answer["confidence"]) == ([URL], "low")
+    assert "two hours" in answer["answer"].lower()
+
+
+async def test_variant(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # D-040, C30
+    openai.unscripted = as_json()
+    assert (await ask(client, variant="precise"))["variant"] == "precise"
+    assert (openai.bodies[0]["temperature"], openai.bodies[0]["max_tokens"]) == (0.1, 500)
+
+
+async def test_the_same_question_again(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:  # D-030, D-032, C21
+    openai.unscripted = as_json(answer="Let the dough rise for two hours.")
+    first = await ask(client)
+    again = await ask(client)
+    assert (first["cached"], again["cached"], len(openai.bodies)) == (False, True, 1)
+    for name in ("answer", "examples", "sources", "dropped_sources", "confidence"):
+        assert again[name] == first[name]
+    events = await ask_streaming(client, DOCRAG, {"query": QUESTION, "min_score": 0.3})
+    assert events[-1].data["structured"]["examples"] == first["examples"]
+    third = {"user_query": "Which bread?", "ai_response": "Rye."}
+    rest = [{"user_query": f"Q{n}?", "ai_response": f"A{n}."} for n in range(2)]
+    for changed in ({**third, "user_query": "Which pizza?"}, third):
+        assert (await ask(client, conversation_history=[changed, *rest]))["cached"] is False  # C20
+
+
+async def test_nobody_can_answer(app_url: str, tenant: str) -> None:  # D-038, C22
+    async with FakeOpenAI() as openai:
+        openai.unscripted = Failure(500)
+        provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
+        async with (
+            live_api(settings_for(app_url, [tenant]), provider) as running,
+            running.client(tenant) as client,
+        ):
+            await new_collection(client)
+            running.application.embedding_registry.register(EmbedderThatIsDown())
+            answer = await ask(client)
+    assert answer["answer"] == ("I'm temporarily unable to process your question. Please try again later.")
+    assert (answer["degraded"], answer["error"]) == (["template"], "service_unavailable")
+    assert (answer["examples"], answer["sources"], answer["confidence"]) == ([], [], "low")
 
 
 async def test_what_is_not_usable(client: httpx2.AsyncClient) -> None:

@@ -32,6 +32,9 @@ from vectorforge.testing.pin_detector import PinDetector
 
 RAG = "/v1/rag/query"
 QUESTION = {"query": "How long must the dough rise?"}
+LONG = "Let the dough rise for two hours before baking it."
+SHORT = "Let the dough rise for two hours."
+"""Answers that the checks find well supported: a poor one is not kept."""
 GUIDES = {
     "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
     "bike": "# Bike\n\nOil the chain every three hundred kilometres.\n",
@@ -66,6 +69,7 @@ async def start(postgres_server: EmbeddedPostgres, tenants: tuple[str, str]) -> 
     """Starts a server: another process of the same deployment, but for the settings of caches given."""
     async with AsyncExitStack() as stack:
         openai = await stack.enter_async_context(FakeOpenAI())
+        openai.unscripted = Reply(texts=(LONG,))
         embedder = await stack.enter_async_context(FakeEmbeddingsServer(dimension=64))
 
         async def make(**cache: Any) -> Process:
@@ -123,8 +127,10 @@ def named(events: list[ReceivedEvent], name: str) -> list[Any]:
 async def test_the_second_equal_question_asks_no_model(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21, D-031
+    process.openai.script(Reply(texts=("Let the dough rise for two hours [Context 1].",)))
     first, second = await ask(client), await ask(client)
     assert (first["cached"], second["cached"]) == (False, True)
+    assert len(second["citations"]) == 1
     assert (first["outcome"], second["outcome"]) == ("answered", "cached")
     assert len(process.openai.requests) == 1
     same = ("response", "context", "citations", "provider", "model", "extractive", "finish_reason")
@@ -142,7 +148,9 @@ async def test_the_second_equal_question_asks_no_model(
 async def test_a_hit_is_streamed_with_sources_and_citations(
     process: Process, client: httpx2.AsyncClient
 ) -> None:  # C21
-    process.openai.unscripted = Reply(texts=("Two ", "hours [Con", "text 1], ", "not more [Context 2]."))
+    process.openai.unscripted = Reply(
+        texts=("Two hours [Con", "text 1], baking ", "at 230 degrees [Context 1].")
+    )
     streams = [await ask_streaming(client, RAG, QUESTION) for _ in range(2)]
     first, second = streams
     assert [named(events, "meta")[0]["cached"] for events in streams] == [False, True]
@@ -151,7 +159,7 @@ async def test_a_hit_is_streamed_with_sources_and_citations(
         assert [{**data, "retrieval_ms": 0} for data in named(first, name)] == [
             {**data, "retrieval_ms": 0} for data in named(second, name)
         ]
-    text = "Two hours [Context 1], not more [Context 2]."
+    text = "Two hours [Context 1], baking at 230 degrees [Context 1]."
     assert ["".join(t["text"] for t in named(events, "token")) for events in streams] == [text, text]
     assert [e.name for e in second] == [
         "meta", "sources", "token", "citation", "token", "citation", "token", "usage", "done",
@@ -189,7 +197,7 @@ async def test_a_write_while_the_model_answers_leaves_no_stale_answer(
         searched.set()
         await may_end.wait()
 
-    process.openai.script(Reply(gate=gate))
+    process.openai.script(Reply(texts=(LONG,), gate=gate))
     asking = asyncio.create_task(ask_streaming(client, RAG, QUESTION))
     await searched.wait()  # the search is over
     await add_documents(
@@ -293,10 +301,10 @@ async def test_conversations_that_differ_in_the_third_last_exchange_get_differen
             for message in ({"role": "user", "content": text}, {"role": "assistant", "content": "Yes."})
         ]
 
-    process.openai.script(Reply(texts=("Rye: three hours.",)), Reply(texts=("Wheat: two hours.",)))
+    process.openai.script(Reply(texts=(LONG,)), Reply(texts=(SHORT,)))
     rye = await ask(client, messages=conversation("I bake rye bread."))
     wheat = await ask(client, messages=conversation("I bake wheat bread."))
-    assert (rye["response"], wheat["response"]) == ("Rye: three hours.", "Wheat: two hours.")
+    assert (rye["response"], wheat["response"]) == (LONG, SHORT)
     assert (await ask(client, messages=conversation("I bake rye bread.")))["response"] == rye["response"]
 
 
@@ -304,27 +312,33 @@ async def test_conversations_that_differ_in_the_third_last_exchange_get_differen
 async def test_no_cache_makes_the_answer_anew_and_keeps_it(
     process: Process, client: httpx2.AsyncClient, header: str
 ) -> None:
-    process.openai.script(Reply(texts=("One.",)), Reply(texts=("Two.",)))
-    assert (await ask(client))["response"] == "One."
+    process.openai.script(Reply(texts=(LONG,)), Reply(texts=(SHORT,)))
+    assert (await ask(client))["response"] == LONG
     embedded = len(process.embedder.requests)
     anew = await ask(client, headers={"Cache-Control": header})
-    assert (anew["response"], anew["cached"]) == ("Two.", False)
+    assert (anew["response"], anew["cached"]) == (SHORT, False)
     assert len(process.embedder.requests) == embedded + 1
     again = await ask(client)
-    assert (again["response"], again["cached"]) == ("Two.", True)
+    assert (again["response"], again["cached"]) == (SHORT, True)
 
 
 @pytest.mark.parametrize(
     "behaviour",
-    [Failure(500), Reply(finish="length"), Reply(texts=()), Reply(finish="refusal"), Reply(ending="cut")],
+    [
+        Failure(500),
+        Reply(texts=(LONG,), finish="length"),
+        Reply(texts=()),
+        Reply(texts=(LONG,), finish="refusal"),
+        Reply(ending="cut"),
+        Reply(texts=("Seventeen chess players [Context 9].",)),
+    ],
 )
-async def test_only_whole_answers_are_kept(
+async def test_only_whole_and_good_answers_are_kept(
     process: Process, client: httpx2.AsyncClient, behaviour: Any
 ) -> None:  # C21
     process.openai.script(behaviour)
     first = await client.post(RAG, json=QUESTION)
-    if first.status_code == 200 and not first.json()["degraded"]:
-        assert first.json()["finish_reason"] != "stop" or first.json()["response"] == ""
+    assert first.status_code == 200
     assert (await ask(client))["cached"] is False
     assert (await ask(client))["cached"] is True
 

@@ -210,8 +210,8 @@ async def test_a_failed_question_scores_nothing_and_the_others_go_on(
 async def test_a_service_that_is_gone_ends_the_evaluation(
     services: TenantServices, collection: Collection, openai: FakeOpenAI
 ) -> None:
-    openai.script(*[Failure(500)] * 50)
-    with pytest.raises(LLMError):
+    openai.script(*[Failure(500)] * 50)  # each question gets passages instead of an answer
+    with pytest.raises(LLMError, match="8 answers in a row"):
         await evaluate(services, collection, plan("default", "narrow", parallel=3))
     assert len(openai.bodies) < 12
 

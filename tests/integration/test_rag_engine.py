@@ -24,6 +24,7 @@ from vectorforge.config import (
     VectorForgeConfig,
 )
 from vectorforge.db.connection import Database
+from vectorforge.docrag.cache import CacheManager
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
@@ -165,6 +166,7 @@ def test_config_goes_over_the_settings() -> None:  # D-003
     assert (over.llm.default_provider, over.embedding.default_provider) == ("openai", "openai")
     assert (over.llm.default_model, over.llm.llm_max_retries) == ("m", 1)
     assert over.embedding.embedding_max_retries == 1
+    assert over.cache.answer_cache_ttl_s == 3600
     assert (over.database.database_url, over.database.data_dir) == (None, Path("/data"))
     assert Config().over(settings).embedding.default_provider == settings.embedding.default_provider
 
@@ -192,6 +194,14 @@ def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
     assert found[0]["similarity_score"] == pytest.approx(1.0, abs=1e-6)
     assert (found[0]["title"], found[0]["metadata"]["doc_type"]) == ("", "unknown")
     assert filled.retrieve_relevant_chunks(RUN_TEXT, min_similarity=0.9) == found[:1]
+
+
+def test_threshold(postgres_server: EmbeddedPostgres, tenant: str, llm: ScriptedLLM) -> None:  # C04, D-018
+    config = Config(MIN_SIMILARITY=None)
+    with RAGEngine(config, application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": RUN_TEXT, "source_url": RUN}])
+        assert engine.query("Elephants")["answer"] == "With pip."
+    assert Config().MIN_SIMILARITY == 0.7
 
 
 def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-033, C20
@@ -271,7 +281,7 @@ def test_documents_that_are_not_usable(engine: RAGEngine, document: Any, named: 
 
 
 def test_embedding_provider_is_down(
-    filled: RAGEngine, embedder: FailingEmbedder
+    filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
 ) -> None:  # D-010, D-012, D-035, D-038
     embedder.failing = True
     (outcome,) = filled.add_documents([{"content": RUN_TEXT + " Twice.", "source_url": RUN}])
@@ -282,6 +292,13 @@ def test_embedding_provider_is_down(
         filled.query("Something never asked before?")
     response = filled.query_with_fallback("Something never asked before?")
     assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
+    assert llm.calls == []  # no model writes without passages
+    allowed = filled.query_with_fallback("Something never asked before?", allow_ungrounded=True)
+    assert (allowed["answer"], allowed["degraded"]) == ("With pip.", ["ungrounded"])
+    assert (allowed["sources"], allowed["dropped_sources"]) == ([], 2)
+    messages = llm.calls[0][0]
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert "JSON" in messages[0]["content"]  # or OpenAI refuses json_object
     embedder.failing = False
     assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # as it was
 
@@ -292,10 +309,74 @@ def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None: 
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
         with pytest.raises(GenerationError, match=r"^Failed to generate response: Provider scripted failed"):
             engine.query(QUESTION)
+        passages = engine.query_with_fallback(QUESTION)
+        response = engine.query_with_fallback("Is there anything about elephants?")
+    assert "Install the tool with pip" in passages["answer"]
+    assert (passages["degraded"], passages["sources"]) == (["passages"], [URL])
+    assert "error" not in passages
+    assert response["answer"] == "No relevant documents found for your query."
+
+
+def test_nobody_can_answer(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-038, C22
+    llm = ScriptedLLM([], error=errors.LLMAuthenticationError("Provider scripted refused the credentials"))
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
         response = engine.query_with_fallback(QUESTION)
-    assert response["answer"] == ("I'm temporarily unable to process your question. Please try again later.")
+    text = "I'm temporarily unable to process your question. Please try again later."
+    assert response["answer"] == text
     assert (response["examples"], response["sources"], response["confidence"]) == ([], [], "low")
     assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
+
+
+def test_known_answer_needs_no_search(
+    filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
+) -> None:  # D-038
+    first = filled.query(QUESTION)
+    embedder.failing = True
+    assert filled.query_with_fallback(QUESTION)["answer"] == first["answer"]
+    assert len(llm.calls) == 1
+
+
+# D-030, D-031, D-032, D-033, D-034, C20, C21
+def test_the_same_question_again(
+    filled: RAGEngine, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = filled.query(QUESTION)
+    with caplog.at_level(logging.INFO):
+        again = filled.query(QUESTION)
+    assert (first["cached"], again["cached"]) == (False, True)
+    kept = ("answer", "examples", "sources", "confidence", "dropped_sources")
+    assert {name: again[name] for name in kept} == {name: first[name] for name in kept}
+    assert f"Cache hit for query: {QUESTION[:50]}..." in caplog.messages
+    assert len(llm.calls) == 1
+    assert filled.query_with_variants(QUESTION, "precise")["cached"] is False
+    history = [{"user_query": "Which OS?", "ai_response": "Linux"}]
+    assert filled.query(QUESTION, history)["cached"] is False
+    filled.add_documents([{"content": RUN_TEXT + " And more.", "source_url": URL + "/new"}])
+    assert filled.query(QUESTION)["cached"] is False
+    assert filled.get_rag_performance_stats()["cache_stats"]["hits_last_day"] == 1
+
+
+def test_text_is_not_kept(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-028, C21
+    llm = ScriptedLLM(["Just text."])
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
+        assert [engine.query(QUESTION)["cached"] for _ in range(2)] == [False, False]
+
+
+def test_values_of_callers(engine: RAGEngine) -> None:  # D-004, D-007
+    now = 0.0
+    cache = CacheManager(2, clock=lambda: now)
+    cache.set("a", [1], ttl=10)
+    cache.set("b", 2)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ([1], 2, None)
+    now = 10.0
+    assert cache.get("a") is None
+    cache.set("c", 3)
+    cache.set("d", 4)
+    assert [cache.get(key) for key in "bcd"] == [None, 3, 4]
+    assert cache.get_stats() == {"entries": 2, "hits": 4, "misses": 3, "hit_rate": 4 / 7}
+    assert engine.cache.get_stats()["hit_rate"] is None
 
 
 def test_errors_are_both_kinds() -> None:  # D-035
@@ -358,7 +439,8 @@ def test_statistics(filled: RAGEngine) -> None:  # D-041
     assert stats["embedding_stats"] == {"model": "hashing-v1", "dimension": 64, "daily_requests": 3}
     assert stats["generation_stats"]["success_rate"] == 1.0
     assert stats["generation_stats"]["avg_response_time"] == pytest.approx(sum(took) / 3, rel=0.5)
-    assert "cache_stats" in stats
+    cache = stats["cache_stats"]
+    assert (cache["fresh"], cache["answered_last_day"], cache["hit_rate_last_day"]) == (3, 3, 0.0)
 
 
 def test_success_rate_counts_failures(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-041
@@ -390,6 +472,7 @@ async def test_what_goes_over_the_wire(postgres_server: EmbeddedPostgres, tenant
                 chat.script(Failure(500), Failure(503), Reply(texts=(json.dumps(SAID),)))
                 engine.query(INSTALL_TEXT.replace(". ", ".\n"))
                 assert engine.collection.dimension == 1536
+                assert engine.query(INSTALL_TEXT.replace(". ", ".\n"))["cached"] is True
                 chat.script(*[Failure(500)] * 3)
                 with pytest.raises(GenerationError):
                     engine.query(INSTALL_TEXT + " Again?")

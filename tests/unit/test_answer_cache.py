@@ -35,7 +35,7 @@ OTHER_VALUES: dict[str, Any] = {
     "profile_id": 7,
     "rewrite": True,
 }
-CHANGE_NOTHING = {
+CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,
     "use_cache": False,
     "conversation_id": uuid4(),

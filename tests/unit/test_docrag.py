@@ -275,6 +275,8 @@ async def test_quoted_answer_has_the_cited_sources() -> None:
     llm = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
     result = await service_with(llm).query("How to install with pip?", uuid4(), DOCRAG.config())
     assert "Install with pip." in result.answer
+    elsewhere = await service_with(llm).query("How to install with pip?", uuid4(), QueryConfig())
+    assert result.answer == elsewhere.answer  # the template around the question is no part of it
     assert result.structured is not None
     assert result.structured.source_urls[0] == f"{DOCS}/install"
 

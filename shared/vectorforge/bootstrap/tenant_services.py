@@ -150,6 +150,14 @@ class TenantServices:
     @cached_property
     def query_service(self) -> QueryService:
         """Answers questions of the tenant."""
+        return self._query_service(degraded=self._application.config.query.degraded_answers)
+
+    @cached_property
+    def strict_query_service(self) -> QueryService:
+        """As ``query_service``, but raises where that one would give less than the full answer."""
+        return self._query_service(degraded=False)
+
+    def _query_service(self, *, degraded: bool) -> QueryService:
         through_queue = self._application.query_log_queue is not None
         settings = self._application.config
         return QueryService(
@@ -167,7 +175,7 @@ class TenantServices:
             ladder=DegradationLadder(
                 self._application.llm_registry,
                 quoter=self._application.quoter,
-                enabled=settings.query.degraded_answers,
+                enabled=degraded,
                 metrics=self._application.metrics,
             ),
             answer_cache=self._answer_cache,

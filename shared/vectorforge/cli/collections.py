@@ -59,7 +59,8 @@ def create(
     name: Annotated[str, typer.Argument(help="Unique name.")],
     description: Annotated[str, typer.Option(help="What is in it.")] = "",
     embedding_provider: Annotated[
-        str | None, typer.Option(help="Who embeds: local, openai, http.", show_default="the configured one")
+        str | None,
+        typer.Option(help="Who embeds: local, openai, bedrock ...", show_default="the configured one"),
     ] = None,
     embedding_model: Annotated[
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")

@@ -16,6 +16,7 @@ from vectorforge.cli.row_options import (
     FromPostgresOption,
     KeyOption,
     MetadataColumnOption,
+    ProfilesOption,
     QueryOption,
     SourceNameOption,
     TableOption,
@@ -61,6 +62,7 @@ def ingest(
     from_postgres: FromPostgresOption = None,
     query: QueryOption = None,
     table: TableOption = None,
+    profiles: ProfilesOption = None,
     source_name: SourceNameOption = None,
     key: KeyOption = "id",
     text: TextOption = None,
@@ -107,6 +109,10 @@ def ingest(
                 summary = _ingest_profile(terminal, data_dir, profile, files, source_type, labels)
         elif paths or glob or profile is not None:
             raise InvalidInputError("--from-postgres takes no files and no --profile.", field="PATH")
+        elif profiles is not None:
+            if query or table or collection or labels:
+                raise InvalidInputError("--profiles says by itself what is read.", field="--profiles")
+            summary = _ingest_profile_rows(terminal, data_dir, from_postgres, profiles)
         else:
             from vectorforge.cli.ingest_rows import RowsToIngest
 
@@ -169,6 +175,22 @@ def _ingest_profile(
 
     async def work(session: Session) -> IngestSummary:
         return await ingest_profile_files(session, profile_id, files, source_type, metadata=labels)
+
+    summary = run_in_session(terminal, data_dir, work)
+    print_summary(terminal, summary)
+    return summary
+
+
+def _ingest_profile_rows(terminal: Terminal, data_dir: Path | None, dsn: str, file: Path) -> "IngestSummary":
+    from vectorforge.cli.ingest_profile_rows import ProfileQueries, ingest_profile_rows
+    from vectorforge.cli.ingest_rows import resolved_dsn
+    from vectorforge.cli.ingest_run import IngestSummary, print_summary
+    from vectorforge.cli.session import Session, run_in_session
+
+    queries, source = ProfileQueries.read(file), resolved_dsn(dsn)
+
+    async def work(session: Session) -> IngestSummary:
+        return await ingest_profile_rows(terminal, session, source, queries)
 
     summary = run_in_session(terminal, data_dir, work)
     print_summary(terminal, summary)

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -69,11 +70,15 @@ class RowsToIngest:
         mapping = RowMapping(
             name or table or f"query-{digest}", key, tuple(text), updated, title, tuple(metadata)
         )
-        return cls(_resolved(dsn), statement, mapping, delete, everything)
+        return cls(resolved_dsn(dsn), statement, mapping, delete, everything)
 
 
-def _resolved(dsn: str) -> str:
-    """The connection string, or what the environment has under the name after ``env:``."""
+def resolved_dsn(dsn: str) -> str:
+    """The connection string, or what the environment has under the name after ``env:``.
+
+    Raises:
+        InvalidInputError: It has nothing under this name.
+    """
     if not dsn.startswith(_FROM_ENVIRONMENT):
         return dsn
     name = dsn.removeprefix(_FROM_ENVIRONMENT)
@@ -136,7 +141,7 @@ async def ingest_rows(
         ingestion = RowIngestion(
             session.services.ingestion, collection, mapping, session.config.ingestion, labels
         )
-        with _Bars(terminal) as bars:
+        with RowBars(terminal) as bars:
             found = await _changed_rows(session, collection, rows, ingestion, wanted, bars)
             summary.skipped = found.unchanged
             bars.total(len(found.changed))
@@ -156,23 +161,24 @@ async def _changed_rows(
     rows: SourceRows,
     ingestion: RowIngestion,
     wanted: RowsToIngest,
-    bars: "_Bars",
+    bars: "RowBars",
 ) -> _Found:
     mapping, found = wanted.mapping, _Found()
     stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
-    async for row in rows.keys(mapping.key, mapping.updated):
-        source = mapping.source_of(row.key)
-        if source in found.sources:
-            raise InvalidInputError(
-                f"The column {mapping.key!r} does not tell rows apart: several have the same value.",
-                field="--key",
-            )
-        found.sources.add(source)
-        if not wanted.everything and _is_stored(ingestion, row, stored.get(source)):
-            found.unchanged += 1
-        else:
-            found.changed.append(row.key)
-        bars.compared()
+    async with aclosing(rows.keys(mapping.key, mapping.updated)) as keys:
+        async for row in keys:
+            source = mapping.source_of(row.key)
+            if source in found.sources:
+                raise InvalidInputError(
+                    f"The column {mapping.key!r} does not tell rows apart: several have the same value.",
+                    field="--key",
+                )
+            found.sources.add(source)
+            if not wanted.everything and _is_stored(ingestion, row, stored.get(source)):
+                found.unchanged += 1
+            else:
+                found.changed.append(row.key)
+            bars.compared()
     return found
 
 
@@ -185,7 +191,7 @@ async def _ingest_batch(
     batch: Sequence[Mapping[str, Any]],
     summary: RowsSummary,
     found: _Found,
-    bars: "_Bars",
+    bars: "RowBars",
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
     waiting = iter(batch)
@@ -208,7 +214,7 @@ async def _ingest_batch(
             group.create_task(work())
 
 
-class _Bars:
+class RowBars:
     """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -233,12 +239,15 @@ class _Bars:
         self._progress.stop()
 
     def compared(self) -> None:
+        """One more key was read."""
         self._progress.advance(self._compared)
 
     def total(self, rows: int) -> None:
+        """Say how many are going to be ingested."""
         self._progress.update(self._done, total=rows)
 
     def done(self) -> None:
+        """One more was ingested."""
         self._progress.advance(self._done)
 
 

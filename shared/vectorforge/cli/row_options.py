@@ -1,5 +1,6 @@
 """Options of ``vectorforge ingest --from-postgres``."""
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -32,6 +33,17 @@ SourceNameOption: TypeAlias = Annotated[
         metavar="NAME",
         help="What the rows are called in the collection; the same name again updates them. "
         "Default: the table, or the query's hash.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+ProfilesOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--profiles",
+        metavar="FILE",
+        help="TOML with the queries [cyan]summary[/cyan], [cyan]experiences[/cyan], [cyan]projects[/cyan], "
+        "[cyan]skills[/cyan] and [cyan]education[/cyan], each with a column profile_id.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),

@@ -3,7 +3,7 @@
 The connection string holds a password: no error of this module, and none of its causes, repeats any of it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -74,17 +74,16 @@ class SourceRows:
             raise DatabaseUnavailableError(
                 "The source database cannot be reached, or refuses the login."
             ) from None
-        async with connection:
+        async with _told_without_secrets(), connection:
             await connection.set_read_only(True)
-            async with _told_without_secrets():
-                cursor = await connection.execute(
-                    _statement("SELECT * FROM ({query}\n) AS source LIMIT 0", query)
-                )
-                columns = [column.name for column in cursor.description or ()]
-                await connection.rollback()
-                yield cls(connection, query, columns)
+            cursor = await connection.execute(
+                _statement("SELECT * FROM ({query}\n) AS source LIMIT 0", query)
+            )
+            columns = [column.name for column in cursor.description or ()]
+            await connection.rollback()
+            yield cls(connection, query, columns)
 
-    async def keys(self, key: str, updated: str | None) -> AsyncIterator[RowKey]:
+    async def keys(self, key: str, updated: str | None) -> AsyncGenerator[RowKey, None]:
         """Key and time of change of every row, in any order.
 
         Args:

@@ -12,7 +12,11 @@ from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Immutable. Everything else comes from ``VECTORFORGE_*``."""
+    """Immutable. Everything else comes from ``VECTORFORGE_*``.
+
+    An application that the engine is given keeps its own key, database, ``CACHE_TTL`` and
+    ``OPENAI_MAX_RETRIES``, unless its settings were made with ``over``.
+    """
 
     OPENAI_API_KEY: SecretStr | None = None
     """None: as ``VECTORFORGE_OPENAI_API_KEY`` says; without any, who else is there answers."""
@@ -29,6 +33,8 @@ class Config:
     """1 or more, and no more than ``VECTORFORGE_MAX_ANSWER_TOKENS``."""
     TEMPERATURE: float = 0.3
     """0 to 2; some vendors know 1 at most."""
+    MIN_SIMILARITY: float | None = 0.7
+    """Passages below are no part of an answer; many models score good ones lower. None: all are."""
     CACHE_TTL: int = 3600
     """Seconds for which an answer is given again, 1 to 2,592,000."""
     OPENAI_MAX_RETRIES: int = 3
@@ -63,13 +69,14 @@ class Config:
         if self.OPENAI_API_KEY is not None:
             llm |= {"openai_api_key": self.OPENAI_API_KEY, "default_provider": "openai"}
             embedding |= {"openai_api_key": self.OPENAI_API_KEY, "default_provider": "openai"}
-        sections = {
+        sections: dict[str, object] = {
             "llm": settings.llm.model_copy(update=llm),
             "embedding": settings.embedding.model_copy(update=embedding),
         }
         if self.CHROMA_DB_PATH is not None:
             place = {"database_url": None, "data_dir": self.CHROMA_DB_PATH}
             sections["database"] = settings.database.model_copy(update=place)
+        sections["cache"] = settings.cache.model_copy(update={"answer_cache_ttl_s": float(self.CACHE_TTL)})
         return settings.model_copy(update=sections)
 
     def _check(self, name: str, low: float, high: float) -> None:

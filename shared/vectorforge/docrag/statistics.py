@@ -1,6 +1,6 @@
 """The engine's numbers: what is stored, and how its questions of today went."""
 
-from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ _SUCCEEDED = ("answered", "cached", "empty")
 
 
 async def performance_stats(
-    tenant: TenantServices, collection: Collection, *, model: str | None, cache_stats: Mapping[str, Any]
+    tenant: TenantServices, collection: Collection, *, model: str | None
 ) -> dict[str, Any]:
     """Numbers under the design's names; the day begins at midnight, UTC.
 
@@ -20,10 +20,10 @@ async def performance_stats(
         tenant: Whose collection it is.
         collection: As it is now.
         model: Who answers; None: nobody.
-        cache_stats: Of the answer cache.
 
     Returns:
-        ``cache_stats``; ``vector_store_stats`` with ``collection_count`` (chunks) and ``document_count``;
+        ``cache_stats`` as ``CacheStatistics`` has it, with ``hit_rate_last_day`` (0 to 1; None without
+        questions); ``vector_store_stats`` with ``collection_count`` (chunks) and ``document_count``;
         ``embedding_stats`` with ``model``, ``dimension`` and ``daily_requests`` (questions that were searched
         for); ``generation_stats`` with ``model``, ``avg_response_time`` (seconds) and ``success_rate`` (share
         of questions that were answered, 0 to 1, without those that their askers gave up). The last two are
@@ -34,10 +34,12 @@ async def performance_stats(
     today = QueryFilter(since=midnight, collection_id=collection.id)
     usage = (await tenant.statistics.collect(today, "day")).totals
     mean_ms = await tenant.statistics.mean_latency_ms(today)
+    cache = await tenant.cached_answers.statistics()
+    hit_rate = cache.hits_last_day / cache.answered_last_day if cache.answered_last_day else None
     ended = sum(usage.outcomes.get(name, 0) for name in (*_SUCCEEDED, "error", "deadline"))
     succeeded = sum(usage.outcomes.get(name, 0) for name in _SUCCEEDED)
     return {
-        "cache_stats": dict(cache_stats),
+        "cache_stats": {**asdict(cache), "hit_rate_last_day": hit_rate},
         "vector_store_stats": {
             "collection_count": collection.chunk_count,
             "document_count": collection.document_count,

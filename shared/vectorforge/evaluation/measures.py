@@ -44,6 +44,7 @@ def measures_at(k: int) -> list[Measure]:
             for name, column, meaning in quality
         ),
         Measure("failures", "failed", "mean", "share", False, "questions that failed", DEFAULT_TOLERANCE),
+        Measure("degraded", "degraded", "mean", "share", False, "less than a full one", DEFAULT_TOLERANCE),
         Measure("latency_p50_ms", "latency_ms", "p50", "ms", False, "half the questions take longer"),
         Measure("latency_p95_ms", "latency_ms", "p95", "ms", False, "one question in twenty takes longer"),
         Measure("tokens", "tokens", "mean", "tokens", False, "tokens of prompt and answer, a question"),

@@ -162,7 +162,7 @@ def _question(scored: Scored) -> str:
     values = ", ".join(
         f"{escape(name)} {value:.2f}"
         for name, value in scored.values.items()
-        if name not in ("latency_ms", "failed", "tokens", "cost_usd")
+        if name not in ("latency_ms", "failed", "degraded", "tokens", "cost_usd")
     )
     return (
         f'<details><summary>{escape(question.text)} <span class="quiet">({values})</span></summary>{failure}'

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
-from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.errors import InvalidInputError, LLMError, VectorForgeError
 from vectorforge.evaluation.judging import SourceIndex, Target
 from vectorforge.evaluation.questions import Question, QuestionSet
 from vectorforge.evaluation.scoring import Scored, Scorer
@@ -18,7 +18,7 @@ from vectorforge.types import Collection
 
 _PAGE = 1000
 _MAX_FAILED_IN_A_ROW = 8
-"""Then a service is gone, and the rest is not tried."""
+"""Questions that failed, or got less than a full answer: then a service is gone; the rest is not tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ class Evaluation:
         Raises:
             InvalidInputError: The collection holds none of the sources that the questions name.
             VectorForgeError: A service is gone: the last one of eight failures in a row.
+            LLMError: Eight answers in a row were degraded; figures of them would say nothing of the variants.
         """
         targets = await self._find_targets()
         await self._warm_up()
@@ -126,14 +127,17 @@ class Evaluation:
         return [Run(name, [s for s in scored if s is not None]) for name, scored in scores.items()]
 
     async def _score(self, scorer: Scorer, config: QueryConfig) -> Scored:
+        error: VectorForgeError | None = None
         try:
             scored = await (self._search if self.plan.retrieval_only else self._ask)(scorer, config)
+            if scored.values.get("degraded"):
+                error = LLMError(f"{_MAX_FAILED_IN_A_ROW} answers in a row were not the full ones: degraded.")
         except VectorForgeError as exc:
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row >= _MAX_FAILED_IN_A_ROW and exc.is_fault:
-                self._stopped_by = exc
-            return scorer.failure(exc.message, answers=not self.plan.retrieval_only)
-        self._failed_in_a_row = 0
+            scored = scorer.failure(exc.message, answers=not self.plan.retrieval_only)
+            error = exc if exc.is_fault else None
+        self._failed_in_a_row = self._failed_in_a_row + 1 if error else 0
+        if self._failed_in_a_row >= _MAX_FAILED_IN_A_ROW:
+            self._stopped_by = error
         return scored
 
     async def _search(self, scorer: Scorer, config: QueryConfig) -> Scored:

@@ -62,6 +62,7 @@ class Scorer:
         """Of a whole answer."""
         values = {**self._ranking(result.retrieved_chunks), "failed": 0.0}
         values["latency_ms"] = result.total_latency_ms
+        values["degraded"] = float(bool(result.degraded))
         if self.targets and result.outcome != "empty":
             cited = [self._is_relevant(result.sources[c.source_number - 1]) for c in result.citations]
             values["citation_precision"] = citation_precision(cited, result.invalid_citations)

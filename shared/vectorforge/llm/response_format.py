@@ -1,5 +1,6 @@
 """How a model is asked for JSON, and what is left of that when it refuses."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,3 +47,14 @@ def anthropic_format(config: LLMRequestConfig, refused: frozenset[str]) -> Mappi
     if config.response_schema is None or "output_config" in refused:
         return None
     return {"format": {"type": "json_schema", "schema": dict(config.response_schema)}}
+
+
+def bedrock_format(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping[str, Any] | None:
+    """``outputConfig`` of a conversation on Amazon Bedrock; not every model there takes it.
+
+    https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html
+    """
+    if config.response_schema is None or "output_config" in refused:
+        return None
+    schema = {"name": "answer", "schema": json.dumps(config.response_schema)}
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

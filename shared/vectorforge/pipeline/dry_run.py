@@ -54,7 +54,7 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
         )
     if run.provider is None:
         raise LLMError("No LLM providers configured")
-    messages = prompt(run, payload)
+    messages = prompt(run, payload, run.provider)
     request = None
     if run.retrieved or run.preset.on_empty == "generate":
         request = run.provider.request_body(

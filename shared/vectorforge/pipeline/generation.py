@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMTimeoutError
+from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
 from vectorforge.llm.registry import Writer
@@ -16,6 +17,7 @@ from vectorforge.llm.types import (
     LLMResponse,
     LLMStreamEvent,
     Message,
+    ProviderCapability,
     TextDelta,
 )
 from vectorforge.pipeline.citation_check import CitationChecker
@@ -88,10 +90,16 @@ def spoken(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
         yield TokenEvent(answer[said:])
 
 
-def prompt(run: QueryRun, payload: ContextPayload) -> list[Message]:
-    """System with the context, then the conversation so far, then the question."""
+def prompt(run: QueryRun, payload: ContextPayload, provider: BaseLLMProvider) -> list[Message]:
+    """System with the context, then the conversation so far, then the question.
+
+    Who only quotes the passages gets the question alone where a template would surround it with them.
+    """
+    if payload.user_message != run.search_text and ProviderCapability.EXTRACTIVE in provider.capabilities:
+        return [{"role": "user", "content": run.search_text}]
     system: list[Message] = []
-    if run.retrieved:  # without any passage the prompt would speak of a context that is not there (B-033)
+    # Without any passage a prompt with the context would speak of what is not there (B-033).
+    if run.retrieved or run.context_config().user_template is not None:
         system = [{"role": "system", "content": payload.system_prompt}]
     history: list[Message] = []
     if run.preset.history_policy == "messages":
@@ -128,7 +136,7 @@ async def _texts(
     run: QueryRun, writer: Writer, payload: ContextPayload, limit_s: float | None
 ) -> AsyncGenerator[str, None]:
     """The answer's pieces; one piece when the query is buffered."""
-    messages, request = prompt(run, payload), request_for(run, writer.model)
+    messages, request = prompt(run, payload, writer.provider), request_for(run, writer.model)
     sources = grounding(run, payload)
     if run.buffered:
         until = (

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextFormat, SourceFormat
-from vectorforge.pipeline.docrag import ANSWER_SCHEMA
+from vectorforge.pipeline.docrag import ANSWER_SCHEMA, UNAVAILABLE_ANSWER
 from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS, ProfileContextFormat
 from vectorforge.pipeline.prompts import (
     DEFAULT_SYSTEM_PROMPT,
@@ -79,6 +79,7 @@ DOCRAG = Preset(
     user_template=DOCRAG_USER_PROMPT,
     history_policy="last_exchanges",
     response_schema=ANSWER_SCHEMA,
+    unavailable_answer=UNAVAILABLE_ANSWER,
 )
 """``RAGEngine`` and ``/v1/docrag/query``."""
 

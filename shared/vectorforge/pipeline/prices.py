@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from vectorforge.config import ModelPrice
 
-# https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, as stored in
-# November 2026: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request costs twice as
-# much for the prompt and one and a half times for the completion.
+# https://developers.openai.com/api/docs/models/gpt-6.2-sol and /gpt-6-luna and /gpt-5.6-luna, read on
+# 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request
+# costs twice as much for the prompt and one and a half times for the completion.
 _OPENAI = {
     "gpt-6.2-sol": ModelPrice(
         input=2.00, output=10.00, long_prompt_over=272_000, long_input=4.00, long_output=15.00
@@ -24,8 +24,8 @@ _OPENAI = {
         input=0.20, output=1.20, long_prompt_over=272_000, long_input=0.40, long_output=1.80
     ),
 }
-# https://platform.claude.com/docs/en/about-claude/pricing and the models' own pages below
-# https://platform.claude.com/docs/en/models/, as stored in November 2026.
+# The models' own pages below https://platform.claude.com/docs/en/models/, for those of version 4 and before
+# https://platform.claude.com/docs/en/about-claude/pricing, read on 2026-11-22 from stored copies.
 _ANTHROPIC = {
     "claude-fable-5-1": ModelPrice(input=10.00, output=50.00),
     "claude-opus-5-5": ModelPrice(input=4.00, output=20.00),

@@ -62,7 +62,7 @@ async def _quoted(
         return None
     try:
         return await quoter.generate(
-            prompt(run, payload),
+            prompt(run, payload, quoter),
             request_for(run, quoter.default_model),
             sources=sources,
             deadline=run.deadline,

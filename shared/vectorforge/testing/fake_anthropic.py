@@ -1,5 +1,6 @@
 """The Messages API, as Anthropic's SDK 2.12 types it, and with the sampling parameters of older versions."""
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -35,7 +36,7 @@ class FakeAnthropic(FakeVendor):
 
     def check(self, request: web.Request, body: Any) -> None:
         """Refuse a request without version header, and what the SDK's own types do not know."""
-        parameters, messages, names = _types()
+        parameters, messages, tools, names = _types()
         if "anthropic-version" not in request.headers:
             raise ValueError("anthropic-version: header is required")
         if unknown := set(body) - names - _EXTRA:
@@ -46,15 +47,16 @@ class FakeAnthropic(FakeVendor):
             raise ValueError("temperature: range: 0..1")
         parameters.validate_python({k: v for k, v in body.items() if k not in _EXTRA})
         messages.validate_python(body["messages"])
+        tools.validate_python(body.get("tools", []))
+        _check_tool_results(body["messages"])
         if not body["messages"] or any(m["role"] == "system" for m in body["messages"]):
             raise ValueError("messages: at least one message is required, of user or assistant")
 
     def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
         """A ``message``."""
         content = [{"type": "text", "text": "".join(reply.texts), "citations": None}]
-        return self._message(
-            body, reply.usage, [] if reply.without_choices else content, _FINISH[reply.finish]
-        )
+        blocks = [] if reply.without_choices else [*content, *_tool_uses(reply)]
+        return self._message(body, reply.usage, blocks, _FINISH[reply.finish])
 
     def before_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
         """Start of the message and of its text."""
@@ -73,6 +75,8 @@ class FakeAnthropic(FakeVendor):
     def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
         """End of the text, stop reason with the final usage, end of the message."""
         yield sse({"type": "content_block_stop", "index": 0}, "content_block_stop")
+        for index, block in enumerate(_tool_uses(reply), start=1):
+            yield from _streamed_tool_use(index, block)
         delta = {"stop_reason": _FINISH[reply.finish], "stop_sequence": None}
         usage = {} if reply.usage is None else {"usage": {"output_tokens": reply.usage[1]}}
         yield sse({"type": "message_delta", "delta": delta, **usage}, "message_delta")
@@ -110,9 +114,39 @@ class FakeAnthropic(FakeVendor):
         }
 
 
+def _tool_uses(reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {"type": "tool_use", "id": f"toolu_{number}", "name": call.name, "input": dict(call.arguments)}
+        for number, call in enumerate(reply.tool_calls)
+    ]
+
+
+def _streamed_tool_use(index: int, block: Mapping[str, Any]) -> Iterator[bytes]:
+    start = {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}}
+    yield sse(start, "content_block_start")
+    arguments = json.dumps(block["input"])
+    for piece in (arguments[:7], arguments[7:]):
+        delta = {"type": "input_json_delta", "partial_json": piece}
+        yield sse({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
+    yield sse({"type": "content_block_stop", "index": index}, "content_block_stop")
+
+
+def _check_tool_results(messages: list[Any]) -> None:
+    """The message after one that calls tools begins with all their results."""
+    waiting: set[str] = set()
+    for message in messages:
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        results = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+        if results != waiting:
+            break
+        waiting = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    if waiting:
+        raise ValueError("`tool_use` ids were found without `tool_result` blocks immediately after")
+
+
 @cache
-def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
-    from anthropic.types import MessageParam
+def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
+    from anthropic.types import MessageParam, ToolUnionParam
     from anthropic.types.message_create_params import (
         MessageCreateParamsNonStreaming,
         MessageCreateParamsStreaming,
@@ -121,5 +155,6 @@ def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
     parameters: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsNonStreaming | MessageCreateParamsStreaming)
     # Fields typed as Iterable are checked only when they are iterated, hence messages on their own.
     messages: TypeAdapter[Any] = TypeAdapter(list[MessageParam])
+    tools: TypeAdapter[Any] = TypeAdapter(list[ToolUnionParam])
     names = MessageCreateParamsStreaming.__required_keys__ | MessageCreateParamsStreaming.__optional_keys__
-    return parameters, messages, frozenset(names)
+    return parameters, messages, tools, frozenset(names)

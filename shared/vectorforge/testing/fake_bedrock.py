@@ -1,5 +1,6 @@
 """Amazon Bedrock's Converse API, as botocore's own service model describes it, with real signatures."""
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -48,9 +49,8 @@ class FakeBedrock(FakeVendor):
         return path.endswith("/converse-stream")
 
     def sampling(self, body: Any) -> Mapping[str, Any]:
-        """In an object of their own."""
-        found: Mapping[str, Any] = body.get("inferenceConfig", {})
-        return found
+        """In an object of their own, but for the form of the answer."""
+        return {**body.get("inferenceConfig", {}), **{k: v for k, v in body.items() if k == "outputConfig"}}
 
     def check(self, request: web.Request, body: Any) -> None:
         """Refuse what the service model does not know or allow, and conversations that do not alternate."""
@@ -59,10 +59,12 @@ class FakeBedrock(FakeVendor):
         roles = [message["role"] for message in body["messages"]]
         if roles != [("user", "assistant")[place % 2] for place in range(len(roles))]:
             raise ValueError("A conversation must start with a user message and alternate between roles.")
+        _check_tool_results(body["messages"])
 
     def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
         """A ``ConverseResponse``."""
-        content = [] if reply.without_choices else [{"text": "".join(reply.texts)}]
+        texts = [] if reply.without_choices or not reply.texts else [{"text": "".join(reply.texts)}]
+        content = [*texts, *({"toolUse": use} for use in _tool_uses(reply))]
         return {
             "output": {"message": {"role": "assistant", "content": content}},
             "stopReason": _FINISH[reply.finish],
@@ -81,6 +83,8 @@ class FakeBedrock(FakeVendor):
     def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
         """End of the block, of the message, and the usage."""
         yield aws_event("contentBlockStop", {"contentBlockIndex": 0})
+        for index, use in enumerate(_tool_uses(reply), start=1):
+            yield from _streamed_tool_use(index, use)
         yield aws_event("messageStop", {"stopReason": _FINISH[reply.finish]})
         if reply.usage:
             yield aws_event("metadata", {"usage": _usage(reply.usage), "metrics": {"latencyMs": 5}})
@@ -112,6 +116,35 @@ class FakeBedrock(FakeVendor):
             "type": "SYSTEM_DEFINED",
         }
         return {"inferenceProfileSummaries": [profile]}
+
+
+def _tool_uses(reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {"toolUseId": f"tooluse_{number}", "name": call.name, "input": dict(call.arguments)}
+        for number, call in enumerate(reply.tool_calls)
+    ]
+
+
+def _streamed_tool_use(index: int, use: Mapping[str, Any]) -> Iterator[bytes]:
+    begun = {name: value for name, value in use.items() if name != "input"}
+    yield aws_event("contentBlockStart", {"contentBlockIndex": index, "start": {"toolUse": begun}})
+    arguments = json.dumps(use["input"])
+    for piece in (arguments[:7], arguments[7:]):
+        delta = {"toolUse": {"input": piece}}
+        yield aws_event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta})
+    yield aws_event("contentBlockStop", {"contentBlockIndex": index})
+
+
+def _check_tool_results(messages: list[Any]) -> None:
+    """The turn after one that calls tools has all their results."""
+    waiting: set[str] = set()
+    for message in messages:
+        found = {b["toolResult"]["toolUseId"] for b in message["content"] if "toolResult" in b}
+        if found != waiting:
+            break
+        waiting = {b["toolUse"]["toolUseId"] for b in message["content"] if "toolUse" in b}
+    if waiting:
+        raise ValueError("Expected toolResult blocks for the toolUse blocks of the previous turn.")
 
 
 def check_input(service: str, operation: str, parameters: Any) -> None:

@@ -1,5 +1,6 @@
 """The chat completions API, as OpenAI's SDK 3.54 types it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -29,13 +30,15 @@ class FakeOpenAI(FakeVendor):
 
     def check(self, request: web.Request, body: Any) -> None:
         """Refuse what the SDK's own types do not know, and nulls."""
-        parameters, messages, names = _types()
+        parameters, messages, tools, names = _types()
         if unknown := set(body) - names:
             raise ValueError(f"Unrecognized request arguments: {sorted(unknown)}")
         if None in body.values():
             raise ValueError("null is not a value")
         parameters.validate_python(body)
         messages.validate_python(body["messages"])
+        tools.validate_python(body.get("tools", []))
+        _check_tool_results(body["messages"])
 
     def answer(self, reply: Reply, body: Any) -> Mapping[str, Any]:
         """A ``chat.completion``."""
@@ -44,6 +47,7 @@ class FakeOpenAI(FakeVendor):
             "role": "assistant",
             "content": None if refused else text,
             "refusal": text if refused else None,
+            **({"tool_calls": _tool_calls(reply)} if reply.tool_calls else {}),
         }
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[reply.finish]}
         return {
@@ -66,7 +70,14 @@ class FakeOpenAI(FakeVendor):
         return self._chunk(body, [_delta({"refusal" if reply.finish == "refusal" else "content": text})])
 
     def after_texts(self, reply: Reply, body: Any) -> Iterator[bytes]:
-        """The finish reason, the usage if it was asked for, and ``[DONE]``."""
+        """Calls of tools, the finish reason, the usage if it was asked for, and ``[DONE]``."""
+        for number, call in enumerate(_tool_calls(reply)):
+            arguments = call["function"]["arguments"]
+            begun = {**call, "index": number, "function": {**call["function"], "arguments": ""}}
+            yield self._chunk(body, [_delta({"tool_calls": [begun]})])
+            for piece in (arguments[:7], arguments[7:]):
+                going_on = {"index": number, "function": {"arguments": piece}}
+                yield self._chunk(body, [_delta({"tool_calls": [going_on]})])
         yield self._chunk(body, [{**_delta({}), "finish_reason": _FINISH[reply.finish]}])
         if reply.usage and body.get("stream_options", {}).get("include_usage"):
             yield self._chunk(body, [], usage=_usage(reply.usage))
@@ -93,6 +104,30 @@ class FakeOpenAI(FakeVendor):
         return sse({**head, "model": _version(body), "choices": choices, **more})
 
 
+def _tool_calls(reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+        }
+        for number, call in enumerate(reply.tool_calls)
+    ]
+
+
+def _check_tool_results(messages: list[Any]) -> None:
+    """Every call of a tool wants its result before the conversation goes on."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            break
+        waiting |= {call["id"] for call in message.get("tool_calls") or ()}
+    if waiting:
+        raise ValueError(f"tool_call_ids did not have response messages: {sorted(waiting)}")
+
+
 def _version(body: Any) -> str:
     return f"{body['model']}-2026-01-01"
 
@@ -106,8 +141,8 @@ def _usage(usage: tuple[int, int]) -> Mapping[str, int]:
 
 
 @cache
-def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
-    from openai.types.chat import ChatCompletionMessageParam
+def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
+    from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
     from openai.types.chat.completion_create_params import (
         CompletionCreateParamsNonStreaming,
         CompletionCreateParamsStreaming,
@@ -118,7 +153,8 @@ def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any], frozenset[str]]:
     )
     # Fields typed as Iterable are checked only when they are iterated, hence messages on their own.
     messages: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
+    tools: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionToolUnionParam])
     names = (
         CompletionCreateParamsStreaming.__required_keys__ | CompletionCreateParamsStreaming.__optional_keys__
     )
-    return parameters, messages, frozenset(names)
+    return parameters, messages, tools, frozenset(names)

@@ -14,6 +14,14 @@ FinishWord: TypeAlias = Literal["stop", "length", "refusal", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool that a model wants made."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """An answer with status 200."""
 
@@ -21,6 +29,8 @@ class Reply:
     """Its pieces; one event each in a stream."""
     finish: FinishWord = "stop"
     """Why it ends; each fake has its vendor's word for it."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls after the texts; ``finish`` should be "tool" then."""
     usage: tuple[int, int] | None = (11, 7)
     """Prompt and completion tokens; None: the vendor does not say."""
     ending: Literal["complete", "eof", "cut", "stall", "error"] = "complete"

@@ -1,13 +1,14 @@
 """A plugin for pytest that fails a test which sent what would have pinned a connection of RDS Proxy.
 
 A test that does so on purpose says by what: ``@pytest.mark.pins(PinRule.SETTING)``. It fails as well when it
-did not.
+did not. Workers of pytest-xdist have a detector each; the process that started them adds up their counts.
 """
 
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ from vectorforge.testing.pin_detector import PinDetector
 _DETECTOR = pytest.StashKey[PinDetector]()
 _PINS = pytest.StashKey[Counter[str]]()
 _PASSED = pytest.StashKey[bool]()
+_REPORT = "pin_detector"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line("markers", "pins(*rules): breaks these rules of RDS Proxy's pinning on purpose")
-    config.stash[_PINS] = Counter()
+    config.stash[_PINS] = Counter[str]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,16 +59,40 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
             _judge(item, detector)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started this one what was counted here."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[_REPORT] = dict(_counts(session.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Add what a worker counted (https://pytest-xdist.readthedocs.io/en/stable/how-to.html)."""
+    told = getattr(node, "workeroutput", {})  # none of one that crashed
+    config: pytest.Config = node.config
+    counts = config.stash[_PINS]
+    counts.update(told.get(_REPORT, {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how much was judged: without it, no pins would mean nothing."""
-    detector = config.stash.get(_DETECTOR, None)
-    if detector is None:
+    counts = _counts(config)
+    if not counts["connections"]:
         return
-    pins = config.stash[_PINS]
     terminalreporter.write_line(
-        f"pin detector: {detector.statements:,} statements, {detector.connections.total():,} connections, "
-        f"{pins['unexpected']} pins ({pins['deliberate']} on purpose)"
+        f"pin detector: {counts['statements']:,} statements, {counts['connections']:,} connections, "
+        f"{counts['unexpected']} pins ({counts['deliberate']} on purpose)"
     )
+
+
+def _counts(config: pytest.Config) -> Counter[str]:
+    counts = config.stash[_PINS].copy()
+    detector = config.stash.get(_DETECTOR, None)
+    if detector is not None:
+        counts["statements"] += detector.statements
+        counts["connections"] += detector.connections.total()
+    return counts
 
 
 def _judge(item: pytest.Item, detector: PinDetector) -> None:

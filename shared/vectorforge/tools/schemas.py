@@ -1,7 +1,8 @@
-"""The tools as OpenAI and Anthropic want them described.
+"""The tools as OpenAI, Anthropic and Amazon Bedrock want them described.
 
 OpenAI: https://platform.openai.com/docs/guides/function-calling,
-Anthropic: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use.
+Anthropic: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
+Bedrock: https://docs.aws.amazon.com/bedrock/latest/userguide/tool-use.html.
 No schema has a ``profile_id``: the application binds it, see ``toolbox``.
 """
 
@@ -83,5 +84,19 @@ def anthropic_tools() -> list[dict[str, Any]]:
     """Both tools for the parameter ``tools`` of Anthropic's messages."""
     return [
         {"name": name, "description": _DESCRIPTIONS[name], "input_schema": parameters}
+        for name, parameters in PARAMETERS.items()
+    ]
+
+
+def bedrock_tools() -> list[dict[str, Any]]:
+    """Both tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
+    return [
+        {
+            "toolSpec": {
+                "name": name,
+                "description": _DESCRIPTIONS[name],
+                "inputSchema": {"json": parameters},
+            }
+        }
         for name, parameters in PARAMETERS.items()
     ]

@@ -22,7 +22,7 @@ from vectorforge.api.schemas.base import (
     ProviderName,
     RequestBody,
 )
-from vectorforge.api.schemas.rag import Temperature, VariantReference, given
+from vectorforge.api.schemas.rag import ALLOW_UNGROUNDED, Temperature, VariantReference, given
 from vectorforge.pipeline.docrag import history_of
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.types import QueryConfig, QueryResult
@@ -65,6 +65,7 @@ class DocRagQueryRequest(RequestBody):
     model: ModelName | None = None
 
     variant: VariantReference | None = None
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
@@ -96,6 +97,9 @@ class DocRagQueryResponse(AnswerDetails):
     retrieval_stats: RetrievalStats
     finish_reason: str
     outcome: str
+    error: Literal["service_unavailable"] | None = Field(
+        description="Nobody could answer: the answer is a fixed sentence, `degraded` ends with `template`."
+    )
 
     @classmethod
     def of(cls, result: QueryResult, *, extractive: bool) -> Self:
@@ -117,5 +121,6 @@ class DocRagQueryResponse(AnswerDetails):
             retrieval_stats=RetrievalStats.of(result),
             finish_reason=result.finish_reason,
             outcome=result.outcome,
+            error="service_unavailable" if "template" in result.degraded else None,
             **cls.fields_of(result),
         )

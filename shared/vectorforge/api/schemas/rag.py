@@ -31,7 +31,7 @@ from vectorforge.pipeline.variants import Variant
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
-_ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
+ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
 def _with_placeholder(template: str) -> str:
@@ -94,7 +94,7 @@ class RAGQueryRequest(RequestBody):
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = False
     dry_run: DryRunFlag = False
-    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
@@ -177,7 +177,7 @@ class CollectionQueryRequest(RequestBody):
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = False
     dry_run: DryRunFlag = False
-    allow_ungrounded: bool = Field(default=False, description=_ALLOW_UNGROUNDED)
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""

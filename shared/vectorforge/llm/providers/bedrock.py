@@ -1,5 +1,6 @@
 """Amazon Bedrock's Converse API: one request format for every model that Bedrock hosts."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
+from vectorforge.llm.response_format import bedrock_format
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Message, ProviderCall
 from vectorforge.telemetry import MetricsCollector
 
@@ -23,6 +25,7 @@ _SPELLINGS = {"top_p": "topP", "temperature": "temperature", "stop_sequences": "
 and top_p, the first here goes."""
 _UNKNOWN = ("frequency_penalty", "presence_penalty")
 """Sampling parameters that the API does not have."""
+_ABOUT_THE_FORMAT = re.compile(r"output_?config|output_?format|text_?format|structured output", re.IGNORECASE)
 _FINISH_REASONS: Mapping[str | None, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -154,9 +157,7 @@ class BedrockProvider(BaseLLMProvider):
             return await self._client.call(operation, **_request(call, refused))
 
         answer, refused = await self._refused.send(call.config.model, attempt, _refused_name)
-        asked = ("temperature", "top_p", "stop_sequences", *_UNKNOWN)
-        left_out = {*refused, *_UNKNOWN}
-        return answer, [n for n in asked if n in left_out and getattr(call.config, n) not in (None, ())]
+        return answer, _dropped(call.config, refused)
 
     def _map_error(self, exc: Exception) -> LLMError:
         if (found := status_of(exc)) is not None:
@@ -181,7 +182,9 @@ def _request(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:
         "messages": _turns([m for m in call.messages if m["role"] != "system"]),
         "inferenceConfig": _inference_config(call.config, refused),
     }
-    return {**request, "system": [{"text": system}]} if system else request
+    output = bedrock_format(call.config, refused)
+    more = {"system": [{"text": system}] if system else None, "outputConfig": output}
+    return {**request, **{name: value for name, value in more.items() if value is not None}}
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -202,7 +205,7 @@ def _inference_config(config: LLMRequestConfig, refused: frozenset[str]) -> dict
         "topP": config.top_p,
         "stopSequences": list(config.stop_sequences) or None,
     }
-    left_out = {_SPELLINGS[name] for name in refused}
+    left_out = {spelling for name, spelling in _SPELLINGS.items() if name in refused}
     sent = {k: v for k, v in values.items() if v is not None and k not in left_out}
     return {"maxTokens": config.max_tokens, **sent}
 
@@ -211,10 +214,21 @@ def _refused_name(exc: Exception) -> str | None:
     if error_code(exc) != "ValidationException":
         return None
     message = error_message(exc)
+    if _ABOUT_THE_FORMAT.search(message):
+        return "output_config"
     for name, spelling in _SPELLINGS.items():
         if named_parameter((name, spelling), message=message):
             return name
     return None
+
+
+def _dropped(config: LLMRequestConfig, refused: frozenset[str]) -> list[str]:
+    """What was asked for and left out, by the names of our settings."""
+    asked = ("temperature", "top_p", "stop_sequences", *_UNKNOWN)
+    left_out = {*refused, *_UNKNOWN}
+    dropped = [name for name in asked if name in left_out and getattr(config, name) not in (None, ())]
+    wanted_json = config.response_schema is not None and "output_config" in refused
+    return [*dropped, "output_config"] if wanted_json else dropped
 
 
 def _completion(
