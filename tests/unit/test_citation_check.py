@@ -1,10 +1,16 @@
 """The citation check over answers written to deceive it, and over honest ones."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
+from vectorforge.llm.providers.extractive_sentences import split
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.types import Citation
+from vectorforge.testing.passages import make_passage
+
+ROOT = Path(__file__).parents[2]
 
 
 def check(answer: str) -> tuple[list[Citation], int]:
@@ -48,12 +54,35 @@ def test_precision_and_recall_are_one() -> None:  # N10
         ("The fee is 4.50 EUR [Source 1], as it should be [Source 2].", ["supported", "unchecked"]),
         ("Sources: [Source 1], [Source 2]", ["unchecked", "unchecked"]),
         ("| Fee | 4.50 EUR |\n[Source 1]\n", ["supported"]),
+        (
+            "The fee is 5.50 EUR for every order that somebody sends back\nto the shop [Source 1].",
+            ["unsupported"],
+        ),
         ("```\nmax_retries = 7\n```\n[Source 2]", ["unsupported"]),
         ("```\nmax_retries --retry-limit\n```\n[Source 2]", ["supported"]),
     ],
 )
 def test_verdicts(answer: str, verdicts: list[str]) -> None:
     assert [citation.verdict for citation in check(answer)[0]] == verdicts
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/configuration.md", "docs/decisions.md", "docs/deploy.md"]
+)
+def test_what_is_quoted_is_never_refused(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    checked = 0
+    for start in range(0, len(text), 1500):
+        source = make_passage(text[start : start + 1500], source=name)
+        for piece in split(source.chunk.text):
+            if piece.kind == "code":
+                continue
+            checker = CitationChecker("", [source])
+            checker.feed(f"{piece.text}{' ' if piece.kind == 'prose' else chr(10)}[Source 1]\n")
+            checker.finish()
+            assert [c.verdict for c in checker.citations if c.verdict == "unsupported"] == [], piece.text
+            checked += sum(c.verdict == "supported" for c in checker.citations)
+    assert checked > 20
 
 
 def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:

@@ -54,7 +54,9 @@ def test_labels_that_name_nothing_are_counted() -> None:
 
 PIECES = (
     "[Source 1]", "[2]", "[Source 9]", "a[1]", "text ", "[", "]", "[Source 1, 2]", "é ", ". ", "\n",
-    "Two 5. ", "12. ", "May ", "```\n", "`", "e.g. ", "Berlin ", "。", "3",
+    "Two 5. ",
+    "a long line of words that goes on and on until it is wrapped\n",
+    "12. ", "May ", "```\n", "`", "e.g. ", "Berlin ", "。", "3",
 )  # fmt: skip
 
 

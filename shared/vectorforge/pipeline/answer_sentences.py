@@ -11,6 +11,10 @@ _ABBREVIATION = re.compile(
     r"|Ltd|Co|Corp|bzw|inkl|e\.g|i\.e|z\.\s?B|d\.\s?h|U\.S|U\.K|a\.m|p\.m))\.$",
     re.IGNORECASE,
 )
+_BLOCK = re.compile(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
+_LONGEST_MARK = 16
+_WRAPPED = 50
+"""Characters from which a line may be wrapped where the sentence has not ended."""
 _NUMBERED = re.compile(r"(?<![\w.,])\d{1,2}\.$")
 _NEXT_WORD = re.compile(r"\s*(?P<mark>[*_\"'“„(]*)(?P<word>\w*)(?P<more>.?)", re.DOTALL)
 
@@ -23,8 +27,8 @@ def is_fence(sentence: str) -> bool:
 def sentence_end(text: str, start: int, *, is_whole: bool) -> int | None:
     """Where the sentence beginning at ``start`` ends, or None as long as that cannot be told.
 
-    A line break ends it too, and a fenced block of code is one sentence. Labels after the full stop are not
-    part of it.
+    A line break ends it too, unless a long line is only wrapped, and a fenced block of code is one sentence.
+    Labels after the full stop are not part of it.
 
     Args:
         text: The answer so far.
@@ -37,7 +41,14 @@ def sentence_end(text: str, start: int, *, is_whole: bool) -> int | None:
             return closing.end()
         return len(text) if is_whole else None
     for match in _END.finditer(text, start):
-        if match.group() == "\n" or match.group()[0] in "。！？":
+        if match.group()[0] in "。！？":
+            return match.end()
+        if match.group() == "\n":
+            goes_on = _goes_on(text, match.start(), is_whole=is_whole)
+            if goes_on is None:
+                return None
+            if goes_on:
+                continue
             return match.end()
         is_end = _is_end(text, start, match.end(), is_whole=is_whole)
         if is_end is None:
@@ -45,6 +56,17 @@ def sentence_end(text: str, start: int, *, is_whole: bool) -> int | None:
         if is_end:
             return match.end()
     return len(text) if is_whole else None
+
+
+def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:
+    """Whether a line is only wrapped; None when the start of the next one has to come first."""
+    line = text[text.rfind("\n", 0, line_end) + 1 : line_end]
+    if len(line) < _WRAPPED or line.endswith((":", "|")) or line.startswith("#"):
+        return False
+    following = text[line_end + 1 : line_end + 1 + _LONGEST_MARK]
+    if len(following.lstrip(" \t")) < _LONGEST_MARK // 2 and "\n" not in following and not is_whole:
+        return None
+    return bool(following.strip()) and not _BLOCK.match(following)
 
 
 def _is_end(text: str, start: int, end: int, *, is_whole: bool) -> bool | None:

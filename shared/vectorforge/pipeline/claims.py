@@ -106,7 +106,8 @@ class Evidence:
                 below = tuple(claim.text + mark for mark in "/?#")
                 return any(a == claim.text or a.startswith(below) for a in self._addresses)
             case Identifier():
-                return claim.text in self._joined or claim.text in self._acronyms
+                forms = {claim.text, f"{claim.text}s"}  # "SDKs" speaks of the SDK
+                return not forms.isdisjoint(self._joined) or claim.text in self._acronyms
             case Name():
                 return self._holds_name(claim)
             case Date():
