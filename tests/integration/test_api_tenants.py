@@ -34,6 +34,7 @@ PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/healt
 PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
+    ("GET", "/v1/providers/{name}/models"): Case(200),  # the deployment's, not a tenant's
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
     ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
     ("GET", "/v1/collections/{collection_id}"): Case(404),
@@ -56,6 +57,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
+    ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
+    ("GET", "/v1/conversations/{conversation_id}"): Case(404),
+    ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
     # Bob may have a profile of the same number; until he does, there is nothing.
     ("POST", "/v1/profiles/{profile_id}/search"): Case(404, QUESTION),
     ("POST", "/v1/profiles/{profile_id}/query"): Case(404, QUESTION),
@@ -83,6 +88,9 @@ class Alice:
     bob: str
     ids: dict[str, str]
 
+    def fill(self, path: str) -> str:
+        return path.format(**self.ids, name="extractive")
+
 
 @pytest.fixture
 async def alice(
@@ -100,7 +108,9 @@ async def alice(
     ):
         collection_id = await new_collection(client)
         job = await add_documents(client, collection_id, secret=SECRET)
-        answer = (await client.post("/v1/rag/query", json=QUESTION)).json()
+        conversation = (await client.post("/v1/conversations", json={"title": SECRET})).json()
+        said = {**QUESTION, "conversation_id": conversation["id"]}
+        answer = (await client.post("/v1/rag/query", json=said)).json()
         (entry,) = answer["context"]
         (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         ids = {
@@ -110,6 +120,7 @@ async def alice(
             "job_id": job["id"],
             "query_id": answer["id"].removeprefix("ragq_"),
             "profile_id": PROFILE,
+            "conversation_id": conversation["id"],
         }
         yield Alice(api, name, bob, ids)
 
@@ -125,7 +136,7 @@ def test_every_route_has_a_case() -> None:
 async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, security 4
     async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
         for (method, path), case in CASES.items():
-            filled = path.format(**alice.ids)
+            filled = alice.fill(path)
             response = await request(as_bob, method, filled, case.body)
             assert response.status_code == case.status, (method, path, response.text)
             assert SECRET not in response.text
@@ -137,7 +148,7 @@ async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, se
         # The same requests are Alice's to make, and nothing of hers is gone. Deletions last, leaves first.
         order = sorted(CASES, key=lambda route: (route[0] == "DELETE", route[1].count("collection")))
         for method, path in order:
-            response = await request(as_alice, method, path.format(**alice.ids), CASES[method, path].body)
+            response = await request(as_alice, method, alice.fill(path), CASES[method, path].body)
             expected = 409 if (method, path) == ("POST", "/v1/collections") else 0
             assert response.status_code == expected or response.status_code < 300, (path, response.text)
 
@@ -148,6 +159,10 @@ async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> No
             for stream in ({}, {"stream": True}) if "rag" in path else ({},):
                 body = {**QUESTION, "collection": alice.ids["collection_id"], **stream}
                 assert (await client.post(path, json=body)).status_code == 404
+        await new_collection(client, "default")
+        for path in ("/v1/rag/query", "/v1/docrag/query"):
+            body = {**QUESTION, "conversation_id": alice.ids["conversation_id"]}
+            assert (await client.post(path, json=body)).status_code == 404
         for path in ("/v1/jobs", "/v1/queries"):
             response = await client.get(path, params={"collection_id": alice.ids["collection_id"]})
             assert response.json()[path.rsplit("/", 1)[1]] == []
@@ -160,7 +175,7 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
         for headers in ({}, {"X-Api-Key": "x"}, *({"Authorization": value} for value in wrong)):
             # A body that could not be read would be a 400: nothing of it is looked at before the key.
             declared = {**headers, "content-type": "application/json"}
-            response = await client.request(method, path.format(**alice.ids), headers=declared, content=b"{")
+            response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
             assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
             assert response.headers["www-authenticate"] == "Bearer"
 
@@ -169,7 +184,7 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
 async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
     (case,) = (c for (m, p), c in CASES.items() if p == path and m == "POST")
     async with alice.api.client(alice.bob) as client:
-        filled = path.format(**alice.ids)
+        filled = alice.fill(path)
         response = await client.post(filled, json={**(case.body or {}), "tenant_id": alice.name})
     if filled.startswith("/v1/collections/") and filled.endswith(
         "/documents"

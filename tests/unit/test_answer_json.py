@@ -66,8 +66,9 @@ def test_text_comes_out_while_it_is_written() -> None:  # C09
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda values: st.lists(values) | st.dictionaries(st.text(max_size=9), values),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda values: st.lists(values, max_size=4) | st.dictionaries(st.text(max_size=9), values, max_size=4),
+    max_leaves=12,
 )
 
 
