@@ -127,7 +127,7 @@ def fetch(url: str, body: Any = None, **headers: str) -> Any:
 
 
 class TestUp:
-    def test_answers_with_citations_from_the_sample(self, served: dict[str, Any]) -> None:
+    def test_answers_with_citations_from_the_sample(self, served: dict[str, Any]) -> None:  # F-007
         assert served["documents"] >= 1
         assert served["provider"] == "extractive"
         answer = fetch(f"{served['url']}/v1/rag/query", {"query": "What is VectorForge?"})

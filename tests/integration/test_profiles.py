@@ -96,7 +96,7 @@ async def test_rows_become_passages_of_their_profile(profiles: Profiles) -> None
     assert (done.documents, done.chunks_added, done.chunks_removed) == (6, 6, 0)
     found = await profiles.retrieval.retrieve("Who moved the warehouse to Postgres?", 7, 2)
     best = found[0]
-    assert (best.profile_id, best.source_type, best.source_id) == (7, SourceType.EXPERIENCE, "11")
+    assert (best.profile_id, best.source_type, best.source_id) == (7, SourceType.EXPERIENCE, "11")  # C-005
     assert best.metadata.title == "Data engineer, Acme"
     assert best.text == (
         "# Data engineer, Acme\n\n2020-01-01 to 2023-05-31\n\nMoved the warehouse to Postgres.\n\n"
