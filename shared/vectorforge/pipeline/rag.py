@@ -6,36 +6,31 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from uuid import UUID, uuid4
 
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.cache import FRESH_VECTORS
-from vectorforge.errors import DeadlineExceededError, VectorForgeError
+from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache import AnswerCache
-from vectorforge.pipeline.answer_quality import note_quality
-from vectorforge.pipeline.context import ContextBuilder, ContextPayload
+from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.dry_run import DryRun, describe_request
-from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.types import (
     DoneEvent,
     ErrorEvent,
     QueryConfig,
     QueryEvent,
     QueryResult,
-    SourcesEvent,
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever
@@ -81,19 +76,21 @@ class QueryService:
         ladder: DegradationLadder | None = None,
         answer_cache: AnswerCache | None = None,
     ) -> None:
-        self._retriever = retriever
-        self._context_builder = context_builder
-        self._llm_registry = llm_registry
-        self._preprocessor = preprocessor or QueryPreprocessor()
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
-        self._tracer: Tracer = tracer or NoTracer()
         self._timeout_s = timeout_s
         self._prices = prices
-        self._memory = memory or ConversationMemory()
-        self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
-        self._answer_cache = answer_cache
-        self._query_log = QueryLogging(
-            query_log_repo, metrics=self.metrics, tracer=self._tracer, timeout_s=log_timeout_s
+        tracer = tracer or NoTracer()
+        self._steps = QuerySteps(
+            retriever,
+            context_builder,
+            llm_registry,
+            preprocessor or QueryPreprocessor(),
+            QueryLogging(query_log_repo, metrics=self.metrics, tracer=tracer, timeout_s=log_timeout_s),
+            memory or ConversationMemory(),
+            ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics),
+            answer_cache,
+            self.metrics,
+            tracer,
         )
 
     async def query(
@@ -203,11 +200,7 @@ class QueryService:
         """
         buffered = not (config or QueryConfig()).stream
         run = self._start(query, collection_id, config, None, deadline, buffered=buffered)
-        run.search_text = self._preprocessor.clean(query).text
-        run.choose_provider(self._llm_registry)
-        await self._memory.recall(run, rewriting=False)
-        await self._retrieve(run)
-        return describe_request(run, self._build_context(run))
+        return describe_request(run, await self._steps.until_the_model(run))
 
     def _start(
         self,
@@ -237,7 +230,7 @@ class QueryService:
                 _measure_variant(self.metrics, run.config.variant),
             ):
                 try:
-                    async with aclosing(self._steps(run)) as events:
+                    async with aclosing(self._steps.events(run)) as events:
                         async for event in events:
                             yield event
                 finally:
@@ -253,16 +246,16 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await self._query_log.end(run)
+            await self._steps.query_log.end(run)
             raise
         await self._end(run)
         yield last
 
     async def _end(self, run: QueryRun) -> None:
         """Log the query, keep its answer and its exchange, side by side; none raises."""
-        steps = [self._query_log.end(run), self._memory.keep(run)]
-        if self._answer_cache is not None and run.error is None:
-            steps.append(self._answer_cache.keep(run))
+        steps = [self._steps.query_log.end(run), self._steps.memory.keep(run)]
+        if self._steps.answer_cache is not None and run.error is None:
+            steps.append(self._steps.answer_cache.keep(run))
         await asyncio.gather(*steps)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
@@ -270,100 +263,7 @@ class QueryService:
             self.metrics.increment("pipeline.query.faults")
         return run.fail(error)
 
-    async def _steps(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
-        with self._stage(run, "preprocess"):
-            clean = self._preprocessor.clean(run.query)
-            run.search_text, run.query_truncated = clean.text, clean.truncated
-            find_preset(run.config.preset)
-            run.choose_provider(self._llm_registry)
-            await self._memory.recall(run)
-        try:
-            with self._stage(run, "retrieve"):
-                async with _beside(self._query_log.start(run)) as started:
-                    run.cached = await self._look_up(run)
-                    async with _beside(self._find_passages(run)) as search:
-                        await started  # before anything of the query leaves
-                        yield run.meta()
-                        await search
-        except VectorForgeError as exc:
-            self._ladder.check_search(run, exc)
-            answer = self._ladder.without_search(run, exc, self._build_context)
-        else:
-            with self._stage(run, "context"):
-                payload = self._build_context(run)
-            yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
-            answer = self._ladder.answer(run, payload)
-        with self._stage(run, "generate"):
-            async with aclosing(answer) as events:
-                async for event in events:
-                    yield event
-        if not run.cached:
-            note_quality(run, self.metrics)
-
-    async def _look_up(self, run: QueryRun) -> bool:
-        return self._answer_cache is not None and await self._answer_cache.look_up(run)
-
-    async def _find_passages(self, run: QueryRun) -> None:
-        """Search, unless the answer is there already."""
-        if run.cached and run.stored is not None:
-            run.stored.bring_passages(run)
-        else:
-            await self._retrieve(run)
-
-    @contextmanager
-    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
-        run.stage = name
-        with self._tracer.span(name):
-            yield
-
-    async def _retrieve(self, run: QueryRun) -> None:
-        started = time.perf_counter()
-        FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
-        try:
-            async with asyncio.timeout_at(run.loop_deadline()):
-                run.retrieved = await self._retriever.retrieve(
-                    run.rewritten_query or run.search_text,
-                    run.collection_id,
-                    run.config.top_k,
-                    run.config.filters,
-                    run.config.min_score,
-                    run.config.embedding_provider,
-                    profile_id=run.config.profile_id,
-                    deadline=run.deadline,
-                )
-        except TimeoutError as exc:
-            raise DeadlineExceededError from exc
-        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
-        run.retrieval_ms = _ms_since(started)
-
-    def _build_context(self, run: QueryRun) -> ContextPayload:
-        started = time.perf_counter()
-        payload = run.payload = self._context_builder.build(
-            run.search_text, run.retrieved, run.context_config()
-        )
-        run.context_ms = _ms_since(started)
-        self.metrics.observe("context.build.duration_ms", run.context_ms)
-        self.metrics.observe("context.tokens_used", payload.token_count)
-        self.metrics.observe("context.chunks_included", payload.chunks_used)
-        self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
-        return payload
-
 
 def _measure_variant(metrics: MetricsCollector, name: str | None) -> AbstractContextManager[object]:
     """Measures a query with a variant by that, too; one without leaves no trace."""
     return measure(metrics, "pipeline.variant", {"variant": name}) if name else nullcontext()
-
-
-@asynccontextmanager
-async def _beside(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Run a step while the block goes on with something else; it has ended when the block has."""
-    task = asyncio.create_task(step)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000

@@ -1,0 +1,154 @@
+"""The steps of a query, in their order; ``rag.QueryService`` is around them."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from vectorforge.embedding.cache import FRESH_VECTORS
+from vectorforge.errors import DeadlineExceededError, VectorForgeError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_quality import note_quality
+from vectorforge.pipeline.context import ContextBuilder, ContextPayload
+from vectorforge.pipeline.conversation import ConversationMemory
+from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.presets import find_preset
+from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.query_log import QueryLogging
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import QueryEvent, SourcesEvent
+from vectorforge.retriever.base import BaseRetriever
+from vectorforge.telemetry import MetricsCollector, Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySteps:
+    """Preprocess, retrieve, build the context, generate. What each part is, ``QueryService`` says."""
+
+    retriever: BaseRetriever
+    context_builder: ContextBuilder
+    llm_registry: LLMProviderRegistry
+    preprocessor: QueryPreprocessor
+    query_log: QueryLogging
+    memory: ConversationMemory
+    ladder: DegradationLadder
+    answer_cache: AnswerCache | None
+    metrics: MetricsCollector
+    tracer: Tracer
+
+    async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
+        """All of them; fills in ``run``.
+
+        Yields:
+            From ``MetaEvent`` to ``UsageEvent``.
+
+        Raises:
+            VectorForgeError: A step failed, ``run.stage``, and nothing else could answer.
+        """
+        with self._stage(run, "preprocess"):
+            await self._preprocess(run)
+        try:
+            with self._stage(run, "retrieve"):
+                async with _beside(self.query_log.start(run)) as started:
+                    run.cached = await self._look_up(run)
+                    async with _beside(self._find_passages(run)) as search:
+                        await started  # before anything of the query leaves
+                        yield run.meta()
+                        await search
+        except VectorForgeError as exc:
+            self.ladder.check_search(run, exc)
+            answer = self.ladder.without_search(run, exc, self._build_context)
+        else:
+            with self._stage(run, "context"):
+                payload = self._build_context(run)
+            yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+            answer = self.ladder.answer(run, payload)
+        with self._stage(run, "generate"):
+            async with aclosing(answer) as events:
+                async for event in events:
+                    yield event
+        if not run.cached:
+            note_quality(run, self.metrics)
+
+    async def until_the_model(self, run: QueryRun) -> ContextPayload:
+        """The steps before a model is asked, without one, and without a cache or a record; fills in ``run``.
+
+        Raises:
+            VectorForgeError: A step failed.
+        """
+        await self._preprocess(run, rewriting=False)
+        await self._retrieve(run)
+        return self._build_context(run)
+
+    async def _preprocess(self, run: QueryRun, *, rewriting: bool = True) -> None:
+        clean = self.preprocessor.clean(run.query)
+        run.search_text, run.query_truncated = clean.text, clean.truncated
+        find_preset(run.config.preset)
+        run.choose_provider(self.llm_registry)
+        await self.memory.recall(run, rewriting=rewriting)
+
+    async def _look_up(self, run: QueryRun) -> bool:
+        return self.answer_cache is not None and await self.answer_cache.look_up(run)
+
+    async def _find_passages(self, run: QueryRun) -> None:
+        """Search, unless the answer is there already."""
+        if run.cached and run.stored is not None:
+            run.stored.bring_passages(run)
+        else:
+            await self._retrieve(run)
+
+    @contextmanager
+    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
+        run.stage = name
+        with self.tracer.span(name):
+            yield
+
+    async def _retrieve(self, run: QueryRun) -> None:
+        started = time.perf_counter()
+        FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
+        try:
+            async with asyncio.timeout_at(run.loop_deadline()):
+                run.retrieved = await self.retriever.retrieve(
+                    run.rewritten_query or run.search_text,
+                    run.collection_id,
+                    run.config.top_k,
+                    run.config.filters,
+                    run.config.min_score,
+                    run.config.embedding_provider,
+                    profile_id=run.config.profile_id,
+                    deadline=run.deadline,
+                )
+        except TimeoutError as exc:
+            raise DeadlineExceededError from exc
+        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
+        run.retrieval_ms = _ms_since(started)
+
+    def _build_context(self, run: QueryRun) -> ContextPayload:
+        started = time.perf_counter()
+        payload = run.payload = self.context_builder.build(
+            run.search_text, run.retrieved, run.context_config()
+        )
+        run.context_ms = _ms_since(started)
+        self.metrics.observe("context.build.duration_ms", run.context_ms)
+        self.metrics.observe("context.tokens_used", payload.token_count)
+        self.metrics.observe("context.chunks_included", payload.chunks_used)
+        self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
+        return payload
+
+
+@asynccontextmanager
+async def _beside(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Run a step while the block goes on with something else; it has ended when the block has."""
+    task = asyncio.create_task(step)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
