@@ -80,7 +80,7 @@ def test_the_front_doors_are_those_of_the_stage(template: StackTemplate, stage: 
 def test_every_method_streams_from_the_alias_longer_than_an_answer_takes(rest: StackTemplate) -> None:
     timeout_s = rest.of_kind("AWS::Lambda::Function")["QueryFunction"]["Timeout"]
     found = [method["Integration"] for verbs in methods(rest).values() for method in verbs.values()]
-    assert len(found) == 7
+    assert len(found) == 9
     for integration in found:
         assert integration["Type"] == "AWS_PROXY"
         assert integration["ResponseTransferMode"] == "STREAM"
