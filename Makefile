@@ -41,7 +41,7 @@ test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	$(RUN) lint-imports
-	$(RUN) pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(RUN) pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 campaign: $(UV) ## Kill the query function a thousand times and audit the query log (15 minutes)
 	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)

@@ -24,14 +24,6 @@ pytest_plugins = ["vectorforge.testing.pin_plugin"]
 TEMPLATE = "vectorforge_template"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several processes, one runs a whole file, and one all files that need the synthesized stacks."""
-    stacks = {item.path for item in items if "cdk_app" in getattr(item, "fixturenames", ())}
-    for item in items:
-        group = "stacks" if item.path in stacks else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 class ObservedPostgres(EmbeddedPostgres):
     """An embedded server whose connection strings all lead through a pin detector.
 
