@@ -6,6 +6,7 @@
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
     │   └── FilterError                 a metadata filter that cannot be understood
     ├── NotFoundError
+    │   └── AnsweringModelNotFoundError  a client of OpenAI's API named a model that is not there
     ├── ConflictError                   the request contradicts what is stored
     │   └── DimensionMismatchError
     ├── AuthenticationError             no credential, or not one of ours
@@ -108,6 +109,13 @@ class NotFoundError(VectorForgeError):
 
     code = "not_found"
     is_fault = False
+
+
+class AnsweringModelNotFoundError(NotFoundError):
+    """There is no such model: name a collection, as in vectorforge/handbook; GET /v1/models lists them."""
+
+    code = "model_not_found"  # OpenAI's own code for it
+    field = "model"
 
 
 class ConflictError(VectorForgeError):

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.auth import Authenticator
+from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import error_response, http_problem
 from vectorforge.errors import AuthenticationError, VectorForgeError
 from vectorforge.telemetry import REQUEST_ID
@@ -45,6 +46,8 @@ class RequestContext:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _SANE_REQUEST_ID.fullmatch(given) else str(state["query_id"])
         state["request_id"] = request_id
+        if is_openai_path(_route_path(scope)):
+            state["error_shape"] = "openai"
         token = REQUEST_ID.set(request_id)
         try:
             await self._answer(scope, receive, send)
@@ -91,14 +94,14 @@ class LocalGuard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        request_id = scope["state"]["request_id"]
+        state = scope["state"]
         host = _host_name(headers.get("host", ""))
         if self._hosts and "*" not in self._hosts and host not in self._hosts:
             detail = "This server does not answer to this host name."
-            response = http_problem(421, detail, request_id=request_id, code="wrong_host")
+            response = http_problem(421, detail, scope_state=state, code="wrong_host")
         elif self._refuse_cross_site and _is_cross_site(scope["method"], headers, host):
             detail = "Requests from other sites' pages are refused."
-            response = http_problem(403, detail, request_id=request_id, code="cross_site")
+            response = http_problem(403, detail, scope_state=state, code="cross_site")
         else:
             await self.app(scope, receive, send)
             return
@@ -158,9 +161,7 @@ class BodyLimit:
         detail = f"The body is larger than {limit} bytes."
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
-            response = http_problem(
-                413, detail, request_id=scope["state"]["request_id"], headers={"Connection": "close"}
-            )
+            response = http_problem(413, detail, scope_state=scope["state"], headers={"Connection": "close"})
             await response(scope, receive, send)
             return
         received, complete = 0, False

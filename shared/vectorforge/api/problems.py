@@ -1,5 +1,7 @@
 """Every error as RFC 9457 ``application/problem+json``; one table says which status each error has.
 
+Under the paths of OpenAI's API, whose clients read errors of that shape only, they have that shape.
+
 Texts come from our own errors only. An exception that is not ours becomes a 500 without detail, because its
 text may hold keys, URLs or rows.
 """
@@ -14,8 +16,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from vectorforge.api.openai.errors import openai_error, openai_status
 from vectorforge.api.schemas.problem import FieldProblem, Problem
 from vectorforge.errors import (
+    AnsweringModelNotFoundError,
     AnswerUnavailableError,
     AuthenticationError,
     ConfigurationError,
@@ -119,8 +123,12 @@ def retry_after_s(error: Exception) -> int | None:
     return max(1, math.ceil(error.retry_after_s or _DEFAULT_RETRY_AFTER_S))
 
 
-def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The problem as a response."""
+def problem_response(
+    problem: Problem, scope_state: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The problem as a response, in the shape that the clients of the route read."""
+    if scope_state.get("error_shape") == "openai":
+        return JSONResponse(openai_error(problem), openai_status(problem.status), headers)
     content = problem.model_dump(mode="json", exclude_none=True)
     return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
@@ -137,14 +145,14 @@ def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResp
         headers["Retry-After"] = str(seconds)
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return problem_response(problem, headers)
+    return problem_response(problem, scope_state, headers)
 
 
 def http_problem(
     status: int,
     detail: str,
     *,
-    request_id: str,
+    scope_state: Mapping[str, Any],
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
@@ -157,9 +165,9 @@ def http_problem(
         status=status,
         detail=detail,
         code=code,
-        request_id=request_id,
+        request_id=scope_state["request_id"],
     )
-    return problem_response(problem, headers)
+    return problem_response(problem, scope_state, headers)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -171,19 +179,19 @@ def install_problem_handlers(app: FastAPI) -> None:
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
         return http_problem(
-            exc.status_code, exc.detail, request_id=request.scope["state"]["request_id"], headers=exc.headers
+            exc.status_code, exc.detail, scope_state=request.scope["state"], headers=exc.headers
         )
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        request_id, found = request.scope["state"]["request_id"], exc.errors()
+        state, found = request.scope["state"], exc.errors()
         if found[0]["type"] == "json_invalid":
             detail = f"The body is not JSON; it goes wrong at character {found[0]['loc'][-1]}."
-            return http_problem(400, detail, request_id=request_id)
+            return http_problem(400, detail, scope_state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
-            return http_problem(415, detail, request_id=request_id)
-        return problem_response(_validation_problem(found, request_id))
+            return http_problem(415, detail, scope_state=state)
+        return problem_response(_validation_problem(found, state["request_id"]), state)
 
     app.add_exception_handler(VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)
@@ -191,7 +199,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
-    if isinstance(error, InvalidInputError) and error.field:
+    if isinstance(error, InvalidInputError | AnsweringModelNotFoundError) and error.field:
         return [FieldProblem(field=_printable(error.field), message=error.message)]
     return None
 

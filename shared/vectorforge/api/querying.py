@@ -1,4 +1,4 @@
-"""What both query doors do with a request: check it, start it, and answer it whole or as a stream."""
+"""What all query doors do with a request: check it, start it, and answer it whole or as a stream."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.sse import EventEncoder
-from vectorforge.api.stream import OpenedQuery, QueryEventResponse
+from vectorforge.api.stream import OpenedQuery, QueryEventEncoder, QueryEventResponse
 from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
@@ -132,10 +132,11 @@ async def answer_as_stream(
     config: QueryConfig,
     *,
     with_sources: bool = True,
+    encoder: QueryEventEncoder | None = None,
 ) -> Response:
     """The answer as server-sent events; returns when the search is done.
 
-    ``Cache-Control: no-cache`` has it made anew.
+    ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it.
 
     Raises:
         VectorForgeError: The query failed before its answer began.
@@ -149,7 +150,7 @@ async def answer_as_stream(
         deadline=deadline_of(request, application),
         data_version=collection.data_version,
     )
-    encoder = EventEncoder(
+    encoder = encoder or EventEncoder(
         request_id=state["request_id"],
         problem_prefix=state.get("problem_prefix", ""),
         with_sources=with_sources,

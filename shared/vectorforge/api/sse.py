@@ -1,6 +1,7 @@
 """Query events as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
 
 import json
+from collections.abc import Mapping
 
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel
@@ -26,7 +27,7 @@ _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\
 
 
 class EventEncoder:
-    """Numbers and encodes the events of one stream.
+    """Our own format: numbers and encodes the events of one stream.
 
     Args:
         request_id: For the problem document of an error.
@@ -36,6 +37,7 @@ class EventEncoder:
 
     def __init__(self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True) -> None:
         self.request_id = request_id
+        self.headers: Mapping[str, str] = {}
         self._problem_prefix = problem_prefix
         self._with_sources = with_sources
         self._last_id = 0

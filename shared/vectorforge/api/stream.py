@@ -8,15 +8,15 @@ closed the moment the client goes.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from vectorforge.api.disconnect import cancelled_on_disconnect
-from vectorforge.api.sse import EventEncoder
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
@@ -25,6 +25,27 @@ logger = logging.getLogger(__name__)
 
 PING_INTERVAL_S = 15.0
 """Silence after which a comment is sent, as the specification of server-sent events suggests."""
+
+
+class QueryEventEncoder(Protocol):
+    """Makes one door's wire format of a query's events; one for each stream."""
+
+    @property
+    def request_id(self) -> str:
+        """Names the request in our logs."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response beside those of every event stream."""
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """The event as it goes over the wire: whole server-sent events, none where the format has none.
+
+        ``DoneEvent`` and ``ErrorEvent`` are the last ones, and end what the format wants ended.
+        """
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        """The end of a stream that an unforeseen exception broke off; its text stays here."""
 
 
 class OpenedQuery:
@@ -67,9 +88,11 @@ class QueryEventResponse(EventSourceResponse):
     """
 
     def __init__(
-        self, query: OpenedQuery, encoder: EventEncoder, *, ping_interval_s: float = PING_INTERVAL_S
+        self, query: OpenedQuery, encoder: QueryEventEncoder, *, ping_interval_s: float = PING_INTERVAL_S
     ) -> None:
-        super().__init__((), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        super().__init__(
+            (), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **encoder.headers}
+        )
         self._query = query
         self._encoder = encoder
         self._ping_interval_s = ping_interval_s
@@ -111,6 +134,8 @@ class QueryEventResponse(EventSourceResponse):
         await self._send(send, self._encoder.encode_failure(error, "".join(answer)))
 
     async def _send(self, send: Send, data: bytes) -> None:
+        if not data:  # the door's format has no such event
+            return
         try:
             await send({"type": "http.response.body", "body": data, "more_body": True})
         except OSError as exc:  # how servers say from ASGI 2.4 on that the client has gone

@@ -1,0 +1,60 @@
+"""Model names and errors in the words of OpenAI's API."""
+
+import pytest
+
+from vectorforge.api.openai.errors import is_openai_path, openai_error, openai_status
+from vectorforge.api.openai.model_names import AskedModel, model_name
+from vectorforge.api.problems import problem_of
+from vectorforge.errors import (
+    AnsweringModelNotFoundError,
+    AuthenticationError,
+    InvalidInputError,
+    LLMRateLimitError,
+    VectorForgeError,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "collection"),
+    [
+        ("vectorforge", "vectorforge", None),
+        ("vectorforge/handbook", "vectorforge", "handbook"),
+        ("docrag/a/b", "docrag", "a/b"),
+    ],
+)
+def test_a_model_is_a_preset_and_a_collection(name: str, preset: str, collection: str | None) -> None:
+    asked = AskedModel.parse(name)
+    assert (asked.preset.name, asked.collection) == (preset, collection)
+    assert model_name(preset, collection) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gpt-6", "handbook", "vectorforge/", "profile/x", f"vectorforge/{'x' * 201}"]
+)
+def test_other_names_are_no_models(name: str) -> None:
+    with pytest.raises(AnsweringModelNotFoundError):
+        AskedModel.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "type_", "param"),
+    [
+        (InvalidInputError("too many", field="top_k"), 400, "invalid_request_error", "top_k"),
+        (AnsweringModelNotFoundError(), 404, "invalid_request_error", "model"),
+        (AuthenticationError(), 401, "authentication_error", None),
+        (LLMRateLimitError("slow"), 429, "rate_limit_error", None),
+        (VectorForgeError("inside"), 500, "server_error", None),
+    ],
+)
+def test_errors_have_openai_s_shape(error: Exception, status: int, type_: str, param: str | None) -> None:
+    problem = problem_of(error, request_id="r")
+    body = openai_error(problem)["error"]
+    assert (openai_status(problem.status), body["type"], body["param"]) == (status, type_, param)
+    assert body["message"] == problem.detail
+    assert body["code"] == problem.code
+
+
+def test_paths_of_openai_s_api() -> None:
+    assert is_openai_path("/v1/vector_stores/x/search")
+    assert not is_openai_path("/v1/modelsx")
+    assert not is_openai_path("/v1/rag/query")
