@@ -9,19 +9,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from vectorforge.api.schemas.base import RequestBody
+from vectorforge.api.schemas.openai_messages import OpenAIBody
 from vectorforge.db.repositories.collection_listing import ListedDocument
 from vectorforge.types import RetrievedChunk
 
 Attributes = dict[str, str | int | float | bool]
-
-
-class ForeignBody(RequestBody):
-    """A body of a protocol that has fields we do not use."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 def refused(reason: str) -> Any:
@@ -44,7 +38,7 @@ def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
 ChunkingStrategy = Annotated[dict[str, Any], AfterValidator(_no_chunking)]
 
 
-class VectorStoreFileRequest(ForeignBody):
+class VectorStoreFileRequest(OpenAIBody):
     """A document of the vector store; nothing else can be attached."""
 
     file_id: Annotated[str, Field(min_length=1, max_length=200)]

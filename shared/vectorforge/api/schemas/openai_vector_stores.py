@@ -8,13 +8,13 @@ from vectorforge.api.schemas.base import MAX_NAME_CHARS, MAX_QUERY_CHARS, Profil
 from vectorforge.api.schemas.openai_files import (
     ChunkingStrategy,
     CursorList,
-    ForeignBody,
     SearchResultBody,
     ends,
     refused,
     unix_time,
 )
 from vectorforge.api.schemas.openai_filters import AttributeFilter
+from vectorforge.api.schemas.openai_messages import OpenAIBody
 from vectorforge.db.repositories.collection_listing import ListedCollection
 
 MAX_QUERIES = 8
@@ -23,7 +23,7 @@ MAX_RESULTS = 50
 """Of OpenAI's own search: ``max_num_results``."""
 
 
-class VectorStoreRequest(ForeignBody):
+class VectorStoreRequest(OpenAIBody):
     """A vector store to be made: a collection with the server's embedding model."""
 
     name: (
@@ -39,7 +39,7 @@ class VectorStoreRequest(ForeignBody):
     chunking_strategy: ChunkingStrategy | None = None
 
 
-class RankingOptions(ForeignBody):
+class RankingOptions(OpenAIBody):
     """How passages are chosen."""
 
     ranker: Literal["none", "auto"] = Field(default="auto", description="Both: by similarity alone.")
@@ -51,7 +51,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class VectorStoreSearchRequest(ForeignBody):
+class VectorStoreSearchRequest(OpenAIBody):
     """A search without an answer."""
 
     query: Annotated[
