@@ -28,6 +28,7 @@ from vectorforge.api.routes import (
     root,
     search,
     statistics,
+    ui_chat,
     uploads,
 )
 from vectorforge.api.stream import PING_INTERVAL_S
@@ -46,6 +47,7 @@ _DOORS = (
     search,
     rag,
     docrag,
+    ui_chat,
     profiles,
     queries,
     cache,
