@@ -30,11 +30,8 @@ async def test_an_answer_has_its_sources_first_and_its_citations_last(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
     # Characters beyond the basic plane are two units in JavaScript, and one is cut between two pieces.
-    openai.script(
-        Reply(
-            texts=("👩‍🔧 The dough 🍞 rises", " for two hours 🕑 [Sou", "rce 1]. 🎉 Bake it for 900 minutes [Source", " 1].")
-        )
-    )
+    pieces = ("👩‍🔧 The dough 🍞 rises", " for two hours 🕑 [Sou", "rce 1]. 🎉 Wait 900 days [Source", " 1].")
+    openai.script(Reply(texts=pieces))
     said = await run_node(STREAM, {**guides.options, "text": QUESTION})
     assert said["errors"] == []
     assert said["sent"]["headers"]["x-vercel-ai-ui-message-stream"] == "v1"
@@ -55,15 +52,15 @@ async def test_an_answer_has_its_sources_first_and_its_citations_last(
     text = text_of(message)
     assert text["state"] == "done"
     citations = text["citations"]
-    assert [utf16(text["text"], c["startIndex"], c["endIndex"]) for c in citations] == [
-        "[Source 1]",
-        "[Source 1]",
-    ]
+    assert text["text"] == "👩‍🔧 The dough 🍞 rises for two hours 🕑 [1]. 🎉 Wait 900 days [1]."
+    assert [utf16(text["text"], c["startIndex"], c["endIndex"]) for c in citations] == ["[1]", "[1]"]
     for citation in citations:
         assert citation["source"]["id"] == sources[0]["sourceId"]
         assert "two hours" in citation["citedText"]
     verdicts = [c["source"]["providerMetadata"]["vectorforge"]["verdict"] for c in citations]
     assert verdicts == ["supported", "unsupported"]
+    judged = [chunk["data"] for chunk in said["chunks"] if chunk["type"] == "data-citation"]
+    assert [(j["sourceId"], j["verdict"]) for j in judged] == [(sources[0]["sourceId"], v) for v in verdicts]
     metadata = message["metadata"]
     assert metadata["usage"] == {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18, "estimated": False}
     assert (metadata["outcome"], metadata["provider"]) == ("answered", "openai")
@@ -107,7 +104,7 @@ async def test_an_error_inside_the_stream_is_told_and_what_came_before_it_is_kep
     problem = said["chunks"][-3]["data"]
     assert (problem["code"], problem["status"], problem["stage"]) == ("llm_stream_broken", 502, "generate")
     text = text_of(said["message"])
-    assert text["text"] == "Two hours [Source 1]. And then"
+    assert text["text"] == "Two hours [1]. And then"
     assert len(text["citations"]) == 1
 
     said = await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}, {"send": "And then?"}]})
@@ -192,5 +189,5 @@ async def test_regenerating_asks_the_model_anew(
     assert again["messages"][-1]["metadata"]["cached"] is True
     assert text_of(again["messages"][-1])["text"] == text_of(first["messages"][-1])["text"]
     assert len(anew["messages"]) == 2
-    assert text_of(anew["messages"][-1])["text"] == "For two hours [Source 1]."
+    assert text_of(anew["messages"][-1])["text"] == "For two hours [1]."
     assert len(openai.requests) == 2

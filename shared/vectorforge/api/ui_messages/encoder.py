@@ -1,10 +1,14 @@
-"""Query events as a UI message stream, version 1, of Vercel's AI SDK."""
+"""Query events as a UI message stream, version 1, of Vercel's AI SDK.
+
+The labels of the text read ``[n]``, whatever the preset calls them; n is the number of a source.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from fastapi.sse import format_sse_event
 
+from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.problems import problem_of
 from vectorforge.api.ui_messages import parts
 from vectorforge.api.ui_messages.parts import Part
@@ -39,10 +43,10 @@ class UIMessageEncoder:
         self.request_id = request_id
         self.headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
         self._sources: Sequence[SourceCitation] = ()
-        self._answer = ""
+        self._labels = LabelRewriter()
+        self._text_sent = ""
         self._citations: list[Citation] = []
         self._usage: UsageEvent | None = None
-        self._text_is_open = False
 
     def encode(self, event: QueryEvent) -> bytes:
         """The parts that say what the event says; those of the last event end the stream."""
@@ -59,16 +63,14 @@ class UIMessageEncoder:
             case MetaEvent():
                 yield parts.start(event)
             case SourcesEvent():
-                self._sources = event.sources
-                yield parts.retrieval(event)
-                for number, passage in enumerate(event.sources, start=1):
-                    yield parts.source(number, passage)
+                yield from self._sources_found(event)
             case DegradedEvent():
                 yield parts.degraded(event)
             case TokenEvent():
-                yield from self._text(event.text)
+                yield from self._text(self._labels.feed(event.text))
             case CitationEvent():
                 self._citations.append(event.citation)
+                yield parts.judged(event.citation)
             case UsageEvent():
                 self._usage = event
             case DoneEvent():
@@ -77,26 +79,36 @@ class UIMessageEncoder:
             case ErrorEvent():
                 yield from self._failure(event)
 
+    def _sources_found(self, event: SourcesEvent) -> Iterator[Part]:
+        self._sources = event.sources
+        found = {passage.chunk.id: passage for passage in event.retrieved_chunks}
+        self._labels = LabelRewriter([found[s.chunk_id] for s in event.sources if s.chunk_id in found])
+        yield parts.retrieval(event)
+        for number, passage in enumerate(event.sources, start=1):
+            yield parts.source(number, passage)
+
     def _text(self, text: str) -> Iterator[Part]:
-        if not self._text_is_open:
-            self._text_is_open = True
+        if not text:  # what may become a label is held back
+            return
+        if not self._text_sent:
             yield {"type": "text-start", "id": _TEXT_ID}
-        self._answer += text
+        self._text_sent += text
         yield {"type": "text-delta", "id": _TEXT_ID, "delta": text}
 
     def _text_end(self) -> Iterator[Part]:
-        if not self._text_is_open:
+        yield from self._text(self._labels.finish())
+        if not self._text_sent:
             return
         citations = [
             parts.citation(found, self._sources[found.source_number - 1], self._span(found))
-            for found in self._citations
+            for found in map(self._labels.locate, self._citations)
         ]
         yield {"type": "text-end", "id": _TEXT_ID, "citations": citations}
 
     def _span(self, found: Citation) -> tuple[int, int]:
         """Where its label is, in UTF-16 code units."""
-        start = _utf16_length(self._answer[: found.start])
-        return start, start + _utf16_length(self._answer[found.start : found.end])
+        start = _utf16_length(self._text_sent[: found.start])
+        return start, start + _utf16_length(self._text_sent[found.start : found.end])
 
     def _failure(self, event: ErrorEvent) -> Iterator[Part]:
         """``useChat`` reads nothing after ``error``, so the text is ended before it."""

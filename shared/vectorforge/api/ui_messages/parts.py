@@ -98,6 +98,12 @@ def source(number: int, passage: SourceCitation) -> Part:
     }
 
 
+def judged(found: Citation) -> Part:
+    """A citation while the text is still coming in, for ``onData``; not kept in the message."""
+    data = {"number": found.source_number, "sourceId": str(found.chunk_id), "verdict": found.verdict}
+    return {"type": "data-citation", "data": data, "transient": True}
+
+
 def citation(found: Citation, passage: SourceCitation, span: tuple[int, int]) -> Part:
     """A member of a text part's ``citations``.
 
