@@ -32,6 +32,7 @@ from vectorforge.api.routes import (
     root,
     search,
     statistics,
+    ui_chat,
     uploads,
 )
 from vectorforge.api.stream import PING_INTERVAL_S
@@ -53,6 +54,7 @@ _DOORS = (
     openai_vector_stores,
     openai_files,
     openai_responses,
+    ui_chat,
     profiles,
     openai_chat,
     queries,
