@@ -31,6 +31,14 @@ class Case:
     """Lists of the response that must be empty."""
 
 
+# An agent's message, whose tool finds Alice's passage in her default collection.
+TOOL_CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "semantic_search", "arguments": QUESTION},
+}
+
 # (method, path) -> case. Public routes have none of a tenant's data.
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
 PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
@@ -83,6 +91,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
     ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
     ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
+    ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/test_mcp.py has every tool
+    ("POST", "/mcp/"): Case(200, TOOL_CALL),
     ("GET", "/metrics"): Case(404),  # of all tenants
 }
 ROUTES = [
@@ -215,7 +225,9 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("path", [path for (method, path), case in CASES.items() if case.body])
+@pytest.mark.parametrize(
+    "path", [path for (_, path), case in CASES.items() if case.body and case.body is not TOOL_CALL]
+)
 async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
     (case,) = (c for (m, p), c in CASES.items() if p == path and m == "POST")
     async with alice.api.client(alice.bob) as client:
