@@ -12,7 +12,14 @@ from vectorforge.api.app import create_routes
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.config import AwsSettings
 from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
 
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
@@ -68,6 +75,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    ("GET", "/v1/queries/{query_id}/events"): Case(404),
+    ("POST", "/v1/queries/{query_id}/stop"): Case(404),
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
@@ -141,6 +150,7 @@ async def alice(
         said = {**QUESTION, "conversation_id": conversation["id"]}
         answer = (await client.post("/v1/rag/query", json=said)).json()
         (entry,) = answer["context"]
+        resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
         (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         store_id = await new_collection(client, "another")  # to be deleted beside the first one
         (item,) = (await add_documents(client, store_id, secret=SECRET))["documents"]
@@ -151,7 +161,7 @@ async def alice(
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
             "job_id": job["id"],
-            "query_id": answer["id"].removeprefix("ragq_"),
+            "query_id": resumable[0].data["request_id"],
             "profile_id": PROFILE,
             "conversation_id": conversation["id"],
         }

@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
+from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    answer_streams,
     cache,
     collections,
     conversations,
@@ -36,7 +38,6 @@ from vectorforge.api.routes import (
     ui_chat,
     uploads,
 )
-from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
@@ -60,6 +61,7 @@ _DOORS = (
     openai_chat,
     mcp,
     queries,
+    answer_streams,
     cache,
     statistics,
     metrics,
