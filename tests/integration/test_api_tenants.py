@@ -11,7 +11,14 @@ from fastapi.routing import iter_route_contexts
 from vectorforge.api.app import create_routes
 from vectorforge.config import AwsSettings
 from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
 
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
@@ -57,6 +64,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    ("GET", "/v1/queries/{query_id}/events"): Case(404),
+    ("POST", "/v1/queries/{query_id}/stop"): Case(404),
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
@@ -112,13 +121,14 @@ async def alice(
         said = {**QUESTION, "conversation_id": conversation["id"]}
         answer = (await client.post("/v1/rag/query", json=said)).json()
         (entry,) = answer["context"]
+        resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
         (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         ids = {
             "collection_id": collection_id,
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
             "job_id": job["id"],
-            "query_id": answer["id"].removeprefix("ragq_"),
+            "query_id": resumable[0].data["request_id"],
             "profile_id": PROFILE,
             "conversation_id": conversation["id"],
         }

@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
+from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    answer_streams,
     cache,
     collections,
     conversations,
@@ -30,7 +32,6 @@ from vectorforge.api.routes import (
     statistics,
     uploads,
 )
-from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
@@ -48,6 +49,7 @@ _DOORS = (
     docrag,
     profiles,
     queries,
+    answer_streams,
     cache,
     statistics,
     metrics,

@@ -16,6 +16,7 @@ from vectorforge.pipeline.context import ContextConfig, ContextPayload
 from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,
@@ -78,6 +79,8 @@ class QueryRun:
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
     prices: PriceList = PUBLISHED_PRICES
+    stop: StopSignal = field(default_factory=StopSignal)
+    """Ends the answer of a query that streams."""
     started: float = field(default_factory=time.perf_counter)
 
     @property

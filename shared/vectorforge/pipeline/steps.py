@@ -70,7 +70,7 @@ class QuerySteps:
             async with aclosing(answer) as events:
                 async for event in events:
                     yield event
-        if not run.cached:
+        if not run.cached and run.outcome != "aborted":
             note_quality(run, self.metrics)
 
     async def until_the_model(self, run: QueryRun) -> ContextPayload:

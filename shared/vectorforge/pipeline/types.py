@@ -161,7 +161,7 @@ class QueryResult:
     """Labels in the answer that name no source."""
     outcome: Outcome = "answered"
     finish_reason: str = "stop"
-    """stop | length | content_filter | empty | deadline | other"""
+    """stop | length | content_filter | empty | deadline | stopped | other"""
     used_chunk_ids: list[UUID] = field(default_factory=list)
     """Passages that fitted into the context."""
     query_truncated: bool = False
