@@ -209,8 +209,9 @@ def _invoke_buffered(resource: dict[str, Any]) -> None:
 
 def _authorize_nobody(resource: dict[str, Any]) -> None:
     """A method without its authorizer; the key it wants is still checked."""
-    if resource["Type"] == "AWS::ApiGateway::Method":
-        resource["Properties"]["AuthorizationType"] = "NONE"
+    properties = resource.get("Properties", {})
+    if resource["Type"] == "AWS::ApiGateway::Method" and properties.get("AuthorizationType") == "CUSTOM":
+        properties["AuthorizationType"] = "NONE"
 
 
 def _buffered(text: str) -> str:

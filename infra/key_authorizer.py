@@ -1,4 +1,6 @@
-"""Lets API Gateway take its keys from ``Authorization: Bearer``, too, as OpenAI's and MCP's clients send them."""
+"""Lets API Gateway take keys from ``Authorization: Bearer``, too, as clients of OpenAI and MCP send them."""
+
+from typing import cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_apigateway as apigateway
@@ -44,3 +46,5 @@ class KeyAuthorizer(Construct):
             identity_sources=[],
             results_cache_ttl=Duration.seconds(0),
         )
+        resource = cast("apigateway.CfnAuthorizer", self.authorizer.node.default_child)
+        resource.add_property_deletion_override("IdentitySource")  # CDK writes an empty one
