@@ -1,8 +1,8 @@
 """Who is asking: the tenant comes from the credential and from nowhere else.
 
 A credential is a key of ours, or an identity that one of AWS's front doors has checked. docs/tenants.md has
-the rules as a table: a key of ours that is wrong is refused, whoever else knows the caller; and all
-credentials of a request have to name the same tenant.
+the rules as a table: a key that is nobody's is refused, unless it may be the one that API Gateway has
+checked; and all credentials of a request have to name the same tenant.
 """
 
 import hashlib
