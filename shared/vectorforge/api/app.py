@@ -30,6 +30,7 @@ from vectorforge.api.routes import (
     root,
     search,
     statistics,
+    ui_chat,
     uploads,
 )
 from vectorforge.api.stream import PING_INTERVAL_S
@@ -50,6 +51,7 @@ _DOORS = (
     docrag,
     openai_vector_stores,
     openai_files,
+    ui_chat,
     profiles,
     queries,
     cache,
