@@ -108,7 +108,8 @@ async def test_an_answer_says_what_was_searched_found_and_cited(
     assert response.output_text == "Two hours [1], then bake [1][2]."
     assert cited(response) == [("[1]", "bread.md"), ("[1]", "bread.md"), ("[2]", "kettle.md")]
     assert {a["type"] for a in annotations_of(response)} == {"file_citation"}
-    call, message = response.output
+    output: list[Any] = list(response.output)
+    call, message = output
     assert (call.type, call.status, call.queries) == ("file_search_call", "completed", [ASKED])
     assert [(r.filename, r.attributes) for r in call.results or []] == [
         ("bread.md", {"kind": "bread"}),
@@ -465,7 +466,7 @@ async def test_a_failed_stream_ends_with_a_failed_response(
 async def test_an_answer_that_was_cut_off_is_incomplete(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     cut = Reply(texts=("Two hours [Source 1]",), finish="length")
     vendor.script(cut, cut)
-    whole = valid(await client.responses.create(model=MODEL, input=ASKED))
+    whole: Any = valid(await client.responses.create(model=MODEL, input=ASKED))
     last = (await events_of(client, extra_headers=FRESH))[-1]
     assert last.type == "response.incomplete"
     for response in (whole, last.response):
