@@ -97,6 +97,15 @@ def test_only_what_may_become_a_label_is_held_back() -> None:
     assert rewriter.finish() == ""
 
 
+def test_a_link_is_no_label_although_its_address_comes_later() -> None:
+    rewriter = LabelRewriter()
+    assert [rewriter.feed(piece) for piece in ("See [1, 2]", "(link) and [1, 2]", ".")] == [
+        "See ",
+        "[1, 2](link) and ",
+        "[1][2].",
+    ]
+
+
 LABELS = ["[Source 1]", "[Source 1, 3]", "[Context 2]", "[2]", "[1, 2]", "[Source", " 3]", "[", "(link)"]
 SOURCES = ["Source: kettle.md", "Source: https://example.org/bread - Bread"]
 PARTS = st.sampled_from([*LABELS, *SOURCES, "`", "```", "\n", "\n```\n", ". ", " and ", "🙂", "x"])

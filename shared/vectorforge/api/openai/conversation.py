@@ -9,6 +9,7 @@ from vectorforge.api.schemas.openai_messages import (
     ClientMessage,
     ContentPart,
 )
+from vectorforge.api.sources_footer import without_sources_footer
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import HistoryMessage
 
@@ -59,7 +60,8 @@ def _read(message: ClientMessage, field: str) -> HistoryMessage:
             "Messages of the roles user, assistant, system and developer are read; tools are not supported.",
             field=f"{field}.role",
         )
-    return HistoryMessage(role, _text(message.content, f"{field}.content"))
+    text = _text(message.content, f"{field}.content")
+    return HistoryMessage(role, without_sources_footer(text) if role == "assistant" else text)
 
 
 def _text(content: str | Sequence[ContentPart] | None, field: str) -> str:
