@@ -22,6 +22,7 @@ from vectorforge.pipeline.types import (
     Citation,
     Degradation,
     ErrorEvent,
+    Funnel,
     MetaEvent,
     Outcome,
     QueryConfig,
@@ -29,6 +30,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
+from vectorforge.retriever.base import Passages
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
@@ -57,8 +59,7 @@ class QueryRun:
     """Of the collection, before the search; None: not known."""
     stored: "StoredAnswer | None" = None
     """What the same question got before, on the same documents."""
-    retrieved: list[RetrievedChunk] = field(default_factory=list)
-    below_min_score: int = 0
+    passages: Passages = field(default_factory=Passages)
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -81,6 +82,11 @@ class QueryRun:
     stop: StopSignal = field(default_factory=StopSignal)
     """Ends the answer of a query that streams."""
     started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def retrieved(self) -> list[RetrievedChunk]:
+        """The passages found, best first."""
+        return self.passages.chunks
 
     @property
     def preset(self) -> Preset:
@@ -156,6 +162,18 @@ class QueryRun:
         """The passages in the prompt."""
         return self.payload.used if self.payload else []
 
+    def funnel(self) -> Funnel:
+        """What the steps so far left of the passages."""
+        found = self.passages
+        return Funnel(
+            matched=found.matched,
+            matched_is_at_least=found.matched_is_at_least,
+            candidates=len(found) + found.below_min_score,
+            below_min_score=found.below_min_score,
+            dropped_by_budget=self.payload.chunks_truncated if self.payload else 0,
+            cited=len({citation.chunk_id for citation in self.citations}),
+        )
+
     def result(self) -> QueryResult:
         """The result of a query that worked."""
         if self.structured is None and self.preset.response_schema is not None:
@@ -177,7 +195,7 @@ class QueryRun:
             finish_reason=self.finish_reason,
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
-            below_min_score=self.below_min_score,
+            funnel=self.funnel(),
             context_latency_ms=self.context_ms,
             first_token_latency_ms=self.first_token_ms,
             cached=self.cached,
