@@ -25,13 +25,14 @@ from infra.token_tables import TokenTableError, copy_token_tables
 ROOT = Path(__file__).resolve().parents[1]
 
 BUDGET_BYTES = {
-    "query": 150_000_000,
+    "query": 175_000_000,
     "log_writer": 80_000_000,
     "ingest": 180_000_000,
     "migrate": 80_000_000,
     "authorizer": 50_000,
 }
-"""What each function's folder may weigh; more means that something came in unnoticed."""
+"""What each function's folder may weigh (the query function's: 26 MB of it for ``mcp``, whose server needs
+cryptography); more means that something came in unnoticed."""
 
 LAMBDA_LIMIT_BYTES = 250 * 1024**2
 """Unzipped, with layers (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""

@@ -2,17 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.clients.conftest import Guides, NodeScript, RunNode
+from tests.clients.conftest import RunNode, StartNode
+from tests.clients.guides import BROKEN, QUESTION, Guides, unending
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Failure, Reply
 
 STREAM = "ui_stream.mjs"
 CHAT = "chat_state.mjs"
-BROKEN = "The answer of provider openai broke off before its end"
-QUESTION = "How long must the dough rise?"
 
 
 def utf16(text: str, start: int, end: int) -> str:
@@ -118,13 +116,9 @@ async def test_an_error_inside_the_stream_is_told_and_what_came_before_it_is_kep
 
 
 async def test_cancelling_stops_the_model_within_a_second(
-    guides: Guides, openai: FakeOpenAI, start_node: Callable[..., Awaitable[NodeScript]]
+    guides: Guides, openai: FakeOpenAI, start_node: StartNode
 ) -> None:
-    async def for_ever(number: int) -> None:
-        if number:
-            await asyncio.Event().wait()
-
-    openai.script(Reply(texts=("Two hours", " never sent"), gate=for_ever))
+    openai.script(unending("Two hours"))
     script = await start_node(STREAM, {**guides.options, "text": QUESTION, "abortAtText": True})
     query_id = (await script.read())["aborting"]
     async with asyncio.timeout(1):
@@ -139,11 +133,7 @@ async def test_cancelling_stops_the_model_within_a_second(
 async def test_stop_of_use_chat_keeps_what_came(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode
 ) -> None:
-    async def for_ever(number: int) -> None:
-        if number:
-            await asyncio.Event().wait()
-
-    openai.script(Reply(texts=("Two hours", " never sent"), gate=for_ever))
+    openai.script(unending("Two hours"))
     said = await run_node(CHAT, {**guides.options, "steps": [{"sendAndStop": QUESTION}]})
     (state,) = said["after"]
     assert (state["status"], state["error"]) == ("ready", None)

@@ -105,7 +105,9 @@ def test_lambda_can_read_every_file_and_run_the_wrapper(bundle: Bundles) -> None
     modes = {path: path.stat().st_mode for path in folder.rglob("*")}
     assert all(mode & stat.S_IROTH for mode in modes.values())
     assert modes[folder / "vectorforge" / "runtime" / "exec_wrapper"] & stat.S_IXOTH
-    assert (folder / "vectorforge" / "api" / "page" / "index.html").is_file()
+    page = folder / "vectorforge" / "api" / "page"
+    assert (page / "index.html").is_file()
+    assert (page / "ask" / "start.js").is_file()
 
 
 COUNTING = """

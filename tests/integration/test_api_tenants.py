@@ -12,7 +12,14 @@ from vectorforge.api.app import create_routes
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.config import AwsSettings
 from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
 
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
@@ -30,6 +37,14 @@ class Case:
     empty: tuple[str, ...] = field(default=())
     """Lists of the response that must be empty."""
 
+
+# An agent's message, whose tool finds Alice's passage in her default collection.
+TOOL_CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "semantic_search", "arguments": QUESTION},
+}
 
 # (method, path) -> case. Public routes have none of a tenant's data.
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
@@ -60,6 +75,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
     ("GET", "/v1/queries"): Case(200, empty=("queries",)),
     ("GET", "/v1/queries/{query_id}"): Case(404),
+    ("GET", "/v1/queries/{query_id}/events"): Case(404),
+    ("POST", "/v1/queries/{query_id}/stop"): Case(404),
     ("GET", "/v1/conversations"): Case(200, empty=("conversations",)),
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
@@ -83,6 +100,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
     ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
     ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
+    ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/test_mcp.py has every tool
+    ("POST", "/mcp/"): Case(200, TOOL_CALL),
     ("GET", "/metrics"): Case(404),  # of all tenants
 }
 ROUTES = [
@@ -131,6 +150,7 @@ async def alice(
         said = {**QUESTION, "conversation_id": conversation["id"]}
         answer = (await client.post("/v1/rag/query", json=said)).json()
         (entry,) = answer["context"]
+        resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
         (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
         store_id = await new_collection(client, "another")  # to be deleted beside the first one
         (item,) = (await add_documents(client, store_id, secret=SECRET))["documents"]
@@ -141,7 +161,7 @@ async def alice(
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
             "job_id": job["id"],
-            "query_id": answer["id"].removeprefix("ragq_"),
+            "query_id": resumable[0].data["request_id"],
             "profile_id": PROFILE,
             "conversation_id": conversation["id"],
         }
@@ -215,7 +235,9 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("path", [path for (method, path), case in CASES.items() if case.body])
+@pytest.mark.parametrize(
+    "path", [path for (_, path), case in CASES.items() if case.body and case.body is not TOOL_CALL]
+)
 async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
     (case,) = (c for (m, p), c in CASES.items() if p == path and m == "POST")
     async with alice.api.client(alice.bob) as client:

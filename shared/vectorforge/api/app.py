@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
+from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    answer_streams,
     cache,
     collections,
     conversations,
@@ -20,9 +22,11 @@ from vectorforge.api.routes import (
     documents,
     health,
     jobs,
+    mcp,
     metrics,
     openai_chat,
     openai_files,
+    openai_responses,
     openai_vector_stores,
     profiles,
     providers,
@@ -34,7 +38,6 @@ from vectorforge.api.routes import (
     ui_chat,
     uploads,
 )
-from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
@@ -52,10 +55,13 @@ _DOORS = (
     docrag,
     openai_vector_stores,
     openai_files,
+    openai_responses,
     ui_chat,
     profiles,
     openai_chat,
+    mcp,
     queries,
+    answer_streams,
     cache,
     statistics,
     metrics,

@@ -61,6 +61,10 @@ class LabelRewriter:
         """The rest, when the answer is complete or has broken off."""
         return self._advance(is_whole=True)
 
+    def has_given_out(self, citation: Citation) -> bool:
+        """Whether the text of the citation's label has been given out, so that it can be located."""
+        return citation.end <= self._done
+
     def locate(self, citation: Citation) -> Citation:
         """The citation with the offsets of its ``[n]`` in what was given out, in characters (code points).
 

@@ -33,14 +33,17 @@ class EventEncoder:
         request_id: For the problem document of an error.
         problem_prefix: Put before the detail of a 5xx.
         with_sources: False sends ``sources`` with an empty list.
+        last_id: Of the event before the first one.
     """
 
-    def __init__(self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True) -> None:
+    def __init__(
+        self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True, last_id: int = 0
+    ) -> None:
         self.request_id = request_id
         self.headers: Mapping[str, str] = {}
         self._problem_prefix = problem_prefix
         self._with_sources = with_sources
-        self._last_id = 0
+        self._last_id = last_id
 
     def encode(self, event: QueryEvent) -> bytes:
         """The event as it goes over the wire, blank line included."""

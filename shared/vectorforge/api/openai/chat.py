@@ -65,7 +65,7 @@ def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
         model=wanted.model,
         choices=[AnswerChoice(message=message, finish_reason=_finish_reason(result))],
         usage=Usage.of(result),
-        vectorforge=_own_details(result),
+        vectorforge=own_details(result),
     )
 
 
@@ -121,7 +121,7 @@ class ChatChunkEncoder:
         yield self._content(rest + self._footer(citations, result))
         annotations = url_citations(citations, result.sources, self._wanted.base_url)
         said = {"annotations": [a.model_dump(mode="json") for a in annotations]}
-        yield self._delta(said, vectorforge=_own_details(result).model_dump(mode="json"))
+        yield self._delta(said, vectorforge=own_details(result).model_dump(mode="json"))
         yield self._delta({}, finish_reason=_finish_reason(result))
         if self._wanted.include_usage:
             yield self._chunk([], usage=self._used())
@@ -177,7 +177,8 @@ def _finish_reason(result: QueryResult) -> FinishReason:
     return _FINISH_REASONS.get(result.finish_reason, "stop")
 
 
-def _own_details(result: QueryResult) -> OwnDetails:
+def own_details(result: QueryResult) -> OwnDetails:
+    """What other servers of OpenAI's API do not say of an answer."""
     response = result.llm_response
     return OwnDetails(
         query_id=result.request_id,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from vectorforge.api.dependencies import Tenant
 from vectorforge.api.openai.cursors import Page
-from vectorforge.api.responses import problems
+from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.schemas.openai_files import (
     FileContentPage,
     TextContent,
@@ -28,7 +28,7 @@ _Status = Annotated[
 ]
 
 
-@router.get("", responses=problems(404))
+@router.get("", responses=openai_problems(404))
 async def list_vector_store_files(
     vector_store_id: str, tenant: Tenant, asked: Page, status: _Status = None
 ) -> VectorStoreFileList:
@@ -43,7 +43,7 @@ async def list_vector_store_files(
     )
 
 
-@router.post("", responses=problems(404, 413, 415))
+@router.post("", responses=openai_problems(404, 413, 415))
 async def create_vector_store_file(
     vector_store_id: str, body: VectorStoreFileRequest, tenant: Tenant
 ) -> VectorStoreFileBody:
@@ -61,7 +61,7 @@ async def create_vector_store_file(
     )
 
 
-@router.get("/{file_id}", responses=problems(404))
+@router.get("/{file_id}", responses=openai_problems(404))
 async def retrieve_vector_store_file(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> VectorStoreFileBody:
@@ -69,7 +69,7 @@ async def retrieve_vector_store_file(
     return VectorStoreFileBody.of(await _find(tenant, vector_store_id, file_id))
 
 
-@router.delete("/{file_id}", responses=problems(404))
+@router.delete("/{file_id}", responses=openai_problems(404))
 async def delete_vector_store_file(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> VectorStoreFileDeleted:
@@ -80,7 +80,7 @@ async def delete_vector_store_file(
     return VectorStoreFileDeleted(id=str(found.document.id))
 
 
-@router.get("/{file_id}/content", responses=problems(404))
+@router.get("/{file_id}/content", responses=openai_problems(404))
 async def retrieve_vector_store_file_content(
     vector_store_id: str, file_id: str, tenant: Tenant
 ) -> FileContentPage:

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
 from vectorforge.api.openai.cursors import Page
+from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.querying import deadline_of
-from vectorforge.api.responses import problems
 from vectorforge.api.schemas.openai_files import SearchResultBody
 from vectorforge.api.schemas.openai_vector_stores import (
     SearchResultsPage,
@@ -26,7 +26,7 @@ from vectorforge.vectorstore.filters import parse
 router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 
 
-@router.get("", responses=problems())
+@router.get("", responses=openai_problems())
 async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
     """A page of the collections, by the time they were made."""
     with asked.naming_the_cursor():
@@ -34,7 +34,7 @@ async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
     return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
 
 
-@router.post("", responses=problems(409, 413, 415, 429, 502, 504))
+@router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
 async def create_vector_store(body: VectorStoreRequest, tenant: Tenant) -> VectorStoreBody:
     """Make a collection with the server's embedding model."""
     name = body.name or f"vector-store-{uuid4().hex[:12]}"
@@ -42,13 +42,13 @@ async def create_vector_store(body: VectorStoreRequest, tenant: Tenant) -> Vecto
     return await _body(tenant, collection)
 
 
-@router.get("/{vector_store_id}", responses=problems(404))
+@router.get("/{vector_store_id}", responses=openai_problems(404))
 async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreBody:
     """One collection, by its id or name."""
     return await _body(tenant, await tenant.find_collection(vector_store_id))
 
 
-@router.delete("/{vector_store_id}", responses=problems(404))
+@router.delete("/{vector_store_id}", responses=openai_problems(404))
 async def delete_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreDeleted:
     """Delete a collection with its documents."""
     collection = await tenant.find_collection(vector_store_id)
@@ -57,7 +57,7 @@ async def delete_vector_store(vector_store_id: str, tenant: Tenant) -> VectorSto
     return VectorStoreDeleted(id=str(collection.id))
 
 
-@router.post("/{vector_store_id}/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
+@router.post("/{vector_store_id}/search", responses=openai_problems(404, 409, 413, 415, 429, 502, 504))
 async def search_vector_store(
     request: Request,
     vector_store_id: str,
