@@ -86,6 +86,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
+    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),
     ("POST", "/v1/vector_stores"): Case(200, {"name": "store"}),
     ("GET", "/v1/vector_stores/{vector_store_id}"): Case(404),
