@@ -26,6 +26,7 @@ const question = {
   abortSignal: abort.signal,
   maxRetries: 0,
   tools,
+  instructions: asked.instructions,
   ...(asked.messages ? { messages: asked.messages } : { prompt: asked.text }),
 };
 const errors = [];

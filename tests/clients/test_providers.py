@@ -52,7 +52,7 @@ async def test_an_error_before_the_answer_has_a_status_and_a_sentence(
     asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
     for wrong, status, sentence in (
         ({"model": "vectorforge/nowhere"}, 404, "There is no such model"),
-        ({"key": "wrong"}, 401, "valid credential"),
+        ({"key": "wrong"}, 401, "The API key is not valid."),
     ):
         said = await run_node(SCRIPT, {**asked, **wrong})
         failed = said["errors"][0] if stream else said["failed"]
@@ -96,15 +96,15 @@ async def test_earlier_messages_are_the_conversation(
     guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
 ) -> None:
     messages = [
-        {"role": "system", "content": "Be brief."},
         {"role": "user", "content": QUESTION},
         {"role": "assistant", "content": "Two hours [1]."},
         {"role": "user", "content": "How hot is the oven?"},
     ]
-    asked = {**guides.options, "provider": provider, "model": "vectorforge/default", "messages": messages}
-    await run_node(SCRIPT, asked)
+    more = {"model": "vectorforge/default", "instructions": "Be brief.", "messages": messages}
+    await run_node(SCRIPT, {**guides.options, "provider": provider, **more})
     sent = [(message["role"], message["content"]) for message in openai.bodies[0]["messages"]]
     assert ("user", QUESTION) in sent
+    assert "Be brief." in " ".join(content for role, content in sent if role in ("system", "developer"))
     assert ("assistant", "Two hours.") in sent
     assert "How hot is the oven?" in sent[-1][1]
 
