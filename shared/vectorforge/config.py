@@ -239,6 +239,17 @@ class CacheSettings(_Section):
     """For how long vectors of questions are kept in the database, but for those made here; 0: not at all."""
 
 
+class StreamSettings(_Section):
+    """Streamed answers that are kept for readers who come back."""
+
+    stream_buffer_s: float = Field(default=600.0, gt=0, le=86_400)
+    """For how long, after their end."""
+    stream_buffer_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
+    """Of one answer's events at most, in memory and in the database; a longer one is not kept."""
+    resume_grace_s: float = Field(default=30.0, ge=0, le=900)
+    """How long an answer that nobody reads any more is written on."""
+
+
 class ServerSettings(_Section):
     """The HTTP door."""
 
@@ -302,6 +313,7 @@ class VectorForgeConfig(BaseModel):
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     cache: CacheSettings = Field(default_factory=CacheSettings)
+    streams: StreamSettings = Field(default_factory=StreamSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     aws: AwsSettings = Field(default_factory=AwsSettings)
 

@@ -24,6 +24,8 @@
     │   ├── LLMStreamError              the stream broke after its first token
     │   └── LLMCircuitOpenError         it failed so often that it is not asked for a while
     ├── AnswerUnavailableError          nobody can answer now, and nothing takes an answer's place
+    ├── AnswerStreamLostError           its writer is gone, and so is its end
+    ├── AnswerStreamTooLongError        it was too long to be kept for those who read later
     ├── ExtractionError                 a document could not be read
     ├── ObjectStoreError                an object of a bucket could not be read
     ├── QueueError                      a queue did not take a message
@@ -252,6 +254,19 @@ class AnswerUnavailableError(VectorForgeError):
     def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class AnswerStreamLostError(VectorForgeError):
+    """The server that wrote this answer is gone; ask again."""
+
+    code = "stream_lost"
+    retryable = True
+
+
+class AnswerStreamTooLongError(VectorForgeError):
+    """The answer was too long to be kept; ask again and read it in one go."""
+
+    code = "stream_too_long"
 
 
 class ExtractionError(VectorForgeError):

@@ -4,21 +4,17 @@ What an answer does is a script of steps; see ``answer_script``.
 """
 
 import asyncio
-import base64
-import hashlib
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from uuid import uuid4
 
 from aiohttp import web
 
 from tests.browser.answer_script import Cut, Hold, Json, Raw, Refuse, Send, Step, answer
+from vectorforge.api.pages import page_response
 
-PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page" / "index.html"
-PAGES = {"/": PAGE, "/statistics": PAGE.with_name("statistics.html")}
+PAGES = {"/": "index.html", "/statistics": "statistics.html"}
 
 
 @dataclass
@@ -224,21 +220,6 @@ def _public(job: Json) -> Json:
 
 
 async def _page(request: web.Request) -> web.Response:
-    html = PAGES[request.path].read_text(encoding="utf-8")
-    return web.Response(
-        text=html, content_type="text/html", headers={"Content-Security-Policy": policy(html)}
-    )
-
-
-def policy(html: str) -> str:
-    """The strictest policy the page works under: its own script and style, its own origin, no HTML sinks."""
-
-    def digest(tag: str) -> str:
-        (block,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
-        return base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest('script')}'; style-src 'sha256-{digest('style')}'; "
-        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    )
+    sent = page_response(PAGES[request.path])
+    headers = {"Content-Security-Policy": sent.headers["Content-Security-Policy"]}
+    return web.Response(text=bytes(sent.body).decode(), content_type="text/html", headers=headers)

@@ -9,7 +9,8 @@ from playwright.async_api import FilePayload, Page, expect
 from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask
-from tests.browser.stub_api import PAGE, StubApi
+from tests.browser.stub_api import StubApi
+from vectorforge.api.pages import page_response
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -179,11 +180,14 @@ async def test_hostile_text_stays_text(stub: StubApi, visit: Visit) -> None:
 
 
 async def test_the_page_is_one_file_that_parses_no_html() -> None:
-    html = PAGE.read_text(encoding="utf-8")
+    sent = page_response("index.html")
+    html, policy = bytes(sent.body).decode(), sent.headers["Content-Security-Policy"]
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser", html
     )
-    assert html.count("<script") == html.count("<style") == 1
+    assert html.count("<script>") == html.count("<script") == html.count("</script>") > 1
+    assert (html.count("<script>"), html.count("<style>")) == (policy.count("'sha256-") - 1, 1)
+    assert '<link rel="stylesheet"' not in html
     assert re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(https?:)?//""", html) == []
     assert not re.search(
         r"""\son\w+=["']|\sstyle=["']""", html.split("<script>")[0]

@@ -165,6 +165,9 @@ async def test_the_stream_says_what_the_whole_answer_says(
     (usage,) = (e.data for e in events if e.name == "usage")
     assert usage == {**whole["usage"], "estimated": False}
     assert (done["finish_reason"], done["outcome"]) == (whole["finish_reason"], whole["outcome"])
+    assert done["funnel"] == whole["funnel"]
+    assert (done["funnel"]["matched"], done["funnel"]["used"]) == (len(sources), len(sources))
+    assert done["funnel"]["cited"] == len({citation["chunk_id"] for citation in whole["citations"]}) > 0
 
 
 async def test_every_question_is_logged_under_the_id_of_its_answer(
@@ -193,6 +196,7 @@ async def test_filters_bind_the_search(
 ) -> None:  # B-005, B-024, B-025
     answer = await ask(client, k=7, filters={"kind": "bike"}, temperature=0.5, max_tokens=1024)
     assert [entry["metadata"]["kind"] for entry in answer["context"]] == ["bike"]
+    assert (answer["funnel"]["matched"], answer["funnel"]["candidates"]) == (1, 1)
 
 
 async def test_the_context_is_null_when_it_is_not_wanted(client: httpx2.AsyncClient, guides: str) -> None:

@@ -172,6 +172,8 @@ async def test_scores_below_the_threshold(
     answer = await ask(client, min_score=between)
     assert [p["document_source"] for p in answer["passages"]] == [URL]
     assert answer["retrieval_stats"]["below_min_score"] == 1
+    funnel = answer["funnel"]
+    assert (funnel["candidates"], funnel["below_min_score"], funnel["used"]) == (2, 1, 1)
     collections = (await client.get("/v1/collections")).json()["collections"]
     other = await client.post(
         f"/v1/collections/{collections[0]['id']}/query", json={"query": QUESTION, "min_score": None}
@@ -184,6 +186,7 @@ async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI
     answer = response.json()
     assert answer["outcome"] == "empty"
     assert answer["retrieval_stats"]["below_min_score"] == 2
+    assert (answer["funnel"]["candidates"], answer["funnel"]["used"]) == (2, 0)
     assert (answer["examples"], answer["sources"], answer["confidence"]) == ([], [], "low")
     assert openai.bodies == []
 

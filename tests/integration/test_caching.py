@@ -133,8 +133,12 @@ async def test_the_second_equal_question_asks_no_model(
     assert len(second["citations"]) == 1
     assert (first["outcome"], second["outcome"]) == ("answered", "cached")
     assert len(process.openai.requests) == 1
-    same = ("response", "context", "citations", "provider", "model", "extractive", "finish_reason")
+    same = ("response", "context", "citations", "funnel", "provider", "model", "extractive", "finish_reason")
     assert {name: first[name] for name in same} == {name: second[name] for name in same}
+    assert second["funnel"] == {
+        "matched": 2, "matched_is_at_least": False, "candidates": 2, "below_min_score": 0,
+        "dropped_by_budget": 0, "used": 2, "cited": 1,
+    }  # fmt: skip
     assert second["usage"] == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     assert second["cost_usd"] == 0
     assert second["degraded"] == []
@@ -372,6 +376,7 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
         stale = await ask(client)
         assert (stale["degraded"], stale["cached"], stale["outcome"]) == (["stale"], True, "cached")
         assert (stale["response"], stale["context"]) == (fresh["response"], fresh["context"])
+        assert stale["funnel"] == fresh["funnel"]
         row = await row_of(client, stale)
         assert (row["degraded"], row["cached"]) == (["stale"], True)
         assert process.counted("pipeline.query.degraded", step="stale") == 1
@@ -388,6 +393,7 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
         assert named(events, "sources")[0]["sources"][0]["text"] == fresh["context"][0]["text"]
         assert named(events, "degraded")[0]["reason"] == "embedding_error"
         assert named(events, "done")[0]["answer"] == fresh["response"]
+        assert named(events, "done")[0]["funnel"] == fresh["funnel"]
         await process.openai.__aexit__()
         assert (await ask(client))["degraded"] == ["stale"]
 

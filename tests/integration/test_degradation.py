@@ -219,6 +219,8 @@ async def test_without_any_model_the_passages_are_the_answer(
         "extractive",
     )
     assert "two hours" in answer["response"]
+    funnel = answer["funnel"]
+    assert (funnel["matched"], funnel["used"], funnel["cited"]) == (2, 2, len(answer["citations"]))
     citation = answer["citations"][0]
     cited = answer["context"][citation["source_number"] - 1]
     assert "two hours" in cited["text"]
@@ -321,6 +323,10 @@ async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(s
     await here.embedder.__aexit__()
     answer = await here.ask(allow_ungrounded=True)
     assert (answer["degraded"], answer["context"], answer["citations"]) == (["ungrounded"], [], [])
+    assert answer["funnel"] == {
+        "matched": None, "matched_is_at_least": False, "candidates": 0, "below_min_score": 0,
+        "dropped_by_budget": 0, "used": 0, "cited": 0,
+    }  # fmt: skip
     assert [m["role"] for m in here.first.bodies[0]["messages"]] == ["user"]
     here.first.unscripted = Failure(500)
     events = await here.stream(allow_ungrounded=True)

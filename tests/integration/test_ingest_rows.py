@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Shop:
             Terminal(json_output=True), self.session, self.collection, rows, labels=labels
         )
 
-    async def search(self, query: str, filters: dict[str, Any] | None = None) -> list[RetrievedChunk]:
+    async def search(self, query: str, filters: dict[str, Any] | None = None) -> Sequence[RetrievedChunk]:
         return await self.session.services.retriever.retrieve(query, self.collection.id, 100, filters, None)
 
     async def sources(self) -> set[str]:

@@ -100,7 +100,7 @@ class Room:
         [result] = await self.pipeline.ingest_bytes(self.collection, content, source)
         return result
 
-    async def search(self, text: str, top_k: int = 100) -> list[RetrievedChunk]:
+    async def search(self, text: str, top_k: int = 100) -> Sequence[RetrievedChunk]:
         return await PgVectorStore(self.db).search(
             query_vector=await HashingEmbedder().embed_query(text),
             top_k=top_k,

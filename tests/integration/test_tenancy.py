@@ -123,6 +123,7 @@ class TestTheWall:
         # nobody can log in as these: the dispatcher deletes what is old, the keeper writes for the log writer
         hidden = ("PUBLIC", "vectorforge_dispatcher", "vectorforge_log_keeper")
         assert {row for row in rows if row[0] in hidden} == {
+            ("vectorforge_dispatcher", "answer_streams", "DELETE"),
             ("vectorforge_dispatcher", "cached_answers", "DELETE"),
             ("vectorforge_dispatcher", "cached_embeddings", "DELETE"),
             ("vectorforge_dispatcher", "ingestion_jobs", "DELETE"),

@@ -1,7 +1,7 @@
 """Searching PostgreSQL: the two ways to an answer, and filters compared with the reference evaluator."""
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_di
 from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
+from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.document_writer import wire_vector
 from vectorforge.vectorstore.filters import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -57,7 +58,7 @@ def accepted(filters: dict[str, Any]) -> bool:
     return True
 
 
-def texts(found: list[RetrievedChunk]) -> list[str]:
+def texts(found: Sequence[RetrievedChunk]) -> list[str]:
     return [result.chunk.text for result in found]
 
 
@@ -342,6 +343,29 @@ class TestThroughTheIndex:
         )
         assert texts(found) == [str(200 * int(n)) for n in nearest(rare, query)[:10]]
 
+    async def test_how_many_match(self, indexed_database: Database, make_tenant: Callable[[], str]) -> None:
+        db = indexed_database.for_tenant(make_tenant())
+        metadata = [{"kind": "rare" if position % 10 == 0 else "common"} for position in range(300)]
+        collection_id, vectors = await fill(db, 8, metadata)
+        store = PgVectorStore(db, exact_scan_limit=100, ef_search=200)
+
+        async def count(top_k: int = 5, **filters: Any) -> tuple[int | None, bool]:
+            found = await store.search(
+                query_vector=vectors[0],
+                top_k=top_k,
+                collection_id=collection_id,
+                metric=COSINE,
+                filters=filters,
+            )
+            assert len(found) == min(top_k, found.matched or 0)
+            return found.matched, found.matched_is_at_least
+
+        assert await count(kind="rare") == (30, False)
+        assert await count(kind="none") == (0, False)
+        assert await count() == (300, False)  # the collection's own count
+        assert await count(kind="common") == (100, True)  # where counting stops
+        assert await count(280, kind="common") == (270, False)  # the index gave too few: all were compared
+
     # C14: HNSW on vector(3072) is impossible; half precision finds, full precision ranks
     @pytest.mark.parametrize("metric", list(DistanceMetric))
     async def test_above_2000_dimensions(
@@ -401,16 +425,13 @@ async def test_another_tenant_sees_and_changes_nothing(
     for limit in (0, 10_000):
         intruder = PgVectorStore(other_tenant_db, exact_scan_limit=limit)
         for filters in (None, {"kind": "secret"}, {"kind": {"$ne": 1}}):
-            assert (
-                await intruder.search(
-                    query_vector=[1, 0, 0],
-                    top_k=3,
-                    collection_id=collection_id,
-                    metric=COSINE,
-                    filters=filters,
-                )
-                == []
-            )
+            assert await intruder.search(
+                query_vector=[1, 0, 0],
+                top_k=3,
+                collection_id=collection_id,
+                metric=COSINE,
+                filters=filters,
+            ) == NearestChunks(matched=0)
     found = await mine.search(query_vector=[1, 0, 0], top_k=3, collection_id=collection_id, metric=COSINE)
     assert len(found) == 3
     assert await other.delete_document(found[0].chunk.document_id) is False

@@ -29,7 +29,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
@@ -64,8 +64,8 @@ class FixedRetriever(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
-    ) -> list[RetrievedChunk]:
-        return list(self.found)
+    ) -> Passages:
+        return Passages(list(self.found))
 
 
 def service_with(

@@ -12,7 +12,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.prices import PriceList, estimate_cost
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryEvent
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -99,8 +99,8 @@ class Found(BaseRetriever):
     def __init__(self, *passages: RetrievedChunk) -> None:
         self._passages = list(passages)
 
-    async def retrieve(self, *_: Any, **__: Any) -> list[RetrievedChunk]:
-        return self._passages
+    async def retrieve(self, *_: Any, **__: Any) -> Passages:
+        return Passages(self._passages)
 
 
 class Desk:

@@ -20,13 +20,12 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.testing.span_list import SpanList
-from vectorforge.types import RetrievedChunk
 
 COLLECTION = uuid4()
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
@@ -49,10 +48,10 @@ class OnePassage(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> Passages:
         if self._error is not None:
             raise self._error
-        return [make_passage("Water boils at 100 degrees.")]
+        return Passages([make_passage("Water boils at 100 degrees.")])
 
 
 class Traced:

@@ -39,7 +39,7 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
@@ -70,7 +70,7 @@ class ScriptedRetriever(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> Passages:
         self.called.set()
         self.calls.append(
             {
@@ -86,7 +86,7 @@ class ScriptedRetriever(BaseRetriever):
         await asyncio.sleep(self.delay_s)
         if isinstance(self.found, Exception):
             raise self.found
-        return self.found
+        return Passages(self.found)
 
 
 class Setup:

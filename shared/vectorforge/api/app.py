@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
+from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.routes import (
+    answer_streams,
     cache,
     collections,
     conversations,
@@ -22,6 +24,12 @@ from vectorforge.api.routes import (
     jobs,
     mcp,
     metrics,
+    openai_chat,
+    openai_embeddings,
+    openai_files,
+    openai_models,
+    openai_responses,
+    openai_vector_stores,
     profiles,
     providers,
     queries,
@@ -29,9 +37,9 @@ from vectorforge.api.routes import (
     root,
     search,
     statistics,
+    ui_chat,
     uploads,
 )
-from vectorforge.api.stream import PING_INTERVAL_S
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.bootstrap import Application
 
@@ -48,6 +56,14 @@ _DOORS = (
     rag,
     docrag,
     profiles,
+    answer_streams,
+    openai_chat,
+    openai_models,
+    openai_embeddings,
+    openai_responses,
+    openai_vector_stores,
+    openai_files,
+    ui_chat,
     mcp,
     queries,
     cache,

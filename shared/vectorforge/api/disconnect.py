@@ -8,6 +8,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client is gone; the request's own body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 @asynccontextmanager
 async def cancelled_on_disconnect(receive: Receive) -> AsyncIterator[None]:
     """Cancel the body when the client goes away; the request's own body must have been read.
@@ -25,8 +31,7 @@ async def cancelled_on_disconnect(receive: Receive) -> AsyncIterator[None]:
 
     async def listen() -> None:
         nonlocal gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await disconnected(receive)
         gone = True
         host.cancel()
 

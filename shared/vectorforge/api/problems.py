@@ -20,6 +20,8 @@ from vectorforge.api.openai.errors import openai_error, openai_status
 from vectorforge.api.schemas.problem import FieldProblem, Problem
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
+    AnswerStreamLostError,
+    AnswerStreamTooLongError,
     AnswerUnavailableError,
     AuthenticationError,
     ConfigurationError,
@@ -57,6 +59,8 @@ STATUS_OF: Mapping[type[VectorForgeError], int] = {
     LLMRateLimitError: 429,
     EmbeddingError: 502,
     LLMError: 502,
+    AnswerStreamLostError: 503,
+    AnswerStreamTooLongError: 503,
     AnswerUnavailableError: 503,
     ConfigurationError: 503,
     LLMCircuitOpenError: 503,

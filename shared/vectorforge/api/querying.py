@@ -1,19 +1,27 @@
 """What all query doors do with a request: check it, start it, and answer it whole or as a stream."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
 from fastapi import Request, Response
 
+from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.api.dependencies import check_at_most, check_provider
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.sse import EventEncoder
-from vectorforge.api.stream import OpenedQuery, QueryEventEncoder, QueryEventResponse
+from vectorforge.api.stream import (
+    OpenedQuery,
+    QueryEventEncoder,
+    QueryEventResponse,
+    ResumableQueryResponse,
+)
 from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
@@ -53,7 +61,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     """
     settings = application.config.query
     check_at_most(names.get("top_k", "top_k"), config.top_k, settings.max_top_k)
-    check_at_most("max_tokens", config.max_tokens, settings.max_answer_tokens)
+    check_at_most(names.get("max_tokens", "max_tokens"), config.max_tokens, settings.max_answer_tokens)
     if config.filters is not None:
         parse(config.filters)
     llm_field = names.get("llm_provider", "llm_provider")
@@ -133,22 +141,26 @@ async def answer_as_stream(
     *,
     with_sources: bool = True,
     encoder: QueryEventEncoder | None = None,
+    resumable: bool = False,
 ) -> Response:
     """The answer as server-sent events; returns when the search is done.
 
-    ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it.
+    ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it;
+    a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md).
 
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
     state = request.scope["state"]
+    stop, deadline = StopSignal(), deadline_of(request, application)
     events = tenant.query_service.query_events(
         query,
         collection.id,
         _with_cache_control(request, config),
         request_id=state["query_id"],
-        deadline=deadline_of(request, application),
+        deadline=deadline,
         data_version=collection.data_version,
+        stop=stop,
     )
     encoder = encoder or EventEncoder(
         request_id=state["request_id"],
@@ -156,7 +168,25 @@ async def answer_as_stream(
         with_sources=with_sources,
     )
     ping_interval_s: float = request.app.state.ping_interval_s
-    return QueryEventResponse(await OpenedQuery.open(events), encoder, ping_interval_s=ping_interval_s)
+    if not resumable:
+        return QueryEventResponse(await OpenedQuery.open(events), encoder, ping_interval_s=ping_interval_s)
+    settings = application.config.streams
+    buffer = AnswerBuffer(
+        tenant.answer_streams,
+        state["query_id"],
+        stop,
+        deadline=deadline,
+        max_bytes=settings.stream_buffer_bytes,
+        grace_s=settings.resume_grace_s,
+    )
+    opening = asyncio.create_task(buffer.open())  # beside the search, whose events stay in this task
+    try:
+        opened = await OpenedQuery.open(events)
+    finally:
+        is_kept = await opening
+    if not is_kept:
+        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s)
+    return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
 
 
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:

@@ -22,7 +22,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 
-_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 """No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
 
 
@@ -33,14 +33,17 @@ class EventEncoder:
         request_id: For the problem document of an error.
         problem_prefix: Put before the detail of a 5xx.
         with_sources: False sends ``sources`` with an empty list.
+        last_id: Of the event before the first one.
     """
 
-    def __init__(self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True) -> None:
+    def __init__(
+        self, *, request_id: str, problem_prefix: str = "", with_sources: bool = True, last_id: int = 0
+    ) -> None:
         self.request_id = request_id
         self.headers: Mapping[str, str] = {}
         self._problem_prefix = problem_prefix
         self._with_sources = with_sources
-        self._last_id = 0
+        self._last_id = last_id
 
     def encode(self, event: QueryEvent) -> bytes:
         """The event as it goes over the wire, blank line included."""
@@ -50,7 +53,7 @@ class EventEncoder:
         else:
             name, body = self._name_and_body(event)
             data = body.model_dump_json()
-        return format_sse_event(event=name, data_str=data.translate(_LINE_ENDS), id=str(self._last_id))
+        return format_sse_event(event=name, data_str=data.translate(LINE_ENDS), id=str(self._last_id))
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
         """The last event of a stream that an unforeseen exception ended; its text stays here."""

@@ -2,29 +2,30 @@
 
 FastAPI's own server-sent events belong to routes that do nothing else; these serve the same path as the JSON
 answer, so the response is made by hand with FastAPI's encoder: same headers, same pings, and the query is
-closed the moment the client goes.
+closed the moment the client goes, unless its events are kept for a client that comes back.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse
+from fastapi.sse import EventSourceResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from vectorforge.api.disconnect import cancelled_on_disconnect
+from vectorforge.api.answer_buffer import AnswerBuffer
+from vectorforge.api.client_stream import PING_INTERVAL_S, STREAM_HEADERS, ClientStream, end
+from vectorforge.api.disconnect import cancelled_on_disconnect, disconnected
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
 
 logger = logging.getLogger(__name__)
 
-PING_INTERVAL_S = 15.0
-"""Silence after which a comment is sent, as the specification of server-sent events suggests."""
+Deliver = Callable[[bytes, bool], Awaitable[None]]
+"""Takes encoded events, and whether they are the last."""
 
 
 class QueryEventEncoder(Protocol):
@@ -90,40 +91,36 @@ class QueryEventResponse(EventSourceResponse):
     def __init__(
         self, query: OpenedQuery, encoder: QueryEventEncoder, *, ping_interval_s: float = PING_INTERVAL_S
     ) -> None:
-        super().__init__(
-            (), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **encoder.headers}
-        )
+        super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
         self._query = query
         self._encoder = encoder
         self._ping_interval_s = ping_interval_s
-        self._last_sent = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; return when all are sent or the client has gone."""
-        pings: asyncio.Task[None] | None = None
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+
+        async def deliver(data: bytes, last: bool) -> None:
+            await client.send(data)
+
         try:
             with suppress(ClientDisconnect):
-                async with cancelled_on_disconnect(receive):
-                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                    self._last_sent = time.monotonic()
-                    pings = asyncio.create_task(self._send_pings(send))
-                    await self._send_events(send)
-                    await _stop(pings)
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                async with cancelled_on_disconnect(receive), client:
+                    await self._deliver_events(deliver)
         finally:
-            await _stop(pings)
             await self._query.rest.aclose()
 
-    async def _send_events(self, send: Send) -> None:
+    async def _deliver_events(self, deliver: Deliver) -> None:
         answer: list[str] = []
         try:
             for event in self._query.first:
-                await self._send(send, self._encoder.encode(event))
+                await deliver(self._encoder.encode(event), False)
             async for event in self._query.rest:
-                await self._send(send, self._encoder.encode(event))
+                last = isinstance(event, DoneEvent | ErrorEvent)
+                await deliver(self._encoder.encode(event), last)
                 if isinstance(event, TokenEvent):
                     answer.append(event.text)
-                elif isinstance(event, DoneEvent | ErrorEvent):
+                if last:
                     return
             error: Exception = VectorForgeError("The answer broke off.")
         except ClientDisconnect:
@@ -131,29 +128,59 @@ class QueryEventResponse(EventSourceResponse):
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
             error = exc
         log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
-        await self._send(send, self._encoder.encode_failure(error, "".join(answer)))
+        await deliver(self._encoder.encode_failure(error, "".join(answer)), True)
 
-    async def _send(self, send: Send, data: bytes) -> None:
-        if not data:  # the door's format has no such event
-            return
+
+class ResumableQueryResponse(QueryEventResponse):
+    """Server-sent events of one query, which goes on when its client has gone.
+
+    Args:
+        query: Owned by the response from here on.
+        encoder: Makes bytes of events, some of each.
+        buffer: Keeps them; opened.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+    """
+
+    def __init__(
+        self,
+        query: OpenedQuery,
+        encoder: QueryEventEncoder,
+        buffer: AnswerBuffer,
+        *,
+        ping_interval_s: float = PING_INTERVAL_S,
+    ) -> None:
+        super().__init__(query, encoder, ping_interval_s=ping_interval_s)
+        self._buffer = buffer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send and keep the events; return when all are kept, whether the client is there or not."""
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+
+        async def deliver(data: bytes, last: bool) -> None:
+            if not client.has_gone:
+                try:
+                    await client.send(data)
+                except ClientDisconnect:
+                    lose_client()
+            self._buffer.add(data, last=last)
+
+        def lose_client() -> None:
+            client.has_gone = True
+            self._buffer.lose_client()
+
+        listening = asyncio.create_task(_call_when_gone(receive, lose_client))
         try:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        except OSError as exc:  # how servers say from ASGI 2.4 on that the client has gone
-            raise ClientDisconnect from exc
-        self._last_sent = time.monotonic()
-
-    async def _send_pings(self, send: Send) -> None:
-        """Fill silences; an ASGI server queues concurrent sends whole."""
-        while True:
-            silent_s = time.monotonic() - self._last_sent
-            if silent_s >= self._ping_interval_s:
-                await self._send(send, KEEPALIVE_COMMENT)
-                silent_s = 0.0
-            await asyncio.sleep(self._ping_interval_s - silent_s)
+            with suppress(ClientDisconnect):  # at the very end, when all is kept
+                async with client, self._buffer:
+                    try:
+                        await self._deliver_events(deliver)
+                    finally:
+                        await self._query.rest.aclose()
+        finally:
+            await end(listening)
+            await self._query.rest.aclose()  # of a response that could not even begin
 
 
-async def _stop(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        task.cancel()
-        with suppress(asyncio.CancelledError, ClientDisconnect):
-            await task
+async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:
+    await disconnected(receive)
+    lose_client()

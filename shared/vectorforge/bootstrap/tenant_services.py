@@ -7,6 +7,8 @@ from uuid import UUID
 from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
+from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
+from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -52,6 +54,11 @@ class TenantServices:
         return CollectionRepository(self._db)
 
     @cached_property
+    def listing(self) -> CollectionListing:
+        """Collections and documents of the tenant, page by page."""
+        return CollectionListing(self._db)
+
+    @cached_property
     def documents(self) -> DocumentRepository:
         """Documents of the tenant."""
         return DocumentRepository(self._db)
@@ -79,6 +86,14 @@ class TenantServices:
             self._db,
             max_conversations=settings.max_conversations,
             max_messages=settings.max_conversation_messages,
+        )
+
+    @cached_property
+    def answer_streams(self) -> AnswerStreamRepository:
+        """Streamed answers of the tenant, for readers who come back."""
+        settings = self._application.config
+        return AnswerStreamRepository(
+            self._db, kept_s=settings.streams.stream_buffer_s, longest_s=settings.query.query_timeout_s
         )
 
     @cached_property

@@ -41,7 +41,7 @@ class IngestionWorker:
         kept_log_days: Queries and ended jobs older than this are deleted, with the cleaning; 0 keeps them for
             ever.
         kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
-            vectors; None: they are left to others, and there is a cleaning once a day.
+            vectors and streamed answers; None: they are left to others, and there is a cleaning once a day.
         document_time_s: See ``JobRun``.
     """
 
@@ -130,6 +130,7 @@ class IngestionWorker:
             await dispatcher.delete_old_logs(self._kept_log_days)
         if self._kept_stale_s is not None:
             await dispatcher.delete_expired_caches(self._kept_stale_s)
+            await dispatcher.delete_expired_streams()
 
     async def run_next(self) -> bool:
         """Carry out one waiting job; False when there is none that could be begun now.

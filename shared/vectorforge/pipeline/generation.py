@@ -23,6 +23,7 @@ from vectorforge.llm.types import (
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
@@ -47,7 +48,8 @@ async def generate_answer(
             than the deadline.
 
     Yields:
-        ``TokenEvent`` and ``CitationEvent`` mixed, then one ``UsageEvent``.
+        ``TokenEvent`` and ``CitationEvent`` mixed, then one ``UsageEvent``. When the time runs out, or
+        ``run.stop`` asks for the end, the answer is what was said so far.
 
     Raises:
         LLMError: The model failed.
@@ -57,13 +59,16 @@ async def generate_answer(
     checker = CitationChecker(run.query, payload.used)
     try:
         with breaker.call():
-            async with aclosing(read_answer(run, _texts(run, writer, payload, limit_s))) as texts:
+            answer = read_answer(run, _texts(run, writer, payload, limit_s))
+            async with aclosing(run.stop.interrupting(answer)) as texts:
                 async for text in texts:
                     run.note_first_token()
                     run.answer += text
                     yield TokenEvent(text)
                     for citation in checker.feed(text):
                         yield CitationEvent(citation)
+    except QueryStopped:
+        run.outcome, run.finish_reason = "aborted", "stopped"
     except (LLMTimeoutError, DeadlineExceededError):
         if not run.answer or run.deadline.remaining_s() > 0:
             raise

@@ -25,6 +25,7 @@ from vectorforge.pipeline.query_log import QueryLogging
 from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belongs to this interface
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import (
     DoneEvent,
     ErrorEvent,
@@ -169,14 +170,16 @@ class QueryService:
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
         data_version: int | None = None,
+        stop: StopSignal | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
 
         Never raises: a failure is the last event. Closing the iterator early stops the model and logs
-        the query as aborted.
+        the query as aborted. ``stop`` does the same and lets the events come to their end.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
         run.data_version = data_version
+        run.stop = stop or run.stop
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 yield event

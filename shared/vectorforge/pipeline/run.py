@@ -16,11 +16,13 @@ from vectorforge.pipeline.context import ContextConfig, ContextPayload
 from vectorforge.pipeline.docrag import last_exchanges, quoted_answer
 from vectorforge.pipeline.presets import Preset, find_preset
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import (
     AnswerQuality,
     Citation,
     Degradation,
     ErrorEvent,
+    Funnel,
     MetaEvent,
     Outcome,
     QueryConfig,
@@ -28,6 +30,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
+from vectorforge.retriever.base import Passages
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
@@ -56,8 +59,7 @@ class QueryRun:
     """Of the collection, before the search; None: not known."""
     stored: "StoredAnswer | None" = None
     """What the same question got before, on the same documents."""
-    retrieved: list[RetrievedChunk] = field(default_factory=list)
-    below_min_score: int = 0
+    passages: Passages = field(default_factory=Passages)
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -77,7 +79,14 @@ class QueryRun:
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
     prices: PriceList = PUBLISHED_PRICES
+    stop: StopSignal = field(default_factory=StopSignal)
+    """Ends the answer of a query that streams."""
     started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def retrieved(self) -> list[RetrievedChunk]:
+        """The passages found, best first."""
+        return self.passages.chunks
 
     @property
     def preset(self) -> Preset:
@@ -153,6 +162,18 @@ class QueryRun:
         """The passages in the prompt."""
         return self.payload.used if self.payload else []
 
+    def funnel(self) -> Funnel:
+        """What the steps so far left of the passages."""
+        found = self.passages
+        return Funnel(
+            matched=found.matched,
+            matched_is_at_least=found.matched_is_at_least,
+            candidates=len(found) + found.below_min_score,
+            below_min_score=found.below_min_score,
+            dropped_by_budget=self.payload.chunks_truncated if self.payload else 0,
+            cited=len({citation.chunk_id for citation in self.citations}),
+        )
+
     def result(self) -> QueryResult:
         """The result of a query that worked."""
         if self.structured is None and self.preset.response_schema is not None:
@@ -174,7 +195,7 @@ class QueryRun:
             finish_reason=self.finish_reason,
             used_chunk_ids=[c.chunk.id for c in self.used],
             query_truncated=self.query_truncated,
-            below_min_score=self.below_min_score,
+            funnel=self.funnel(),
             context_latency_ms=self.context_ms,
             first_token_latency_ms=self.first_token_ms,
             cached=self.cached,

@@ -70,7 +70,7 @@ class QuerySteps:
             async with aclosing(answer) as events:
                 async for event in events:
                     yield event
-        if not run.cached:
+        if not run.cached and run.outcome != "aborted":
             note_quality(run, self.metrics)
 
     async def until_the_model(self, run: QueryRun) -> ContextPayload:
@@ -111,7 +111,7 @@ class QuerySteps:
         FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
-                run.retrieved = await self.retriever.retrieve(
+                run.passages = await self.retriever.retrieve(
                     run.rewritten_query or run.search_text,
                     run.collection_id,
                     run.config.top_k,
@@ -123,7 +123,6 @@ class QuerySteps:
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
-        run.below_min_score = getattr(run.retrieved, "below_min_score", 0)  # a retriever's list may know it
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:

@@ -15,7 +15,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
-from vectorforge.types import RetrievedChunk
+from vectorforge.retriever.base import Passages
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class StoredAnswer:
     """All of an answer that its prompt, which is made anew, does not give."""
 
-    retrieved: list[RetrievedChunk]
+    passages: Passages
     answer: str
     citations: list[Citation]
     invalid_citations: int
@@ -34,7 +34,6 @@ class StoredAnswer:
     rewritten_query: str | None = None
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
-    below_min_score: int = 0
 
     @classmethod
     def of(cls, run: QueryRun) -> "StoredAnswer | None":
@@ -53,7 +52,7 @@ class StoredAnswer:
         if not whole or poor or run.degraded:
             return None
         return cls(
-            retrieved=run.retrieved,
+            passages=run.passages,
             answer=run.answer,
             citations=run.citations,
             invalid_citations=run.invalid_citations,
@@ -62,7 +61,6 @@ class StoredAnswer:
             rewritten_query=run.rewritten_query,
             quality=run.quality,
             structured=run.structured,
-            below_min_score=run.below_min_score,
         )
 
     @classmethod
@@ -80,12 +78,11 @@ class StoredAnswer:
 
     def found_in(self, run: QueryRun) -> bool:
         """Whether its labels name the passages that the run has found."""
-        return [c.chunk.id for c in self.retrieved] == [c.chunk.id for c in run.retrieved]
+        return [c.chunk.id for c in self.passages] == [c.chunk.id for c in run.retrieved]
 
     def bring_passages(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
-        run.retrieved, run.rewritten_query = self.retrieved, self.rewritten_query
-        run.below_min_score = self.below_min_score
+        run.passages, run.rewritten_query = self.passages, self.rewritten_query
 
     def replay(self, run: QueryRun) -> Iterator[QueryEvent]:
         """Take the answer into a run that has the passages.

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
+from vectorforge.pipeline.funnel import Funnel as Funnel  # belongs to these
 from vectorforge.types import RetrievedChunk
 
 Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
@@ -160,12 +161,11 @@ class QueryResult:
     """Labels in the answer that name no source."""
     outcome: Outcome = "answered"
     finish_reason: str = "stop"
-    """stop | length | content_filter | empty | deadline | other"""
+    """stop | length | content_filter | empty | deadline | stopped | other"""
     used_chunk_ids: list[UUID] = field(default_factory=list)
     """Passages that fitted into the context."""
     query_truncated: bool = False
-    below_min_score: int = 0
-    """Passages among the nearest ``top_k`` that scored too low."""
+    funnel: Funnel = field(default_factory=Funnel)
     context_latency_ms: float = 0.0
     first_token_latency_ms: float | None = None
     """From the question to the first token; None without a token."""
@@ -181,6 +181,11 @@ class QueryResult:
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
     """By the price list in the settings; None when it does not know the model."""
+
+    @property
+    def below_min_score(self) -> int:
+        """Passages among the nearest ``top_k`` that scored too low."""
+        return self.funnel.below_min_score
 
     @property
     def dropped_parameters(self) -> list[str]:

@@ -1,26 +1,27 @@
 """Step 2 of a query: the interface of everything that finds passages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
-from vectorforge.types import RetrievedChunk
+from vectorforge.vectorstore.base import NearestChunks
 
 
-class Passages(list[RetrievedChunk]):
-    """Passages, best first, and how many others were near enough but scored too low.
+@dataclass(frozen=True, slots=True)
+class Passages(NearestChunks):
+    """The result of a search: a sequence of passages, best first, and what became of the others."""
 
-    Args:
-        found: The passages nearest to a question, best first.
-        min_score: The score to reach; None keeps all.
-    """
+    below_min_score: int = 0
+    """Passages that were among the nearest ``top_k`` and scored too low."""
 
-    def __init__(self, found: Iterable[RetrievedChunk], min_score: float | None) -> None:
-        found = list(found)
-        super().__init__(chunk for chunk in found if min_score is None or chunk.score >= min_score)
-        self.below_min_score = len(found) - len(self)
+    @classmethod
+    def over(cls, found: NearestChunks, min_score: float | None) -> "Passages":
+        """Those that reach a score; None keeps all."""
+        kept = [chunk for chunk in found if min_score is None or chunk.score >= min_score]
+        return cls(kept, found.matched, found.matched_is_at_least, len(found) - len(kept))
 
 
 class BaseRetriever(ABC):
@@ -38,7 +39,7 @@ class BaseRetriever(ABC):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> Passages:
         """The passages nearest to a question, best first.
 
         Args:
@@ -64,10 +65,10 @@ class BaseRetriever(ABC):
             DatabaseError: The search failed.
         """
 
-    async def retrieve_with_scores(self, query: str, collection_id: UUID, top_k: int) -> list[RetrievedChunk]:
+    async def retrieve_with_scores(self, query: str, collection_id: UUID, top_k: int) -> Passages:
         """``retrieve`` without filters and with passages of any score."""
         return await self.retrieve(query, collection_id, top_k, min_score=None)
 
-    async def search(self, query: str, collection_id: UUID, top_k: int = 10) -> list[RetrievedChunk]:
+    async def search(self, query: str, collection_id: UUID, top_k: int = 10) -> Passages:
         """Another name of ``retrieve``."""
         return await self.retrieve(query, collection_id, top_k)

@@ -13,7 +13,7 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, VectorForgeError
 from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
-from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
+from vectorforge.types import Collection, DistanceMetric, Vector
 from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class DenseRetriever(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> Passages:
         """See ``BaseRetriever.retrieve``."""
         if not 1 <= top_k <= self._max_top_k:
             raise InvalidInputError(
@@ -111,7 +111,7 @@ class DenseRetriever(BaseRetriever):
                 collection_id=collection_id,
                 profile_id=profile_id,
             )
-        results = Passages(found, min_score)
+        results = Passages.over(found, min_score)
         for chunk in found[len(results) :]:  # the worst are the last
             # exact text: D-018
             logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")

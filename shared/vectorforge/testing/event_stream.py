@@ -25,10 +25,10 @@ async def read_events(lines: AsyncIterator[str]) -> AsyncIterator[ReceivedEvent]
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
             fields[field] = f"{fields[field]}\n{value}" if field in fields else value
-        elif fields:
-            yield ReceivedEvent(
-                fields.get("event", "message"), json.loads(fields.get("data", "null")), fields.get("id")
-            )
+        elif "data" in fields:
+            yield ReceivedEvent(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id"))
+            fields = {}
+        else:  # without data it is no event, such as a lone ``retry``
             fields = {}
 
 

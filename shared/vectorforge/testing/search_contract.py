@@ -78,6 +78,7 @@ class SearchContract:
                 query_vector=[1, 0], top_k=top_k, collection_id=collection_id, metric=COSINE
             )
             assert texts_of(found) == [f"t{n}" for n in range(expected)]
+            assert (found.matched, found.matched_is_at_least) == (5, False)
 
     async def test_ties_are_ordered_by_chunk_id(
         self, store: VectorStore, make_collection: MakeCollection
@@ -128,6 +129,11 @@ class SearchContract:
             query_vector=[1, 0], top_k=10, collection_id=collection_id, metric=COSINE, filters=filters
         )
         assert texts_of(found) == expected
+        assert (found.matched, found.matched_is_at_least) == (len(expected), False)
+        nearest = await store.search(
+            query_vector=[1, 0], top_k=1, collection_id=collection_id, metric=COSINE, filters=filters
+        )
+        assert nearest.matched == len(expected)
 
     # C14
     async def test_collections_of_different_dimensions_and_metrics(

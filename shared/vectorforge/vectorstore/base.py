@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, overload
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
@@ -15,6 +16,31 @@ from vectorforge.types import (
     StoredDocument,
     Vector,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NearestChunks(Sequence[RetrievedChunk]):
+    """The result of a search: a sequence of chunks, best first, that knows how many they were chosen from."""
+
+    chunks: list[RetrievedChunk] = field(default_factory=list)
+    matched: int | None = None
+    """Chunks that collection, profile and filter let through, at least ``chunks``; None: not known."""
+    matched_is_at_least: bool = False
+    """Whether counting stopped at ``matched``, and there are more."""
+
+    @overload
+    def __getitem__(self, index: int) -> RetrievedChunk: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RetrievedChunk]: ...
+
+    def __getitem__(self, index: int | slice) -> RetrievedChunk | list[RetrievedChunk]:
+        """The chunk at this place, 0 for the best; or a part of the list."""
+        return self.chunks[index]
+
+    def __len__(self) -> int:
+        """How many chunks were found."""
+        return len(self.chunks)
 
 
 class VectorStore(ABC):
@@ -33,7 +59,7 @@ class VectorStore(ABC):
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> NearestChunks:
         """Find the chunks nearest to a vector.
 
         Only chunks of the current version of each document are seen, and a document being replaced is seen
@@ -51,7 +77,8 @@ class VectorStore(ABC):
         Returns:
             The min(top_k, matching) nearest chunks: best score first, equal scores by chunk id. Never fewer
             because of the filter, and never more than match. Where a store answers from an approximate
-            index, which of several equally distant chunks make the cut is up to the index.
+            index, which of several equally distant chunks make the cut is up to the index. With them comes
+            how many match: exactly, or the number at which the store stopped counting.
 
         Raises:
             FilterError: The filter cannot be understood.

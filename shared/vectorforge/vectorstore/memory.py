@@ -21,7 +21,7 @@ from vectorforge.types import (
     Vector,
 )
 from vectorforge.vectorstore import filters as filter_language
-from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.replacement import (
     PreparedChunk,
     check_dimension,
@@ -74,7 +74,7 @@ class InMemoryVectorStore(VectorStore):
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> NearestChunks:
         """See ``VectorStore.search``."""
         condition = filter_language.parse(filters)
         if profile_id is not None:
@@ -90,7 +90,8 @@ class InMemoryVectorStore(VectorStore):
             for stored in document.chunks
             if filter_language.matches(condition, stored.chunk.metadata)
         ]
-        return sorted(found, key=lambda result: (result.distance, result.chunk.id))[:top_k]
+        nearest = sorted(found, key=lambda result: (result.distance, result.chunk.id))[:top_k]
+        return NearestChunks(nearest, matched=len(found))
 
     @staticmethod
     def _found(

@@ -19,7 +19,7 @@ from vectorforge.types import (
 )
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore import search_sql
-from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
 from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
 from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
@@ -60,7 +60,7 @@ class PgVectorStore(VectorStore):
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
-    ) -> list[RetrievedChunk]:
+    ) -> NearestChunks:
         """See ``VectorStore.search``."""
         condition = filter_language.parse(filters)
         query = single_precision(query_vector, field="query_vector")
@@ -77,22 +77,16 @@ class PgVectorStore(VectorStore):
         limit = self._exact_scan_limit if statements.through_index else _NO_LIMIT
         rows = await self._db.fetch_all(statements.exact, {**params, "limit": limit})
         if not rows:
-            return []
-        check_dimension(expected=rows[0]["dimension"], actual=len(query), what="query vector")
-        if rows[0]["distance_metric"] != metric:
-            raise ConflictError(
-                f"The collection's metric is {rows[0]['distance_metric']}, not {metric.value}."
-            )
-        if rows[0]["by_profile"] and profile_id is None:
-            raise InvalidInputError(
-                "The documents of this collection belong to profiles: profile_id is required.",
-                field="profile_id",
-            )
+            return NearestChunks([], matched=0)
+        _check_scope(rows[0], metric, len(query), profile_id)
+        matched, more = _matched(rows[0], statements, limit)
         if rows[0]["matching"] > limit:
             rows = await self._search_index(statements, params)
             if len(rows) < top_k:
                 rows = await self._db.fetch_all(statements.exact, {**params, "limit": _NO_LIMIT})
-        return [_retrieved(row, metric) for row in rows if row["chunk_id"] is not None]
+                matched, more = _matched(rows[0], statements, _NO_LIMIT) if rows else (0, False)
+        found = [_retrieved(row, metric) for row in rows if row["chunk_id"] is not None]
+        return NearestChunks(found, matched=max(matched, len(found)), matched_is_at_least=more)
 
     async def _search_index(
         self, statements: SearchStatements, params: Mapping[str, Any]
@@ -147,6 +141,26 @@ class PgVectorStore(VectorStore):
         async with self._db.transaction() as connection:
             writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
             return await writer.delete_left_out(parent_source, list(kept))
+
+
+def _check_scope(
+    row: Mapping[str, Any], metric: DistanceMetric, dimension: int, profile_id: int | None
+) -> None:
+    check_dimension(expected=row["dimension"], actual=dimension, what="query vector")
+    if row["distance_metric"] != metric:
+        raise ConflictError(f"The collection's metric is {row['distance_metric']}, not {metric.value}.")
+    if row["by_profile"] and profile_id is None:
+        raise InvalidInputError(
+            "The documents of this collection belong to profiles: profile_id is required.",
+            field="profile_id",
+        )
+
+
+def _matched(row: Mapping[str, Any], statements: SearchStatements, limit: int) -> tuple[int, bool]:
+    """How many chunks match, and whether there are more than that."""
+    if statements.of_everything:
+        return row["chunk_count"], False
+    return min(row["matching"], limit), row["matching"] > limit
 
 
 def _retrieved(row: Mapping[str, Any], metric: DistanceMetric) -> RetrievedChunk:

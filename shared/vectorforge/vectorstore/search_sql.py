@@ -78,7 +78,8 @@ WITH scope AS (
         WHERE tenant_id = %(tenant)s AND id = %(collection)s
     ),
     {count}
-SELECT scope.dimension, scope.distance_metric, scope.by_profile, counted.matching, {columns}
+SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, counted.matching,
+    {columns}
 FROM scope
 CROSS JOIN counted
 LEFT JOIN LATERAL (
@@ -138,13 +139,15 @@ class SearchStatements:
     """
 
     exact: str
-    """At least one row if the collection exists: its dimension, metric and ``by_profile``, ``matching`` (at
-    most limit + 1), and the nearest chunks where that is within the limit, or else NULLs."""
+    """At least one row if the collection exists: its dimension, metric, ``by_profile`` and ``chunk_count``,
+    ``matching`` (at most limit + 1), and the nearest chunks where that is within the limit, or else NULLs."""
     through_index: str | None
     """The nearest chunks by the HNSW index; None where a dimension is beyond any index."""
     filter_params: dict[str, Any]
     candidates_per_row: int
     """How many candidates the index should give for each row wanted."""
+    of_everything: bool
+    """Whether every chunk of the collection matches, so that ``chunk_count`` is their number."""
 
 
 def build(
@@ -190,4 +193,5 @@ def build(
         through_index=through_index if dimension <= MAX_HALFVEC_INDEX_DIMENSION else None,
         filter_params=compiler.params,
         candidates_per_row=_RESCORED if halved else 1,
+        of_everything=everything,
     )

@@ -42,7 +42,9 @@ async def docrag_query(
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
-        return await answer_as_stream(request, application, tenant, body.query, collection, config)
+        return await answer_as_stream(
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
+        )
     result = await answer_whole(request, application, tenant, body.query, collection, config)
     return DocRagQueryResponse.of(result, extractive=is_extractive(result))
 

@@ -6,8 +6,16 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
-from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, deadline_of, is_extractive
+from vectorforge.api.querying import (
+    answer_as_stream,
+    answer_dry,
+    answer_whole,
+    check_config,
+    deadline_of,
+    is_extractive,
+)
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
+from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.schemas.profiles import (
     Chunking,
     ProfileDocumentRequest,
@@ -101,7 +109,7 @@ async def search_profile(
 
 @router.post(
     "/query",
-    response_model=CollectionQueryResponse,
+    response_model=CollectionQueryResponse | DryRunResponse,
     responses={
         200: {
             "description": "The answer: JSON, or with `stream: true` server-sent events.",
@@ -116,13 +124,17 @@ async def query_profile(
     body: ProfileQueryRequest,
     application: ApplicationDep,
     tenant: Tenant,
-) -> Response | CollectionQueryResponse:
+) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a question from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
     collection = await tenant.profiles.collection()
+    if body.dry_run:
+        return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
-        return await answer_as_stream(request, application, tenant, body.query, collection, config)
+        return await answer_as_stream(
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
+        )
     result = await answer_whole(request, application, tenant, body.query, collection, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))
 

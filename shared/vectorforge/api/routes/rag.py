@@ -59,7 +59,14 @@ async def rag_query(
         return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, with_sources=body.wants_context
+            request,
+            application,
+            tenant,
+            body.query,
+            collection,
+            config,
+            with_sources=body.wants_context,
+            resumable=body.resumable,
         )
     result = await answer_whole(request, application, tenant, body.query, collection, config)
     return RAGQueryResponse.of(
@@ -89,6 +96,8 @@ async def collection_query(
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, collection, config)
     if body.stream:
-        return await answer_as_stream(request, application, tenant, body.query, collection, config)
+        return await answer_as_stream(
+            request, application, tenant, body.query, collection, config, resumable=body.resumable
+        )
     result = await answer_whole(request, application, tenant, body.query, collection, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))

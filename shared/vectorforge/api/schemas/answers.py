@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.pipeline.types import Citation, CitationVerdict, QueryResult, SourceCitation
+from vectorforge.pipeline.types import Citation, CitationVerdict, Funnel, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
 
@@ -113,6 +113,25 @@ class Quality(BaseModel):
     low: bool
 
 
+class FunnelBody(BaseModel):
+    """How many passages each step left; candidates = below_min_score + dropped_by_budget + used."""
+
+    matched: int | None = Field(
+        description="Passages that collection, profile and filters let through; null: nothing was searched."
+    )
+    matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
+    candidates: int = Field(description="The nearest of them, as many as were asked for.")
+    below_min_score: int = Field(description="Candidates that scored too low.")
+    dropped_by_budget: int = Field(description="Candidates that did not fit into the prompt.")
+    used: int = Field(description="Passages in the prompt.")
+    cited: int = Field(description="Different passages that the answer cites.")
+
+    @classmethod
+    def of(cls, funnel: Funnel) -> Self:
+        """The body for the funnel."""
+        return cls(**asdict(funnel), used=funnel.used)
+
+
 class AnswerDetails(BaseModel):
     """Where an answer came from and what it cost, in every door's words."""
 
@@ -122,6 +141,7 @@ class AnswerDetails(BaseModel):
     conversation_id: UUID | None
     rewritten_query: str | None = Field(description="What was searched for instead of the question.")
     quality: Quality | None
+    funnel: FunnelBody
     cost_usd: float | None = Field(description="Null when the price list does not know the model.")
     dropped_parameters: list[str] = Field(
         description="Parameters that the model does not take, so it was asked without them."
@@ -137,6 +157,7 @@ class AnswerDetails(BaseModel):
             "conversation_id": result.conversation_id,
             "rewritten_query": result.rewritten_query,
             "quality": Quality(**asdict(result.quality)) if result.quality else None,
+            "funnel": FunnelBody.of(result.funnel),
             "cost_usd": result.cost_usd,
             "dropped_parameters": result.dropped_parameters,
         }

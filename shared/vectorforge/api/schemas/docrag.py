@@ -24,8 +24,10 @@ from vectorforge.api.schemas.base import (
 )
 from vectorforge.api.schemas.rag import (
     ALLOW_UNGROUNDED,
+    NO_SETTINGS,
     ConversationReference,
     DryRunFlag,
+    ResumableFlag,
     Rewrite,
     Temperature,
     VariantReference,
@@ -65,6 +67,7 @@ class DocRagQueryRequest(RequestBody):
     temperature: Temperature | None = 0.3
     max_tokens: int = Field(default=1000, ge=1)
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    resumable: ResumableFlag = False
     collection: CollectionReference | None = Field(
         default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
     )
@@ -80,7 +83,7 @@ class DocRagQueryRequest(RequestBody):
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        explicit = given(self, but={"collection", "conversation_history", "dry_run"})
+        explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS})
         for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
             if own in explicit:
                 explicit[field] = explicit.pop(own)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from vectorforge.api.schemas.base import MAX_QUERY_CHARS, Filters, Metadata, RequestBody
-from vectorforge.api.schemas.rag import CollectionQueryRequest, given, history
+from vectorforge.api.schemas.rag import NO_SETTINGS, CollectionQueryRequest, given, history
 from vectorforge.api.schemas.search import SearchResult
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
@@ -181,5 +181,5 @@ class ProfileQueryRequest(CollectionQueryRequest):
         """
         if self.profile_id not in (None, profile_id):
             raise InvalidInputError("profile_id is not the one in the path.", field="profile_id")
-        explicit = {**given(self), "profile_id": profile_id}
+        explicit = {**given(self, but=NO_SETTINGS), "profile_id": profile_id}
         return PROFILE.config(variant, **explicit, history=history(self.messages))

@@ -4,7 +4,7 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from vectorforge.api.schemas.answers import (
     AnswerDetails,
@@ -31,6 +31,8 @@ from vectorforge.pipeline.variants import Variant
 
 MAX_MESSAGES = 100
 MAX_SYSTEM_PROMPT_CHARS = 50_000
+NO_SETTINGS = frozenset({"dry_run", "resumable"})
+"""Fields of every door that say nothing about the answer."""
 ALLOW_UNGROUNDED = "When the search fails, a model may answer without any passage."
 
 
@@ -74,6 +76,23 @@ DryRunFlag = Annotated[
 ]
 
 
+def _resumable_streams(value: bool, info: ValidationInfo) -> bool:
+    if value and not info.data.get("stream"):
+        raise ValueError("needs stream: true")
+    return value
+
+
+ResumableFlag = Annotated[
+    bool,
+    AfterValidator(_resumable_streams),
+    Field(
+        description="With `stream`: the events are kept for a while, so that a client that was cut off goes "
+        "on with `GET /v1/queries/{id}/events`; the answer goes on without it."
+    ),
+]
+"""A field behind ``stream``, without which there is nothing to resume."""
+
+
 class RAGQueryRequest(RequestBody):
     """A question to the default collection."""
 
@@ -86,6 +105,7 @@ class RAGQueryRequest(RequestBody):
     max_tokens: Annotated[int, Field(ge=1)] | None = 2048
     include_context: bool | None = Field(default=True, description="Whether the passages found are returned.")
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    resumable: ResumableFlag = False
     collection: CollectionReference | None = None
     profile_id: ProfileId | None = None
     provider: ProviderName | None = None
@@ -98,7 +118,7 @@ class RAGQueryRequest(RequestBody):
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        explicit = given(self, but={"collection", "include_context", "dry_run"})
+        explicit = given(self, but={"collection", "include_context", *NO_SETTINGS})
         for own, field in (("k", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
             if own in explicit:
                 explicit[field] = explicit.pop(own)
@@ -169,6 +189,7 @@ class CollectionQueryRequest(RequestBody):
     max_tokens: int = Field(default=1024, ge=1)
     include_sources: bool = True
     stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    resumable: ResumableFlag = False
     messages: Messages | None = Field(default=None, description="The conversation so far, oldest first.")
     system_prompt: SystemPrompt | None = Field(
         default=None, description="Template of the system message; must contain {context}."
@@ -181,7 +202,7 @@ class CollectionQueryRequest(RequestBody):
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """How the question is to be answered: what the request says goes over the variant."""
-        return VECTORFORGE.config(variant, **given(self, but={"dry_run"}), history=history(self.messages))
+        return VECTORFORGE.config(variant, **given(self, but=NO_SETTINGS), history=history(self.messages))
 
 
 class CollectionQueryResponse(AnswerDetails):

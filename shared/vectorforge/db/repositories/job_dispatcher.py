@@ -11,6 +11,7 @@ FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 """
 _DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS deleted"
 _DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS deleted"
+_DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS deleted"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
 
 
@@ -58,6 +59,11 @@ class JobDispatcher:
         while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_CACHES, (stale_s,))) and row[
             "deleted"
         ]:
+            pass
+
+    async def delete_expired_streams(self) -> None:
+        """Delete streamed answers whose time is over, of all tenants."""
+        while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_STREAMS)) and row["deleted"]:
             pass
 
     async def any_waits(self) -> bool:

@@ -1,0 +1,70 @@
+"use strict";
+/* Everything below builds DOM nodes and sets textContent. Nothing a server, document or person wrote is ever parsed
+   as HTML, and nothing in an answer becomes a link or an image: an answer cannot make this page send a request. */
+
+// ---------------------------------------------------------------- small DOM tools
+const $ = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with attributes, listeners ("onclick") and children (nodes or text). */
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", "#i-" + name);
+  svg.append(use);
+  return svg;
+}
+
+const announce = (text) => { $("status").textContent = text; };
+const plural = (count, one, many = one + "s") => `${count.toLocaleString()} ${count === 1 ? one : many}`;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+const narrow = matchMedia("(max-width: 899px)");
+
+function remembered(store, key) {
+  try { return store.getItem(key); } catch { return null; }  // storage may be forbidden
+}
+function remember(store, key, value) {
+  try { if (value) store.setItem(key, value); else store.removeItem(key); } catch { /* then only this page knows */ }
+}
+
+/** Offset in UTF-16 units of the n-th Unicode code point: the server counts code points, JavaScript does not. */
+function codeUnits(text, codePoints) {
+  let unit = 0;
+  for (let seen = 0; seen < codePoints && unit < text.length; seen++) {
+    unit += text.codePointAt(unit) > 0xffff ? 2 : 1;
+  }
+  return unit;
+}
+
+// ---------------------------------------------------------------- dialogs
+/** Resolves to "ok" or "cancel". */
+function showDialog(dialog) {
+  return new Promise((resolve) => {
+    dialog.returnValue = "cancel";
+    dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
+    dialog.showModal();
+  });
+}
+for (const dialog of document.querySelectorAll("dialog")) {
+  dialog.querySelector("button[value=cancel]").addEventListener("click", () => dialog.close("cancel"));
+  dialog.addEventListener("cancel", () => { dialog.returnValue = "cancel"; });
+}
+
+function confirmDelete(title, text) {
+  $("confirm-title").textContent = title;
+  $("confirm-text").textContent = text;
+  return showDialog($("confirm-dialog")).then((choice) => choice === "ok");
+}

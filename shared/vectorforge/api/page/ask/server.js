@@ -1,0 +1,149 @@
+"use strict";
+// ---------------------------------------------------------------- asking the server
+class Problem extends Error {
+  constructor(message, { status = 0, requestId = null } = {}) {
+    super(message);
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+const STATUS_TEXT = {
+  401: "This server needs an API key.", 403: "This server refused the request.",
+  404: "That is not there any more.", 413: "That is too large for this server.",
+  429: "Too many requests at the moment. Try again in a little while.",
+  503: "The server cannot reach its database at the moment.", 504: "The server ran out of time.",
+};
+
+function problemFrom(body, status, requestId) {
+  const fields = Array.isArray(body?.errors) ? body.errors.map((e) => [e.field, e.message].filter(Boolean).join(": ")) : [];
+  const detail = typeof body?.detail === "string" ? body.detail : "";
+  const text = [detail.replace(/^RAG query error: /, "") || body?.title || STATUS_TEXT[status] || `The server answered with status ${status}.`];
+  for (const field of fields) if (!text[0].includes(field)) text.push(field);
+  return new Problem(text.join(" "), { status, requestId: body?.request_id || requestId });
+}
+
+function parseJson(text) {
+  try { return JSON.parse(text); } catch { return null; }
+}
+
+let apiKey = remembered(sessionStorage, "vectorforge.key");
+let keyQuestion = null;
+
+/** Asks for a key once, however many requests need it. Resolves to false when the person declines. */
+function askForKey(usedKey) {
+  if (usedKey !== apiKey) return Promise.resolve(true);  // another request was given a new one meanwhile
+  keyQuestion ??= (async () => {
+    $("key-text").textContent = usedKey
+      ? "The server did not accept that key. Try another one."
+      : "This server asks for a key. It stays in this browser tab and is forgotten when the tab closes.";
+    $("key").value = "";
+    const given = (await showDialog($("key-dialog"))) === "ok" ? $("key").value.trim() : "";
+    $("key").value = "";
+    if (given) setKey(given);
+    return Boolean(given);
+  })().finally(() => { keyQuestion = null; });
+  return keyQuestion;
+}
+
+function setKey(key) {
+  apiKey = key || null;
+  remember(sessionStorage, "vectorforge.key", apiKey);
+}
+
+/** Where the server is mounted, such as "/prod" under a stage of API Gateway; "" at the root. */
+const base = location.pathname.replace(/\/+$/, "").replace(/^\/+/, "/");
+$("open-statistics").href = base + "/statistics";
+
+/** A response with a good status; everything else is thrown as a Problem. Asks for a key on 401. */
+async function request(path, { method = "GET", json, signal, accept = "application/json" } = {}) {
+  for (;;) {
+    const usedKey = apiKey;
+    const headers = { Accept: accept };
+    // Not Authorization, which API Gateway does not read and CloudFront needs for itself.
+    if (usedKey) headers["X-Api-Key"] = usedKey;
+    if (json !== undefined) headers["Content-Type"] = "application/json";
+    let response;
+    try {
+      response = await fetch(base + path, { method, headers, signal, body: json === undefined ? undefined : JSON.stringify(json) });
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      throw new Problem("The server cannot be reached.");
+    }
+    if (response.ok) return response;
+    if (response.status === 401 && await askForKey(usedKey)) {
+      signal?.throwIfAborted();
+      continue;
+    }
+    const body = parseJson(await response.text().catch(() => ""));
+    throw problemFrom(body, response.status, response.headers.get("X-Request-Id"));
+  }
+}
+
+async function getJson(path, options) {
+  const response = await request(path, options);
+  if (response.status === 204) return null;
+  try { return await response.json(); } catch { throw new Problem("The server's answer could not be read."); }
+}
+
+/** Uploads with progress, which fetch() cannot report. */
+async function upload(path, files, onProgress) {
+  for (;;) {
+    const usedKey = apiKey;
+    const form = new FormData();
+    for (const file of files) form.append("files", file.blob, file.name);
+    const { status, text, requestId } = await new Promise((resolve, reject) => {
+      const call = new XMLHttpRequest();
+      call.open("POST", base + path);
+      call.setRequestHeader("Accept", "application/json");
+      if (usedKey) call.setRequestHeader("X-Api-Key", usedKey);
+      call.upload.onprogress = (event) => { if (event.lengthComputable) onProgress(event.loaded / event.total); };
+      call.onload = () => resolve({ status: call.status, text: call.responseText, requestId: call.getResponseHeader("X-Request-Id") });
+      call.onerror = () => reject(new Problem("The connection broke during the upload."));
+      call.send(form);
+    });
+    if (status === 401 && await askForKey(usedKey)) continue;
+    const body = parseJson(text);
+    if (status < 200 || status > 299) throw problemFrom(body, status, requestId);
+    if (!body) throw new Problem("The server's answer could not be read.");
+    return body;
+  }
+}
+
+/** Server-sent events of a response body, as the HTML standard parses them, yielding {event, data}. */
+async function* serverEvents(body, onBytes) {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();  // keeps the bytes of a character that is cut between two reads
+  let buffer = "", name = "", data = [];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      onBytes();
+      buffer += done ? decoder.decode() : decoder.decode(value, { stream: true });
+      let from = 0;
+      for (;;) {
+        const at = buffer.slice(from).search(/[\r\n]/);
+        if (at < 0) break;
+        const end = from + at;
+        if (buffer[end] === "\r" && end + 1 === buffer.length && !done) break;  // its \n may come with the next read
+        const line = buffer.slice(from, end);
+        from = end + (buffer[end] === "\r" && buffer[end + 1] === "\n" ? 2 : 1);
+        if (line === "") {
+          if (data.length) yield { event: name || "message", data: data.join("\n") };
+          name = ""; data = [];
+          continue;
+        }
+        const colon = line.indexOf(":");
+        if (colon === 0) continue;  // a comment: keep-alive
+        const field = colon < 0 ? line : line.slice(0, colon);
+        const content = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+        if (field === "event") name = content;
+        else if (field === "data") data.push(content);
+      }
+      buffer = buffer.slice(from);
+      if (done) return;  // an event without its blank line is not an event
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

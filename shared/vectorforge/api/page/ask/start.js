@@ -1,0 +1,156 @@
+"use strict";
+// ---------------------------------------------------------------- controls
+function controls() {
+  const running = Boolean(talk.running), send = $("send");
+  send.disabled = !running && !$("question").value.trim();
+  send.setAttribute("aria-label", running ? "Stop the answer" : "Send question");
+  send.title = running ? "Stop (Esc)" : "Send (Enter)";
+  send.querySelector("use").setAttribute("href", running ? "#i-stop" : "#i-send");
+  $("new-conversation").disabled = !talk.turns.length;
+  $("new-conversation").hidden = !talk.turns.length;
+  talk.drawLatest();
+}
+
+function grow() {  // browsers without field-sizing
+  if (CSS.supports("field-sizing", "content")) return;
+  $("question").style.height = "auto";
+  $("question").style.height = `${$("question").scrollHeight}px`;
+}
+
+function submit() {
+  const question = $("question").value.trim();
+  if (!question || talk.running) return;
+  $("question").value = "";
+  grow();
+  talk.ask(question);
+}
+
+function showBanner(text, again) {
+  $("banner").hidden = false;
+  $("banner").querySelector("span").textContent = text;
+  const button = $("banner").querySelector("button");
+  button.textContent = again ? "Try again" : "Dismiss";
+  button.onclick = () => { $("banner").hidden = true; if (again) again(); else welcome.draw(); };
+}
+
+$("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (talk.running) talk.stop(); else submit();
+});
+$("question").addEventListener("input", () => { grow(); controls(); });
+$("question").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  submit();
+});
+$("collection").addEventListener("change", () => chooseCollection($("collection").value));
+$("new-collection").addEventListener("click", newCollection);
+$("new-conversation").addEventListener("click", () => talk.clear());
+$("toggle-documents").addEventListener("click", (event) => {
+  if (panel.view === "documents") panel.close(); else documents.open(event.currentTarget);
+});
+$("scrim").addEventListener("click", () => panel.close());
+$("attach").addEventListener("click", () => $("files").click());
+$("files").addEventListener("change", () => {
+  const files = [...$("files").files].map((blob) => ({ name: blob.name, blob }));
+  $("files").value = "";
+  documents.add(files);
+});
+$("latest").addEventListener("click", () => { talk.following = true; talk.follow(); });
+$("scroll").addEventListener("scroll", () => {
+  const box = $("scroll"), turn = talk.turns.at(-1);
+  const overflows = turn && turn.tail.getBoundingClientRect().bottom - turn.head.getBoundingClientRect().top > box.clientHeight;
+  talk.following = Boolean(overflows) && box.scrollHeight - box.scrollTop - box.clientHeight < 48;
+  talk.drawLatest();
+}, { passive: true });
+narrow.addEventListener("change", () => panel.fit());
+
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") {
+    const inPanel = $("panel").contains(document.activeElement) || narrow.matches;
+    if (panel.view !== null && (inPanel || !talk.running)) panel.close();
+    else if (talk.running) talk.stop();
+  } else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, textarea, select")) {
+    event.preventDefault();
+    if (panel.view !== null && narrow.matches) panel.close();
+    $("question").focus();
+  } else if (event.key === "Tab" && panel.view !== null && narrow.matches) {
+    keepFocusInside(event);
+  }
+});
+
+/** The page behind the bottom sheet is inert; this keeps Tab from leaving for the browser's own controls. */
+function keepFocusInside(event) {
+  const stops = [...$("panel").querySelectorAll("button:not(:disabled)")];
+  const at = stops.indexOf(document.activeElement);
+  if (event.shiftKey ? at <= 0 : at === stops.length - 1) {
+    event.preventDefault();
+    stops.at(event.shiftKey ? -1 : 0).focus();
+  }
+}
+
+// ---------------------------------------------------------------- drag and drop, anywhere
+const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+let dragDepth = 0;
+function dragging(change) {
+  dragDepth = Math.max(0, change === 0 ? 0 : dragDepth + change);
+  $("over").hidden = dragDepth === 0;
+}
+document.addEventListener("dragenter", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  $("over").querySelector("span").textContent = `Add to ${currentCollection()?.name ?? "a new collection"}`;
+  dragging(1);
+});
+document.addEventListener("dragover", (event) => { if (carriesFiles(event)) { event.preventDefault(); event.dataTransfer.dropEffect = "copy"; } });
+document.addEventListener("dragleave", (event) => { if (carriesFiles(event)) dragging(-1); });
+document.addEventListener("drop", async (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  dragging(0);
+  const plain = [...event.dataTransfer.files].map((blob) => ({ name: blob.name, blob }));
+  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  documents.add(entries.some((entry) => entry.isDirectory) ? toldApart((await Promise.all(entries.map(filesOf))).flat()) : plain);
+});
+
+/** Files of a folder by their name alone, as the server keeps them; by their path where two would be the same. */
+function toldApart(files) {
+  const last = (file) => file.name.split("/").at(-1), seen = new Map();
+  for (const file of files) seen.set(last(file), (seen.get(last(file)) ?? 0) + 1);
+  return files.map((file) => ({ ...file, name: seen.get(last(file)) > 1 ? file.name.replaceAll("/", " - ") : last(file) }));
+}
+
+/** The files of a dropped folder, named by their path in it; hidden files are left out. */
+async function filesOf(entry) {
+  if (entry.name.startsWith(".")) return [];
+  if (entry.isFile) return new Promise((resolve) => entry.file((blob) => resolve([{ name: entry.fullPath.replace(/^\//, ""), blob }]), () => resolve([])));
+  const reader = entry.createReader(), found = [];
+  for (;;) {
+    const some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve([])));
+    if (!some.length) return (await Promise.all(found.map(filesOf))).flat();
+    found.push(...some);  // a reader gives at most 100 at a time
+  }
+}
+
+// ---------------------------------------------------------------- start
+async function start() {
+  try {
+    await loadCollections();
+    await documents.reload();
+  } catch (error) {
+    showBanner(`Your documents could not be loaded. ${error.message}`, start);
+    return;
+  }
+  state.ready = true;
+  welcome.draw();
+  documents.resumeJobs();
+  try {
+    const { llm = [] } = await getJson("/v1/providers");
+    const own = llm.find((p) => p.is_default) ?? llm[0];
+    if (own) $("door").textContent = own.extractive ? "No model is connected: answers are quotes." : `Answers by ${own.default_model}`;
+  } catch { /* only a hint */ }
+}
+controls();
+start();
+if (!narrow.matches) $("question").focus();

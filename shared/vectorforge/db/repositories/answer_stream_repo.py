@@ -1,0 +1,201 @@
+"""Answers while they are streamed: what was sent is kept, so that any process can send it again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+StreamState: TypeAlias = Literal["running", "ended", "overflowed", "lost"]
+"""ended: the last event is stored; overflowed: too long to be kept; lost: its writer is gone."""
+
+_OPEN = """
+INSERT INTO vectorforge.answer_streams (tenant_id, query_id, expires_at)
+VALUES (%(tenant_id)s, %(query_id)s, clock_timestamp() + make_interval(secs => %(kept_s)s))
+"""
+# A batch whose commit was not confirmed comes again, maybe with more in it: it takes its own place.
+_WRITE = """
+WITH stream AS (
+    UPDATE vectorforge.answer_streams
+    SET last_id = greatest(last_id, %(last_id)s), state = %(state)s, written_at = clock_timestamp(),
+        expires_at = CASE WHEN %(state)s = 'running' THEN expires_at
+                          ELSE clock_timestamp() + make_interval(secs => %(kept_s)s) END
+    WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s AND state IN ('running', %(state)s)
+    RETURNING stop_requested, extract(epoch FROM clock_timestamp() - read_at)::float8 AS unread_s
+), batch AS (
+    INSERT INTO vectorforge.answer_stream_batches (tenant_id, query_id, first_id, last_id, events)
+    SELECT %(tenant_id)s, %(query_id)s, %(first_id)s, %(last_id)s, %(events)s::bytea FROM stream
+    WHERE %(last_id)s >= %(first_id)s
+    ON CONFLICT (tenant_id, query_id, first_id) DO UPDATE
+    SET last_id = excluded.last_id, events = excluded.events
+)
+SELECT stop_requested, unread_s FROM stream
+"""
+_READ = """
+SELECT s.state, s.last_id, s.written_at, b.first_id, b.events
+FROM vectorforge.answer_streams AS s
+LEFT JOIN LATERAL (
+    SELECT first_id, events FROM vectorforge.answer_stream_batches
+    WHERE tenant_id = s.tenant_id AND query_id = s.query_id AND last_id > %(after)s
+    ORDER BY first_id LIMIT %(limit)s
+) AS b ON true
+WHERE s.tenant_id = %(tenant_id)s AND s.query_id = %(query_id)s AND s.expires_at > clock_timestamp()
+ORDER BY b.first_id
+"""
+_NOTE_READER = """
+UPDATE vectorforge.answer_streams SET read_at = clock_timestamp()
+WHERE tenant_id = %s AND query_id = %s AND state = 'running'
+"""
+_REQUEST_STOP = """
+UPDATE vectorforge.answer_streams SET stop_requested = true
+WHERE tenant_id = %s AND query_id = %s AND expires_at > clock_timestamp()
+RETURNING state
+"""
+_GIVE_UP = """
+UPDATE vectorforge.answer_streams SET state = 'lost'
+WHERE tenant_id = %s AND query_id = %s AND state = 'running' AND written_at = coalesce(%s, written_at)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events of a stream in their order, without gaps."""
+
+    first_id: int
+    """From 1."""
+    events: bytes
+    """As they went over the wire, each with its blank line."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Readership:
+    """What a writer learns of those who read elsewhere."""
+
+    stop_requested: bool
+    unread_s: float | None
+    """Seconds since somebody last read; None: nobody did."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStream:
+    """A stream, and batches of it."""
+
+    state: StreamState
+    last_id: int
+    """Of the last event stored; 0: none yet."""
+    written_at: datetime
+    """When the writer was last heard of."""
+    batches: Sequence[tuple[int, bytes]]
+    """First id and events, in order; the first one may begin before what was asked for."""
+
+
+class AnswerStreamRepository:
+    """The streamed answers of one tenant.
+
+    Args:
+        db: Bound to the tenant.
+        kept_s: Seconds for which a stream is kept after its end.
+        longest_s: Seconds that a stream takes at most.
+    """
+
+    def __init__(self, db: TenantDatabase, *, kept_s: float, longest_s: float) -> None:
+        self._db = db
+        self._kept_s = kept_s
+        self._longest_s = longest_s
+
+    async def open(self, query_id: UUID) -> None:
+        """Begin a stream, which has no events yet.
+
+        Raises:
+            DatabaseError: It could not be stored.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "query_id": query_id,
+            "kept_s": self._longest_s + self._kept_s,
+        }
+        await self._db.execute(_OPEN, values)
+
+    async def write(
+        self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
+    ) -> Readership | None:
+        """Add events, in one round trip; an empty batch says that the writer is still there.
+
+        Args:
+            query_id: Of the stream.
+            batch: Follows the one before; the same ``first_id`` again takes its place.
+            state: Of the stream from now on.
+
+        Returns:
+            None when the stream takes nothing any more: it was given up for lost, or deleted.
+
+        Raises:
+            DatabaseError: It is not known whether the batch was stored.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "query_id": query_id,
+            "first_id": batch.first_id,
+            "last_id": batch.first_id + batch.count - 1,
+            "events": batch.events,
+            "state": state,
+            "kept_s": self._kept_s,
+        }
+        row = await self._db.fetch_one(_WRITE, values)
+        return Readership(**row) if row else None
+
+    async def read(self, query_id: UUID, after: int, *, limit: int = 16) -> StoredStream | None:
+        """A stream and its first batches that have events after this id.
+
+        Args:
+            query_id: Of the stream.
+            after: Id of an event; 0: from the start.
+            limit: Batches at most.
+
+        Returns:
+            None when there is no such stream (any more).
+        """
+        values = {"tenant_id": self._db.tenant_id, "query_id": query_id, "after": after, "limit": limit}
+        rows = await self._db.fetch_all(_READ, values)
+        return _stored_stream(rows) if rows else None
+
+    async def note_reader(self, query_id: UUID) -> None:
+        """Say that somebody reads, so that the answer goes on being written."""
+        await self._db.execute(_NOTE_READER, (self._db.tenant_id, query_id))
+
+    async def request_stop(self, query_id: UUID) -> StreamState | None:
+        """Ask the writer, wherever it is, to end the answer.
+
+        Returns:
+            The stream's state; None when there is no such stream.
+        """
+        row = await self._db.fetch_one(_REQUEST_STOP, (self._db.tenant_id, query_id))
+        return row["state"] if row else None
+
+    async def give_up(self, query_id: UUID, *, silent_since: datetime | None = None) -> bool:
+        """Say that a stream that runs will have no end.
+
+        Args:
+            query_id: Of the stream.
+            silent_since: Only if nothing was heard of the writer after this; None: in any case.
+
+        Returns:
+            Whether it was so.
+        """
+        return await self._db.execute(_GIVE_UP, (self._db.tenant_id, query_id, silent_since)) == 1
+
+
+def _stored_stream(rows: "list[DictRow]") -> StoredStream:
+    first = rows[0]
+    return StoredStream(
+        state=first["state"],
+        last_id=first["last_id"],
+        written_at=first["written_at"],
+        batches=[(row["first_id"], bytes(row["events"])) for row in rows if row["first_id"] is not None],
+    )
