@@ -346,3 +346,21 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
     check_order(events)
     assert (events[-1].name, events[-1].data["code"]) == ("error", "stream_lost")
     assert gated.closed_early == 1
+
+
+@DIRECTLY
+async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
+    servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
+    pieces = ["word " * 20_000] * 60  # more than sockets hold
+    async with (
+        live_api(servers.first.application.config, ScriptedLLM(pieces)) as api,
+        api.client(servers.tenant) as client,
+        servers.second.client(servers.tenant) as other,
+        client.stream("POST", "/v1/rag/query", json=QUESTION) as response,
+    ):
+        meta = await anext(read_events(response.aiter_lines()))  # and nothing is read from here on
+        async with asyncio.timeout(60):
+            events = await resume(other, meta.data["request_id"], 0)
+    check_order(events)
+    assert events[-1].name == "done"
+    assert text_of(events) == "".join(pieces)
