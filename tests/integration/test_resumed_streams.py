@@ -301,7 +301,7 @@ async def test_an_id_that_is_none_is_refused(make_instances: MakeInstances) -> N
         for wrong in ("-1", "1.5", "x", "\u0661", "2147483647", "9" * 50):
             for response in (
                 await client.get(path, params={"last_event_id": wrong}),
-                await client.get(path, headers={"Last-Event-ID": wrong.encode()}),
+                await client.get(path, headers=[(b"Last-Event-ID", wrong.encode())]),
             ):
                 assert response.status_code == 422
                 assert response.json()["errors"][0]["field"] == "last_event_id"
