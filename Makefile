@@ -51,13 +51,15 @@ fmt: $(UV) ## Fix what can be fixed, and format
 	$(RUN) ruff format .
 
 # What `sam build -t template-local.yaml` runs; the platform has to be that of the template's Architecture.
-.PHONY: build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction
+BUILDS := build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction build-AuthorizerFunction
+.PHONY: $(BUILDS)
 PLATFORM ?= aarch64-manylinux_2_34
 build-QueryFunction: function := query
 build-LogWriterFunction: function := log_writer
 build-IngestFunction: function := ingest
 build-MigrateFunction: function := migrate
-build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction: $(UV)
+build-AuthorizerFunction: function := authorizer
+$(BUILDS): $(UV)
 	@$(RUN) python -m infra.bundling $(function) --platform $(PLATFORM) --output "$(ARTIFACTS_DIR)"
 
 $(CDK): infra/package-lock.json

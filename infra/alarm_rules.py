@@ -96,6 +96,9 @@ def _front_doors(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[Alar
     doors = []
     if stage.front_door != "function_url":
         doors.append(("api", metrics.api("5XXError", "Sum"), metrics.api("Count", "Sum")))
+        if stage.authorizer is not None:
+            means = "The authorizer crashes, and API Gateway refuses whoever asks."
+            yield _errors(metrics, "authorizer", means, periods=1)
     if stage.front_door != "rest_api":
         url = (metrics.function("Url5xxCount", "Sum"), metrics.function("UrlRequestCount", "Sum"))
         doors.append(("url", *url))

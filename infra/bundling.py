@@ -25,18 +25,23 @@ from infra.token_tables import TokenTableError, copy_token_tables
 ROOT = Path(__file__).resolve().parents[1]
 
 BUDGET_BYTES = {
-    "query": 150_000_000,
+    "query": 175_000_000,
     "log_writer": 80_000_000,
     "ingest": 180_000_000,
     "migrate": 80_000_000,
+    "authorizer": 50_000,
 }
-"""What each function's folder may weigh; more means that something came in unnoticed."""
+"""What each function's folder may weigh (the query function's: 26 MB of it for ``mcp``, whose server needs
+cryptography); more means that something came in unnoticed."""
 
 LAMBDA_LIMIT_BYTES = 250 * 1024**2
 """Unzipped, with layers (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
 
 COUNTS_TOKENS = frozenset({"query", "ingest"})
 """The functions whose bundle holds tiktoken's tables."""
+
+STANDS_ALONE = frozenset({"authorizer"})
+"""The functions of nothing but their handler and the standard library."""
 
 _PYTHON, _PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
 _TASK_ROOT = "/var/task"
@@ -106,9 +111,10 @@ def make_bundle(
         raise BundlingError(f"{output} is not empty; choose another folder, or empty it.")
     uv = find_uv()
     output.mkdir(parents=True, exist_ok=True)
-    _install(uv, _locked_requirements(uv, function), output, python_version, platform)
+    if function not in STANDS_ALONE:
+        _install(uv, _locked_requirements(uv, function), output, python_version, platform)
+        write_database_certificates(output / "certificates")
     _copy_code(function, output)
-    write_database_certificates(output / "certificates")
     if function in COUNTS_TOKENS:
         copy_token_tables(output / "tiktoken_cache", uv=uv, python=sys.executable)
     _open_to_readers(output)
@@ -137,7 +143,8 @@ def _copy_code(function: str, output: Path) -> None:
         is_library = Path(folder) == ROOT / "shared" / "vectorforge"
         return {"__pycache__"} | (set(ROOMS_LEFT_OUT) & set(names) if is_library else set())
 
-    shutil.copytree(ROOT / "shared" / "vectorforge", output / "vectorforge", ignore=left_out)
+    if function not in STANDS_ALONE:
+        shutil.copytree(ROOT / "shared" / "vectorforge", output / "vectorforge", ignore=left_out)
     shutil.copytree(ROOT / "functions" / function, output / "functions" / function, ignore=left_out)
     shutil.copyfile(ROOT / "functions" / "__init__.py", output / "functions" / "__init__.py")
 

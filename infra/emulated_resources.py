@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 NO_NETWORK = "functions are processes of this machine: there is no VPC"
+NO_AUTHORIZER = "there are no authorizers: keys come in x-api-key"
 NOT_THERE = "not in LocalStack's free edition"
 
 DROPPED: Mapping[str, str] = MappingProxyType(
     {
         "AWS::ApiGateway::Account": "an account's own setting, for logs that the emulator does not write",
+        "AWS::ApiGateway::Authorizer": NOT_THERE,
         "AWS::ApplicationAutoScaling::*": NOT_THERE,
         "AWS::Budgets::*": NOT_THERE,
         "AWS::CDK::Metadata": "tells AWS what CDK is used for",
@@ -107,6 +109,8 @@ REMOVALS = (
     ),
     Removal("AWS::SNS::Topic", ("Properties", "KmsMasterKeyId"), "there is no KMS"),
     Removal("AWS::Lambda::Alias", ("UpdatePolicy",), "CodeDeploy is dropped: the alias moves at once"),
+    Removal("AWS::ApiGateway::RestApi", ("Properties", "ApiKeySourceType"), NO_AUTHORIZER),
+    Removal("AWS::ApiGateway::Method", ("Properties", "AuthorizerId"), NO_AUTHORIZER),
     Removal(
         "AWS::ApiGateway::Method",
         ("Properties", "Integration", "ResponseTransferMode"),

@@ -10,7 +10,7 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 
-from infra.bundling import ROOMS_LEFT_OUT, ROOT, find_uv, make_bundle
+from infra.bundling import ROOMS_LEFT_OUT, ROOT, STANDS_ALONE, find_uv, make_bundle
 from infra.interpreters import find_interpreter
 from infra.settings import CodeSettings
 
@@ -43,7 +43,9 @@ def _fingerprint(function: str, settings: CodeSettings) -> str:
     compiled = find_interpreter(settings.python_version, find_uv()) is not None
     target = f"{function} {settings.python_version} {settings.platform} {compiled}\n"
     digest = hashlib.sha256(target.encode())
-    places = (Path("shared", "vectorforge"), Path("functions", function), Path("infra", "certificates"))
+    places = [Path("functions", function)]
+    if function not in STANDS_ALONE:
+        places += [Path("shared", "vectorforge"), Path("infra", "certificates")]
     files = [file for place in places for file in (ROOT / place).rglob("*") if _is_source(file)]
     # Of infra/ only what makes the bundle, not the stacks: a new alarm changes no function.
     makers = [ROOT / "infra" / f"{name}.py" for name in _MAKERS]

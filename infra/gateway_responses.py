@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from aws_cdk import aws_apigateway as apigateway
 
 _ResponseType = apigateway.ResponseType
+_KEY_WANTED = "An API key is required: X-Api-Key: <key>."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,15 @@ _PROBLEMS = (
         401,  # API Gateway's own choice is 403, after which no client asks for a key
         "unauthenticated",
         "There is no valid credential.",
-        "An API key is required: X-Api-Key: <key>.",
+        _KEY_WANTED,
+    ),
+    _Problem(
+        "NothingToCheck",
+        _ResponseType.ACCESS_DENIED,  # functions/authorizer found no key in the request
+        401,
+        "unauthenticated",
+        "There is no valid credential.",
+        _KEY_WANTED,
     ),
     _Problem(
         "TooMany",

@@ -38,7 +38,7 @@ class Place:
 
 
 class PythonFunction(Construct):
-    """A function of ``functions/`` in the VPC, behind the alias ``live``; everybody invokes the alias.
+    """A function of ``functions/``, behind the alias ``live``; everybody invokes the alias.
 
     Args:
         scope: Of the construct.
@@ -47,9 +47,10 @@ class PythonFunction(Construct):
         description: For whoever finds it in the console.
         stage: The stage's settings.
         settings: Size and time.
-        place: Its network.
+        place: Its network; None: outside of the VPC, for what reaches nothing.
         environment: Variables of this function alone.
         start: As ``settings.Start``; only the query function has one.
+        **more: Arguments of CDK's ``Function``.
 
     Attributes:
         role: Its own; statements are added by whoever owns the resource.
@@ -68,7 +69,7 @@ class PythonFunction(Construct):
         description: str,
         stage: StageSettings,
         settings: FunctionSettings,
-        place: Place,
+        place: Place | None,
         environment: Mapping[str, str],
         start: Start = "on_demand",
         **more: Any,
@@ -83,6 +84,9 @@ class PythonFunction(Construct):
             removal_policy=removal(stage),
         )
         self.role = self._make_role()
+        if place is not None:
+            self._allow_interfaces()
+            more |= _inside(place, stage)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -99,10 +103,6 @@ class PythonFunction(Construct):
             log_group=self.log_group,
             logging_format=lambda_.LoggingFormat.JSON,
             tracing=lambda_.Tracing.ACTIVE,
-            vpc=place.network.vpc,
-            vpc_subnets=place.network.function_subnets,
-            security_groups=[place.security_group],
-            ipv6_allowed_for_dual_stack=stage.network.egress == "dual_stack",
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if start == "snap_start" else None,
             current_version_options=lambda_.VersionOptions(
                 # A version that stays would keep its snapshot, which is billed.
@@ -144,15 +144,18 @@ class PythonFunction(Construct):
             description=f"What {self.name} may do",
         )
         self.log_group.grant_write(role)
+        return role
+
+    def _allow_interfaces(self) -> None:
         # Lambda itself makes the interfaces, with this role; no resource can be named before they exist.
-        role.add_to_policy(iam.PolicyStatement(actions=_NETWORK_INTERFACE_ACTIONS, resources=["*"]))
+        self.role.add_to_policy(iam.PolicyStatement(actions=_NETWORK_INTERFACE_ACTIONS, resources=["*"]))
         arn = Stack.of(self).format_arn(
             service="lambda",
             resource="function",
             resource_name=self.name,
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
-        role.add_to_policy(  # the function's own code does not need them
+        self.role.add_to_policy(  # the function's own code does not need them
             iam.PolicyStatement(
                 effect=iam.Effect.DENY,
                 actions=_NETWORK_INTERFACE_ACTIONS,
@@ -160,7 +163,16 @@ class PythonFunction(Construct):
                 conditions={"ArnEquals": {"lambda:SourceFunctionArn": arn}},
             )
         )
-        return role
+
+
+def _inside(place: Place, stage: StageSettings) -> dict[str, Any]:
+    """Arguments of a function in the VPC."""
+    return {
+        "vpc": place.network.vpc,
+        "vpc_subnets": place.network.function_subnets,
+        "security_groups": [place.security_group],
+        "ipv6_allowed_for_dual_stack": stage.network.egress == "dual_stack",
+    }
 
 
 def _runtime(stage: StageSettings) -> lambda_.Runtime:

@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.gateway_responses import add_gateway_responses
+from infra.key_authorizer import KeyAuthorizer
 from infra.python_function import PythonFunction
 from infra.retention import removal, retention
 from infra.settings import StageSettings
@@ -74,6 +75,7 @@ class RestApi(Construct):
         self._tell_where()
 
     def _make_api(self) -> apigateway.RestApi:
+        source = apigateway.ApiKeySourceType
         api = apigateway.RestApi(
             self,
             "Api",
@@ -81,7 +83,7 @@ class RestApi(Construct):
             description=f"VectorForge ({self._stage.stage}): questions and documents",
             # Edge-optimised APIs end a stream after 30 silent seconds, regional ones after five minutes.
             endpoint_types=[apigateway.EndpointType.REGIONAL],
-            api_key_source_type=apigateway.ApiKeySourceType.HEADER,
+            api_key_source_type=source.AUTHORIZER if self._stage.authorizer else source.HEADER,
             # Uploads. JSON stays text: as Base64 it would come to Lambda's 6 MB sooner.
             binary_media_types=["multipart/form-data"],
             default_method_options=apigateway.MethodOptions(api_key_required=True),
@@ -170,7 +172,11 @@ class RestApi(Construct):
             resource = self.api.root.resource_for_path(path)
             for method in _READING:
                 resource.add_method(method, integration, api_key_required=False)
-        self.api.root.add_resource("{proxy+}").add_method("ANY", integration)
+        authorizer = None
+        if self._stage.authorizer is not None:
+            made = KeyAuthorizer(self, "KeyAuthorizer", stage=self._stage, settings=self._stage.authorizer)
+            authorizer = made.authorizer
+        self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=authorizer)
 
     def _tell_where(self) -> None:
         stack = Stack.of(self)

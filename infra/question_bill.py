@@ -83,10 +83,19 @@ def _cold_start_lines(stage: StageSettings, price: Price) -> list[BillLine]:
 def _door_lines(stage: StageSettings) -> list[BillLine]:
     if stage.front_door == "function_url":
         return [times("CloudFront", 1, PRICES.cloudfront_request)]
-    lines = [times("API Gateway", 1, PRICES.api_request)]
+    lines = [times("API Gateway", 1, PRICES.api_request), *_authorizer_lines(stage)]
     if stage.web_acl:
         lines.append(times("WAF", 1, PRICES.web_acl_request))
     return lines
+
+
+def _authorizer_lines(stage: StageSettings) -> list[BillLine]:
+    if stage.authorizer is None:
+        return []
+    price, seconds = PRICES.lambda_gb_second(stage.code.architecture), ASSUMED.authorizer_ms / 1000
+    each = PRICES.lambda_request.each + seconds * gb(stage.authorizer) * price.each
+    arithmetic = f"{QUESTIONS:,} × (1 request + {ASSUMED.authorizer_ms:g} ms × {gb(stage.authorizer):.2f} GB)"
+    return [BillLine("authorizer", arithmetic, QUESTIONS * each)]
 
 
 def _log_line(stage: StageSettings) -> BillLine:

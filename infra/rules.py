@@ -21,12 +21,14 @@ _FUNCTION_ROLES = (
     "App/QueryLog/Writer/Role",
     "App/Ingestion/Ingest/Role",
     "App/Query/Function/Role",
+    "App/RestApi/KeyAuthorizer/Function/Role",
 )
 _FUNCTIONS = (
     "App/Migration/Migrate/Function",
     "App/QueryLog/Writer/Function",
     "App/Ingestion/Ingest/Function",
     "App/Query/Function/Function",
+    "App/RestApi/KeyAuthorizer/Function/Function",
 )
 _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
@@ -156,6 +158,7 @@ ACKNOWLEDGED = (
         "AwsSolutions-APIG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway wants a key, and the application knows whose it is.",
+        when=lambda stage: stage.authorizer is None,
     ),
     Acknowledged(
         "AwsSolutions-COG4",

@@ -133,6 +133,8 @@ class StageSettings:
     ingest: FunctionSettings
     migrate: FunctionSettings
     start: Start
+    authorizer: FunctionSettings | None = FunctionSettings(memory_mb=256, timeout_s=5)
+    """Lets the REST API take keys from ``Authorization: Bearer``, too; None: from ``X-Api-Key`` alone."""
     provisioned_concurrency: int = 0
     front_door: FrontDoor = "rest_api"
     canary: bool = False
@@ -205,8 +207,7 @@ class StageSettings:
 
 
 def _check_callers(stage: StageSettings) -> None:
-    named = (*stage.tenants, *stage.iam_tenants.values())
-    for tenant in named:
+    for tenant in (*stage.tenants, *stage.iam_tenants.values()):
         if not _TENANT.fullmatch(tenant):
             raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
     if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
@@ -293,7 +294,6 @@ def choose(
 
 
 def _architecture(name: str) -> Architecture:
-    for known in get_args(Architecture):
-        if name == known:
-            return cast("Architecture", known)
-    raise SettingsError(f"There is no architecture {name!r}: arm64 or x86_64.")
+    if name not in get_args(Architecture):
+        raise SettingsError(f"There is no architecture {name!r}: arm64 or x86_64.")
+    return cast("Architecture", name)

@@ -44,6 +44,7 @@ VARIANTS = (
     dataclasses.replace(
         PROD,
         stage="both",
+        authorizer=None,
         front_door="both",
         start="provisioned",
         provisioned_concurrency=2,

@@ -15,12 +15,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from infra.bundling import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, Bundle, main
+from infra.bundling import BUDGET_BYTES, COUNTS_TOKENS, LAMBDA_LIMIT_BYTES, STANDS_ALONE, Bundle, main
 from infra.token_tables import TABLES, TokenTableError, cached_name, copy_token_tables
 from tests.infra.reachable_imports import reachable_imports
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = list(BUDGET_BYTES)
+OF_THE_LIBRARY = [function for function in FUNCTIONS if function not in STANDS_ALONE]
 
 NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     **dict.fromkeys(
@@ -39,7 +40,7 @@ Bundles = Callable[[str], tuple[Path, Bundle]]
 Environment = Callable[..., dict[str, str]]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", OF_THE_LIBRARY)
 def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
     found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
@@ -48,7 +49,7 @@ def test_everything_that_the_function_can_import_is_in_its_bundle(bundle: Bundle
     assert absent <= NOT_ON_LAMBDA.keys() | ELSEWHERE[function].keys()
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", OF_THE_LIBRARY)
 def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, function: str) -> None:
     folder, _ = bundle(function)
     found = reachable_imports(folder, f"functions.{function}.handler", "vectorforge.runtime.__main__")
@@ -59,6 +60,15 @@ def test_nothing_is_bundled_that_the_function_cannot_import(bundle: Bundles, fun
     assert {path.name for path in (folder / "functions").iterdir() if path.is_dir()} - {"__pycache__"} == {
         function
     }
+
+
+@pytest.mark.parametrize("function", sorted(STANDS_ALONE))
+def test_a_function_that_stands_alone_is_its_handler_and_nothing_else(bundle: Bundles, function: str) -> None:
+    folder, _ = bundle(function)
+    names = ("functions/__init__.py", f"functions/{function}/__init__.py", f"functions/{function}/handler.py")
+    sources = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {name for name in sources if not name.endswith(".pyc")} == set(names)
+    assert reachable_imports(folder, f"functions.{function}.handler").packages == set()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

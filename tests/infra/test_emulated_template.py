@@ -188,6 +188,18 @@ def test_other_variables_make_another_version() -> None:
     assert turned(resources, LocalValues())[0].keys() == resources.keys()
 
 
+def test_a_method_without_its_authorizer_still_wants_a_key() -> None:
+    authorizer = {"Type": "AWS::ApiGateway::Authorizer", "Properties": {}}
+    wanting = {"AuthorizationType": "CUSTOM", "AuthorizerId": {"Ref": "Authorizer"}, "ApiKeyRequired": True}
+    api = {"Type": "AWS::ApiGateway::RestApi", "Properties": {"ApiKeySourceType": "AUTHORIZER", "Name": "a"}}
+    method = {"Type": "AWS::ApiGateway::Method", "Properties": wanting}
+    found, report = turned({"Authorizer": authorizer, "Api": api, "Method": method})
+    assert found["Method"]["Properties"] == {"AuthorizationType": "NONE", "ApiKeyRequired": True}
+    assert found["Api"]["Properties"] == {"Name": "a"}  # keys come in x-api-key, which is the default
+    why = "there are no authorizers: keys come in x-api-key"
+    assert f"    1 AWS::ApiGateway::Method without Properties.AuthorizerId: {why}" in report.lines()
+
+
 def test_a_streaming_method_invokes_for_a_whole_answer() -> None:
     def uri(version: str, action: str) -> dict[str, Any]:
         return join(

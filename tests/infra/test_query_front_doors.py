@@ -18,6 +18,7 @@ from vectorforge.errors import AuthenticationError, DeadlineExceededError
 from vectorforge.testing.live_api import build_application, settings_for
 
 ALIAS = "QueryFunctionAlias"
+AUTHORIZER = "RestApiKeyAuthorizer"
 LAMBDA = "arn:AWS::Partition:apigateway:AWS::Region:lambda:path"
 STREAMED = f"{LAMBDA}/2021-11-15/functions/{ALIAS}/response-streaming-invocations"
 
@@ -131,6 +132,48 @@ def test_only_api_gateway_calls_the_alias_without_a_url_and_only_for_its_methods
     assert {p["Principal"] for p in direct} <= {"apigateway.amazonaws.com"}
     assert all(text(p["SourceArn"]).startswith("arn:AWS::Partition:execute-api:") for p in direct)
     assert len(direct) == len(template.of_kind("AWS::ApiGateway::Method"))
+
+
+def test_keys_come_as_bearer_too_where_an_authorizer_hands_them_on(
+    rest: StackTemplate, app_templates: dict[str, StackTemplate]
+) -> None:
+    """It decides nothing: every method that it stands before wants a key of a usage plan besides."""
+    wanting = [m for verbs in methods(rest).values() for m in verbs.values() if m["ApiKeyRequired"]]
+    source = rest.of_kind("AWS::ApiGateway::RestApi")["RestApi"]["ApiKeySourceType"]
+    if rest is app_templates["both"]:  # which has none
+        assert source == "HEADER"
+        assert [method["AuthorizationType"] for method in wanting] == ["NONE"]
+        assert "RestApiKeyAuthorizerFunction" not in rest.of_kind("AWS::Lambda::Function")
+        return
+    assert source == "AUTHORIZER"
+    assert [text(method["AuthorizerId"]) for method in wanting] == [AUTHORIZER]
+    [authorizer] = rest.of_kind("AWS::ApiGateway::Authorizer").values()
+    # Kept answers would be found by one header, and callers send one of two.
+    assert (authorizer["Type"], authorizer["AuthorizerResultTtlInSeconds"]) == ("REQUEST", 0)
+    assert not authorizer.get("IdentitySource")
+    assert "RestApiKeyAuthorizerFunctionAlias" in text(authorizer["AuthorizerUri"])
+
+
+def test_the_authorizer_reaches_nothing_and_is_called_by_api_gateway_alone(
+    app_templates: dict[str, StackTemplate],
+) -> None:
+    template = app_templates["dev"]
+    function = template.of_kind("AWS::Lambda::Function")["RestApiKeyAuthorizerFunction"]
+    assert "VpcConfig" not in function
+    assert function["LoggingConfig"] | {"SystemLogLevel": "WARN"} == function["LoggingConfig"]
+    assert template.permissions("RestApiKeyAuthorizerFunctionRole") == {
+        ("logs:CreateLogStream", "RestApiKeyAuthorizerFunctionLogs.Arn"),
+        ("logs:PutLogEvents", "RestApiKeyAuthorizerFunctionLogs.Arn"),
+        ("xray:PutTraceSegments", "*"),
+        ("xray:PutTelemetryRecords", "*"),
+    }
+    [call] = [
+        permission
+        for permission in template.of_kind("AWS::Lambda::Permission").values()
+        if text(permission["FunctionName"]) == "RestApiKeyAuthorizerFunctionAlias"
+    ]
+    assert call["Principal"] == "apigateway.amazonaws.com"
+    assert text(call["SourceArn"]).endswith(f"/authorizers/{AUTHORIZER}")
 
 
 def test_the_url_wants_iam_and_admits_cloudfront_and_those_named(
@@ -259,6 +302,7 @@ def test_what_api_gateway_answers_itself_is_a_problem_document(rest: StackTempla
             == "'application/problem+json'"
         )
         statuses[response["ResponseType"]] = (problem.status, problem.code)
+    assert statuses["ACCESS_DENIED"] == statuses["INVALID_API_KEY"]
     assert statuses["INVALID_API_KEY"] == (STATUS_OF[AuthenticationError], AuthenticationError.code)
     assert statuses["INTEGRATION_TIMEOUT"] == (STATUS_OF[DeadlineExceededError], DeadlineExceededError.code)
     assert statuses["THROTTLED"][0] == 429

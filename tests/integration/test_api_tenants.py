@@ -9,6 +9,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from vectorforge.api.app import create_routes
+from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.config import AwsSettings
 from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.live_api import (
@@ -23,6 +24,8 @@ from vectorforge.testing.live_api import (
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
 QUESTION = {"query": SECRET}
+CHAT = {"id": "1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": SECRET}]}]}
+COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": SECRET}]}
 PROFILE = "7002600330044"
 
 
@@ -35,6 +38,14 @@ class Case:
     empty: tuple[str, ...] = field(default=())
     """Lists of the response that must be empty."""
 
+
+# An agent's message, whose tool finds Alice's passage in her default collection.
+TOOL_CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "semantic_search", "arguments": QUESTION},
+}
 
 # (method, path) -> case. Public routes have none of a tenant's data.
 PUBLIC = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", "/openapi.json")}
@@ -59,6 +70,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/jobs/{job_id}"): Case(404),
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
+    ("GET", "/v1/models"): Case(200, empty=("data",)),
+    ("GET", "/v1/models/{model:path}"): Case(404),
+    ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
+    ("POST", "/api/chat"): Case(404, CHAT),
     ("GET", "/v1/cache"): Case(200),
     ("DELETE", "/v1/cache"): Case(200),
     ("POST", "/v1/docrag/query"): Case(404, QUESTION),
@@ -70,6 +86,16 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
+    ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),
+    ("POST", "/v1/vector_stores"): Case(200, {"name": "store"}),
+    ("GET", "/v1/vector_stores/{vector_store_id}"): Case(404),
+    ("DELETE", "/v1/vector_stores/{vector_store_id}"): Case(404),
+    ("POST", "/v1/vector_stores/{vector_store_id}/search"): Case(404, QUESTION),
+    ("GET", "/v1/vector_stores/{vector_store_id}/files"): Case(404),
+    ("POST", "/v1/vector_stores/{vector_store_id}/files"): Case(404, {"file_id": "{file_id}"}),
+    ("GET", "/v1/vector_stores/{vector_store_id}/files/{file_id}"): Case(404),
+    ("DELETE", "/v1/vector_stores/{vector_store_id}/files/{file_id}"): Case(404),
+    ("GET", "/v1/vector_stores/{vector_store_id}/files/{file_id}/content"): Case(404),
     # Bob may have a profile of the same number; until he does, there is nothing.
     ("POST", "/v1/profiles/{profile_id}/search"): Case(404, QUESTION),
     ("POST", "/v1/profiles/{profile_id}/query"): Case(404, QUESTION),
@@ -79,6 +105,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/profiles/{profile_id}/documents"): Case(200, {"text": "Bob's CV."}),
     ("GET", "/v1/stats"): Case(200, empty=("models", "variants", "collections")),
     ("GET", "/v1/stats/usage"): Case(200, empty=("usage",)),
+    ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/test_mcp.py has every tool
+    ("POST", "/mcp/"): Case(200, TOOL_CALL),
     ("GET", "/metrics"): Case(404),  # of all tenants
 }
 ROUTES = [
@@ -98,7 +126,14 @@ class Alice:
     ids: dict[str, str]
 
     def fill(self, path: str) -> str:
+        path = path.replace("{model:path}", f"vectorforge/{self.ids['collection_id']}")
         return path.format(**self.ids, name="extractive")
+
+    def fill_body(self, case: Case) -> dict[str, Any] | None:
+        """The body with her ids, where it names some."""
+        return case.body and {
+            name: self.fill(value) if isinstance(value, str) else value for name, value in case.body.items()
+        }
 
 
 @pytest.fixture
@@ -123,7 +158,11 @@ async def alice(
         (entry,) = answer["context"]
         resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
         (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
+        store_id = await new_collection(client, "another")  # to be deleted beside the first one
+        (item,) = (await add_documents(client, store_id, secret=SECRET))["documents"]
         ids = {
+            "vector_store_id": store_id,
+            "file_id": item["document_id"],
             "collection_id": collection_id,
             "document_id": entry["document_id"],
             "chunk_id": entry["chunk_id"],
@@ -139,6 +178,18 @@ async def request(client: httpx2.AsyncClient, method: str, path: str, body: Any)
     return await client.request(method, path, json=body) if body else await client.request(method, path)
 
 
+def deleted_when(route: tuple[str, str]) -> tuple[int, ...]:
+    """Sorts deletions last, and among them what holds others behind what it holds."""
+    method, path = route
+    return (1, path.count("collection"), -path.count("/")) if method == "DELETE" else (0,)
+
+
+def code_of(response: httpx2.Response) -> str:
+    """The error's code, which OpenAI's paths have one level deeper."""
+    body = response.json()
+    return str(body.get("error", body)["code"])
+
+
 def test_every_route_has_a_case() -> None:
     assert set(ROUTES) == set(CASES) | PUBLIC
 
@@ -147,7 +198,7 @@ async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, se
     async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
         for (method, path), case in CASES.items():
             filled = alice.fill(path)
-            response = await request(as_bob, method, filled, case.body)
+            response = await request(as_bob, method, filled, alice.fill_body(case))
             assert response.status_code == case.status, (method, path, response.text)
             assert SECRET not in response.text
             assert not any(id_ in response.text for id_ in alice.ids.values() if id_ not in filled), path
@@ -156,9 +207,9 @@ async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, se
             if (method, path) == ("POST", "/v1/collections"):
                 await as_bob.delete(response.headers["location"])
         # The same requests are Alice's to make, and nothing of hers is gone. Deletions last, leaves first.
-        order = sorted(CASES, key=lambda route: (route[0] == "DELETE", route[1].count("collection")))
+        order = sorted(CASES, key=deleted_when)
         for method, path in order:
-            response = await request(as_alice, method, alice.fill(path), CASES[method, path].body)
+            response = await request(as_alice, method, alice.fill(path), alice.fill_body(CASES[method, path]))
             expected = 409 if (method, path) == ("POST", "/v1/collections") else 0
             assert response.status_code == expected or response.status_code < 300, (path, response.text)
 
@@ -186,20 +237,29 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
             # A body that could not be read would be a 400: nothing of it is looked at before the key.
             declared = {**headers, "content-type": "application/json"}
             response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
-            assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+            assert (response.status_code, code_of(response)) == (401, "unauthenticated")
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("path", [path for (method, path), case in CASES.items() if case.body])
+@pytest.mark.parametrize(
+    "path", [path for (_, path), case in CASES.items() if case.body and case.body is not TOOL_CALL]
+)
 async def test_a_tenant_in_the_body_is_refused(alice: Alice, path: str) -> None:  # C42
     (case,) = (c for (m, p), c in CASES.items() if p == path and m == "POST")
     async with alice.api.client(alice.bob) as client:
         filled = alice.fill(path)
-        response = await client.post(filled, json={**(case.body or {}), "tenant_id": alice.name})
+        response = await client.post(filled, json={**(alice.fill_body(case) or {}), "tenant_id": alice.name})
+    if path == "/api/chat":  # whose clients send fields that are theirs alone: it is as if there were none
+        assert response.status_code == 404
+        return
     if filled.startswith("/v1/collections/") and filled.endswith(
         "/documents"
     ):  # Bob has no such collection, which is found out first
         assert response.status_code == 404
+        return
+    if is_openai_path(filled):  # its clients send fields that we do not know; this one changes nothing
+        assert response.status_code == case.status
+        assert SECRET not in response.text
         return
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "tenant_id"

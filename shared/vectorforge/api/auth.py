@@ -1,8 +1,8 @@
 """Who is asking: the tenant comes from the credential and from nowhere else.
 
 A credential is a key of ours, or an identity that one of AWS's front doors has checked. docs/tenants.md has
-the rules as a table: a key of ours that is wrong is refused, whoever else knows the caller; and all
-credentials of a request have to name the same tenant.
+the rules as a table: a key that is nobody's is refused, unless it may be the one that API Gateway has
+checked; and all credentials of a request have to name the same tenant.
 """
 
 import hashlib
@@ -53,9 +53,9 @@ class Authenticator:
         """The tenant.
 
         Args:
-            headers: Of the request, names in lower case. ``authorization: Bearer`` must be a key of ours.
-                ``x-api-key`` must be one, too, unless there is a Bearer key, or API Gateway has checked a key
-                of its own, which comes in the same header.
+            headers: Of the request, names in lower case. ``authorization: Bearer`` must be a key of ours, and
+                so must ``x-api-key`` where there is no Bearer key. But API Gateway's own keys come in both
+                headers: when it has checked one, a key that is not ours is taken for its.
             event: What AWS's front door made of the request (``scope["aws.event"]``); None elsewhere.
 
         Raises:
@@ -73,16 +73,14 @@ class Authenticator:
 
     def _of_keys(self, headers: Mapping[str, str], caller: FrontDoorCaller) -> set[str]:
         """The tenants of the keys of ours that were sent."""
-        tenants = set[str]()
-        bearer = _bearer_key(headers)
+        checked = caller.api_key_id is not None
+        bearer, key = _bearer_key(headers), headers.get("x-api-key", "").strip()
+        found = set[str | None]()
         if bearer is not None:
-            tenants.add(self._required(bearer))
-        key = headers.get("x-api-key", "").strip()
+            found.add(self._find(bearer) if checked else self._required(bearer))
         if key:
-            may_be_another_s = bearer is not None or caller.api_key_id is not None
-            found = self._find(key) if may_be_another_s else self._required(key)
-            tenants.update([found] if found is not None else [])
-        return tenants
+            found.add(self._find(key) if checked or bearer is not None else self._required(key))
+        return {tenant for tenant in found if tenant is not None}
 
     def _required(self, key: str) -> str:
         found = self._find(key)

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
 from vectorforge.api.schemas.documents import DocumentsRequest
 from vectorforge.api.schemas.events import EVENT_DATA
@@ -27,8 +28,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             tags=app.openapi_tags,
         )
-        for operations in document["paths"].values():
+        for path, operations in document["paths"].items():
             for operation in operations.values():
+                if is_openai_path(path):
+                    operation["responses"].pop("422", None)  # it is answered with 400
                 _name_problem_media_type(operation["responses"])
         document["components"]["schemas"].update(_more_schemas())
         app.openapi_schema = document

@@ -61,7 +61,7 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
     """
     settings = application.config.query
     check_at_most(names.get("top_k", "top_k"), config.top_k, settings.max_top_k)
-    check_at_most("max_tokens", config.max_tokens, settings.max_answer_tokens)
+    check_at_most(names.get("max_tokens", "max_tokens"), config.max_tokens, settings.max_answer_tokens)
     if config.filters is not None:
         parse(config.filters)
     llm_field = names.get("llm_provider", "llm_provider")

@@ -22,7 +22,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 
-_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 """No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
 
 
@@ -53,7 +53,7 @@ class EventEncoder:
         else:
             name, body = self._name_and_body(event)
             data = body.model_dump_json()
-        return format_sse_event(event=name, data_str=data.translate(_LINE_ENDS), id=str(self._last_id))
+        return format_sse_event(event=name, data_str=data.translate(LINE_ENDS), id=str(self._last_id))
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
         """The last event of a stream that an unforeseen exception ended; its text stays here."""

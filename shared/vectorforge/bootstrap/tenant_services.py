@@ -8,6 +8,7 @@ from vectorforge.bootstrap.profile_services import ProfileServices
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
+from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -51,6 +52,11 @@ class TenantServices:
     def collections(self) -> CollectionRepository:
         """Collections of the tenant."""
         return CollectionRepository(self._db)
+
+    @cached_property
+    def listing(self) -> CollectionListing:
+        """Collections and documents of the tenant, page by page."""
+        return CollectionListing(self._db)
 
     @cached_property
     def documents(self) -> DocumentRepository:

@@ -65,7 +65,8 @@ class ConversationMemory:
             rewriting: False never asks a model.
 
         Raises:
-            InvalidInputError: The request sends messages beside its ``conversation_id``.
+            InvalidInputError: The request sends messages beside its ``conversation_id``, other than of the
+                role system.
             NotFoundError: There is no such conversation.
             ConflictError: There is no room in it.
             DatabaseError: It could not be read.
@@ -92,7 +93,8 @@ class ConversationMemory:
             raise
 
     async def _stored(self, run: QueryRun, conversation_id: UUID) -> list[HistoryMessage]:
-        if run.config.history:
+        instructions = [message for message in run.config.history if message.role == "system"]
+        if len(instructions) < len(run.config.history):
             raise InvalidInputError("Send messages or conversation_id, not both.", field="messages")
         if self.store is None:
             raise InvalidInputError("No conversations are stored here.", field="conversation_id")
@@ -104,7 +106,8 @@ class ConversationMemory:
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
         messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
-        return [HistoryMessage(m.role, _said(HistoryMessage(m.role, m.content))) for m in messages]
+        said = [HistoryMessage(m.role, _said(HistoryMessage(m.role, m.content))) for m in messages]
+        return [*instructions, *said]
 
     async def _append(self, store: ConversationStore, conversation_id: UUID, run: QueryRun) -> None:
         try:

@@ -16,7 +16,7 @@ from vectorforge.types import Chunk
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-_COLUMNS = """
+DOCUMENT_COLUMNS = """
 id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
 created_at, updated_at
 """
@@ -24,13 +24,13 @@ _CHUNK_COLUMNS = """
 id, document_id, ordinal AS index, text, start_offset, end_offset, token_count, heading, metadata
 """
 
-_BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
+_BY_ID = f"SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
 _BY_SOURCE = f"""
-SELECT {_COLUMNS} FROM vectorforge.documents
+SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents
 WHERE tenant_id = %s AND collection_id = %s AND source_key = vectorforge.source_key(%s)
 """
 _LIST = f"""
-SELECT {_COLUMNS} FROM vectorforge.documents
+SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents
 WHERE tenant_id = %s AND collection_id = %s
 ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
 """

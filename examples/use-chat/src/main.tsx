@@ -1,0 +1,12 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { ChatPage } from "./chat";
+
+// ?collection=handbook asks that collection; without it the default one is asked.
+const collection = new URLSearchParams(location.search).get("collection") ?? undefined;
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <ChatPage collection={collection} />
+  </StrictMode>,
+);

@@ -1,0 +1,93 @@
+"""The tools over streamable HTTP without sessions: each POST is answered by itself, as one JSON document.
+
+Protocol 2026-07-28, and 2025-11-25 and its forerunners with their handshake
+(https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http). As nothing is
+kept between two requests, any process and any Lambda function can answer any of them.
+"""
+
+import asyncio
+import logging
+from functools import cache
+from typing import Any
+
+from fastapi import Request, Response
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
+from vectorforge.api.disconnect import cancelled_on_disconnect
+from vectorforge.api.mcp.caller import Caller
+from vectorforge.api.mcp.server import make_server
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+"""Largest message: the longest question and filters, escaped, and room for what clients add."""
+
+# What it has to say of each request is of no use here; it logs "manager started" for every one.
+logging.getLogger("mcp").setLevel(logging.WARNING)
+
+
+async def answer_message(request: Request) -> Response:
+    """Answer one message; its body must not have been read.
+
+    The package's manager of sessions serves this one request and ends with it. So nothing outlives a request
+    that Lambda would freeze, nobody has to start or stop it, and what a request has begun ends when its
+    client goes.
+
+    Raises:
+        HTTPException: The body is too large (413).
+        ClientDisconnect: The client went away, and the tool's work was cancelled.
+    """
+    body = await request.body()
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise HTTPException(413, f"The message is larger than {MAX_MESSAGE_BYTES} bytes.")
+    manager = StreamableHTTPSessionManager(
+        _server(),
+        json_response=True,
+        stateless=True,
+        # middleware.LocalGuard has looked at Host and Origin
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=MAX_MESSAGE_BYTES,
+    )
+    collected = _CollectedResponse()
+    async with cancelled_on_disconnect(request.receive), manager.run():
+        await manager.handle_request(request.scope, _receive_once(body), collected.send)
+    return collected.response()
+
+
+@cache
+def _server() -> Server[Any]:
+    return make_server(Caller.of_request)
+
+
+def _receive_once(body: bytes) -> Receive:
+    """The body that has been read; whether the client goes away is looked at elsewhere."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("never set")
+
+    return receive
+
+
+class _CollectedResponse:
+    """What an ASGI app sends, as a response."""
+
+    def __init__(self) -> None:
+        self._start: Message = {}
+        self._body = bytearray()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+        else:
+            self._body += message.get("body", b"")
+
+    def response(self) -> Response:
+        response = Response(bytes(self._body), self._start["status"])
+        response.raw_headers = [*self._start["headers"]]
+        return response

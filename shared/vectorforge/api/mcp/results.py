@@ -1,0 +1,193 @@
+"""What the tools return: for programs an object of a published schema, for a model the same as text."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from vectorforge.api.schemas.answers import CitationBody, Usage
+from vectorforge.pipeline.citations import neutralise_labels
+from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
+from vectorforge.pipeline.types import QueryResult, SourceCitation
+from vectorforge.types import Collection, RetrievedChunk
+
+NOTHING_FOUND = (
+    "Nothing was found. Ask in other words, with fewer filters, or in another collection; if that finds "
+    "nothing either, the documents do not say it."
+)
+_LONGEST_ORIGIN = 150
+
+
+class NamedPassages(ContextFormat):
+    """Each passage under its label and its origin: ``[Source 1] handbook.md › Refunds``."""
+
+    def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
+        """The passage; nothing in it can be taken for a label."""
+        origin = _origin(chunk.document_source, chunk.chunk.heading or chunk.document_title)
+        relevance = f" (score {chunk.score:.2f})" if include_score else ""
+        head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
+        return f"{head}\n{neutralise_labels(chunk.chunk.text)}"
+
+
+class FoundSource(BaseModel):
+    """Where a passage is from."""
+
+    number: int = Field(description="The N of its label [Source N], from 1.")
+    source: str = Field(description="Path, address or key of the document.")
+    url: str | None = Field(description="The source, when it is a web address.")
+    title: str | None
+    heading: str | None = Field(description="Headings above the passage, outermost first.")
+    score: float = Field(description="Nearness to the question; higher is nearer.")
+    document_id: UUID
+    chunk_id: UUID
+
+    @staticmethod
+    def fields_of(number: int, source: SourceCitation) -> dict[str, Any]:
+        """The values of these fields."""
+        return {
+            "number": number,
+            "source": source.document_source,
+            "url": source.source_url,
+            "title": source.title,
+            "heading": source.heading,
+            "score": source.score,
+            "document_id": source.document_id,
+            "chunk_id": source.chunk_id,
+        }
+
+    @classmethod
+    def of(cls, number: int, source: SourceCitation) -> Self:
+        """The source with this number."""
+        return cls(**cls.fields_of(number, source))
+
+
+class FoundPassage(FoundSource):
+    """A passage, whole."""
+
+    text: str
+    metadata: dict[str, Any] = Field(description="Of the document and the passage; what filters look at.")
+
+
+class QuotedSource(FoundSource):
+    """A passage that an answer was made from, by its beginning."""
+
+    snippet: str
+
+    @classmethod
+    def of(cls, number: int, source: SourceCitation) -> Self:
+        """The source with this number."""
+        return cls(**cls.fields_of(number, source), snippet=source.snippet)
+
+
+class SearchResult(BaseModel):
+    """Of ``semantic_search``."""
+
+    collection: str = Field(description="Name of the collection searched.")
+    passages: list[FoundPassage] = Field(description="Best first; empty when nothing was found.")
+
+    @classmethod
+    def of(cls, collection: Collection, found: Sequence[RetrievedChunk]) -> Self:
+        """The result for these passages, best first."""
+        passages = [
+            FoundPassage(
+                **FoundPassage.fields_of(number, cite(chunk)),
+                text=chunk.chunk.text,
+                metadata=dict(chunk.chunk.metadata),
+            )
+            for number, chunk in enumerate(found, start=1)
+        ]
+        return cls(collection=collection.name, passages=passages)
+
+
+class ContextResult(BaseModel):
+    """Of ``semantic_search_with_context``."""
+
+    collection: str = Field(description="Name of the collection searched.")
+    context: str = Field(description="The passages as one text; empty when nothing was found.")
+    sources: list[FoundSource] = Field(description="What the labels in the context name, in their order.")
+    left_out: int = Field(description="Passages found that max_length had no room for.")
+
+    @classmethod
+    def of(cls, collection: Collection, found: ContextPayload) -> Self:
+        """The result for a context within ``max_length``."""
+        return cls(
+            collection=collection.name,
+            context=found.assembled_context if found.used else "",
+            sources=[FoundSource.of(number, source) for number, source in enumerate(found.sources, start=1)],
+            left_out=found.chunks_truncated,
+        )
+
+
+class AskResult(BaseModel):
+    """Of ``ask``."""
+
+    query_id: UUID = Field(description="Names the question in the query log.")
+    collection: str = Field(description="Name of the collection asked.")
+    answer: str = Field(description="With labels such as [Source 1] where it rests on a source.")
+    citations: list[CitationBody] = Field(description="The labels in the answer, in its order.")
+    sources: list[QuotedSource] = Field(description="The passages that the answering model was given.")
+    usage: Usage
+    degraded: list[str] = Field(description="Steps down from the full answer, in order; empty: all is well.")
+    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    cached: bool
+    provider: str | None
+    model: str | None
+    finish_reason: str
+    outcome: str = Field(description='How it ended; "empty": the documents hold nothing about it.')
+
+    @classmethod
+    def of(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
+        """The result for an answer."""
+        response = result.llm_response
+        return cls(
+            query_id=result.request_id,
+            collection=collection.name,
+            answer=result.answer,
+            citations=[CitationBody.of(citation) for citation in result.citations],
+            sources=[QuotedSource.of(number, source) for number, source in enumerate(result.sources, 1)],
+            usage=Usage.of(result),
+            degraded=list(result.degraded),
+            extractive=extractive,
+            cached=result.cached,
+            provider=response.provider if response else None,
+            model=response.model if response else None,
+            finish_reason=result.finish_reason,
+            outcome=result.outcome,
+        )
+
+
+def answer_text(result: AskResult) -> str:
+    """The answer and the sources it cites (all it was given, where it cites none)."""
+    cited = {citation.source_number for citation in result.citations}
+    shown = [source for source in result.sources if source.number in cited or not cited]
+    parts = [result.answer]
+    if shown:
+        parts.append("Sources:" if cited else "Passages read, none of them cited:")
+        parts.append("\n".join(_source_line(source) for source in shown))
+    parts += _cautions(result)
+    return "\n\n".join(parts)
+
+
+def _cautions(result: AskResult) -> Sequence[str]:
+    unsupported = {c.source_number for c in result.citations if c.verdict == "unsupported"}
+    cautions = []
+    if unsupported:
+        numbers = ", ".join(map(str, sorted(unsupported)))
+        cautions.append(f"Caution: numbers or names cited from source {numbers} are not in it.")
+    if result.degraded:
+        cautions.append(f"Caution: this is less than the full answer ({', '.join(result.degraded)}).")
+    if result.finish_reason == "length":
+        cautions.append("Caution: the answer was cut at its longest allowed length.")
+    return cautions
+
+
+def _source_line(source: FoundSource) -> str:
+    origin = _origin(source.source, source.heading or source.title)
+    return f"[Source {source.number}] {neutralise_labels(origin)}"
+
+
+def _origin(source: str, heading: str | None) -> str:
+    """For a headline: of a long one the end, which says most; the whole is in ``sources``."""
+    origin = f"{source} › {heading}" if heading else source
+    return origin if len(origin) <= _LONGEST_ORIGIN else f"…{origin[1 - _LONGEST_ORIGIN :]}"

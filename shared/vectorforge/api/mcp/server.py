@@ -1,0 +1,152 @@
+"""The tools as a server of the official ``mcp`` package, whatever carries its messages."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import BaseModel, ValidationError
+
+from vectorforge import __version__
+from vectorforge.api.mcp.caller import Caller
+from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS, Answered, ToolDefinition
+from vectorforge.api.problems import problem_of, retry_after_s
+from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
+
+logger = logging.getLogger(__name__)
+
+_MAX_PLACES = 5
+_MAX_PLACE_CHARS = 100
+
+
+def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
+    """A server of the tools, without state of its own.
+
+    Args:
+        find_caller: Who calls, by the HTTP request that brought the call; None elsewhere.
+    """
+    tools = [_describe(tool) for tool in TOOLS.values()]
+    schemas = {tool.name: tool.input_schema for tool in tools}
+
+    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=tools)
+
+    async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"There is no such tool; there are: {', '.join(TOOLS)}.")
+        return await _undisturbed(_call(tool, find_caller(context.request), params.arguments or {}))
+
+    return Server(
+        "vectorforge",
+        title="VectorForge",
+        version=__version__,
+        description="Search and ask your own documents.",
+        instructions=INSTRUCTIONS,
+        get_tool_input_schema=schemas.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _describe(tool: ToolDefinition[Any]) -> Tool:
+    return Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=_without_titles(tool.arguments.model_json_schema()),
+        output_schema=_without_titles(tool.result.model_json_schema(mode="serialization")),
+        annotations=ToolAnnotations(
+            title=tool.title,
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _without_titles(schema: Any) -> Any:
+    """The schema without what pydantic makes of the names: it tells a model nothing and costs it tokens.
+
+    A property of the name ``title`` stays, for its schema is no text.
+    """
+    if isinstance(schema, dict):
+        return {
+            key: _without_titles(value)
+            for key, value in schema.items()
+            if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
+        }
+    return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
+
+
+async def _call(tool: ToolDefinition[Any], caller: Caller, arguments: Mapping[str, Any]) -> CallToolResult:
+    try:
+        answered: Answered = await tool.run(caller, _checked(tool, arguments))
+    except Exception as exc:  # noqa: BLE001 - a model can act on an error that is the tool's result
+        return CallToolResult(content=[TextContent(text=_advice(exc, caller))], is_error=True)
+    return CallToolResult(
+        content=[TextContent(text=answered.text)], structured_content=answered.result.model_dump(mode="json")
+    )
+
+
+def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseModel:
+    try:
+        checked: BaseModel = tool.arguments.model_validate(dict(arguments))
+    except ValidationError as exc:
+        # that null would do is no advice
+        errors = [error for error in exc.errors() if error["type"] != "none_required"][:_MAX_PLACES]
+        places = "; ".join(f"{_place(error['loc'])}: {error['msg']}" for error in errors)
+        raise InvalidInputError(
+            f"The arguments of {tool.name} do not fit its schema: {places}. Correct them and call again."
+        ) from exc
+    return checked
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """The argument; the name of an unknown one is the caller's, and so bounded."""
+    return str(location[0])[:_MAX_PLACE_CHARS] if location else "arguments"
+
+
+def _advice(error: Exception, caller: Caller) -> str:
+    """What went wrong, and what to do about it; nothing of an exception that is not ours."""
+    problem = problem_of(error, request_id=caller.request_id)
+    if problem.status == 500:
+        log_unexpected(logger, f"Tool call {caller.request_id} failed", error)
+    if problem.status < 500 and problem.status != 429:
+        return problem.detail
+    seconds = retry_after_s(error)
+    may_pass = isinstance(error, VectorForgeError) and error.retryable
+    again = f"Try again in {seconds} seconds." if seconds else "Try again once." if may_pass else ""
+    return " ".join(filter(None, [problem.detail, again, f"(Request {caller.request_id})"]))
+
+
+async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
+    """The call's result; cancelled, the call is cancelled once and its end awaited.
+
+    The package's own scopes cancel whatever is awaited in them again and again, and a query that is given up
+    still has to be logged.
+    """
+    task = asyncio.create_task(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        raise

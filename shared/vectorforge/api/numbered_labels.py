@@ -1,0 +1,189 @@
+"""Labels as other APIs' clients know them: ``[Source 2]`` becomes ``[2]`` while the answer is being written.
+
+Each preset names passages in its own way: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``.
+Here all read ``[n]``: ``[Source 1, 3]`` becomes ``[1][3]``, and behind a source that is named by its address
+``[n]`` is added. What is code stays as it is.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from vectorforge.pipeline.citations import Label, SourceLabels, find_labels
+from vectorforge.pipeline.types import Citation
+from vectorforge.types import RetrievedChunk
+
+_FENCE = re.compile(r"[ \t]*```")
+_FENCE_BEGUN = re.compile(r"[ \t]*`{0,2}\Z")
+_WORDS = ("source", "sources", "context")
+_LABEL_BEGUN = re.compile(
+    r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]{0,100}|\d[\d\s,]{0,100}\]?)\Z", re.IGNORECASE
+)
+"""A label that has not ended, or that is none if a parenthesis follows: a link."""
+_SOURCE_BEGUN = re.compile(r"\b(?:source:|s(?:o(?:u(?:r(?:ce?)?)?)?)?\Z)", re.IGNORECASE)
+_SPACES_IN_SOURCE = 16
+"""Characters of a label by source beside the source and its title."""
+
+
+class LabelRewriter:
+    """Rewrites the labels of one answer piece by piece, and knows where each came to stand.
+
+    A piece may end within a label; what may yet become one is held back until that is known.
+
+    Args:
+        passages: In the order of their labels, as the model was given them; for labels by source.
+    """
+
+    def __init__(self, passages: Sequence[RetrievedChunk] = ()) -> None:
+        self._source_labels = SourceLabels(passages)
+        self._longest_source = max((_label_chars(passage) for passage in passages), default=0)
+        self._answer = ""
+        self._done = 0
+        """Offset in the answer up to which it has been given out."""
+        self._scan_from = 0
+        """Offset in the line that is being written behind which no code is open."""
+        self._at_line_start = True
+        self._is_code_line = False
+        self._in_fence = False
+        self._written = 0
+        """Characters given out."""
+        self._ranges: dict[tuple[int, int], tuple[int, int]] = {}
+        self._shifted_from: list[int] = [0]
+        self._shifts: list[int] = [0]
+
+    def feed(self, text: str) -> str:
+        """What can be given out with the next piece of the answer; may be empty."""
+        self._answer += text
+        return self._advance(is_whole=False)
+
+    def finish(self) -> str:
+        """The rest, when the answer is complete or has broken off."""
+        return self._advance(is_whole=True)
+
+    def has_given_out(self, citation: Citation) -> bool:
+        """Whether the text of the citation's label has been given out, so that it can be located."""
+        return citation.end <= self._done
+
+    def locate(self, citation: Citation) -> Citation:
+        """The citation with the offsets of its ``[n]`` in what was given out, in characters (code points).
+
+        Only after the text of its label has been given out; after ``finish`` it has in any case.
+        """
+        if new := self._ranges.get((citation.start, citation.source_number)):
+            return replace(citation, start=new[0], end=new[1])
+        shift = self._shifts[bisect_right(self._shifted_from, citation.start) - 1]
+        return replace(citation, start=citation.start + shift, end=citation.end + shift)
+
+    def _advance(self, *, is_whole: bool) -> str:
+        parts: list[str] = []
+        while self._done < len(self._answer):
+            line_break = self._answer.find("\n", self._done)
+            is_line_whole = is_whole or line_break >= 0
+            end = line_break + 1 if line_break >= 0 else len(self._answer)
+            if self._at_line_start and not self._read_line_start(end, is_line_whole=is_line_whole):
+                break
+            if self._is_code_line:
+                parts.append(self._give_out(end))
+            else:
+                parts += self._rewrite_line(end, is_line_whole=is_line_whole)
+            if line_break < 0:
+                break
+            self._at_line_start = True
+        return "".join(parts)
+
+    def _read_line_start(self, end: int, *, is_line_whole: bool) -> bool:
+        """Whether it can be told yet if the line is code, as ``answer_sentences.is_fence`` understands it."""
+        if not is_line_whole and _FENCE_BEGUN.match(self._answer, self._done, end):
+            return False
+        is_fence = _FENCE.match(self._answer, self._done, end) is not None
+        self._is_code_line = is_fence or self._in_fence
+        self._in_fence ^= is_fence
+        self._at_line_start = False
+        self._scan_from = self._done
+        return True
+
+    def _rewrite_line(self, end: int, *, is_line_whole: bool) -> list[str]:
+        """What can be given out of a line of text, which may not be whole."""
+        held_from = end if is_line_whole else self._held_from(end)
+        open_code = self._open_code(end)
+        parts: list[str] = []
+        for label in self._labels(end):
+            if label.start < self._done:
+                continue  # given out already, or a part of the one before
+            if not is_line_whole and label.end > held_from:
+                held_from = min(held_from, label.start)
+                break
+            if not is_line_whole and open_code is not None and label.start > open_code:
+                held_from = label.start  # it is code if a second backtick follows
+                break
+            parts += self._write_label(label)
+        parts.append(self._give_out(max(held_from, self._done)))
+        if open_code is None:
+            self._scan_from = self._done
+        return parts
+
+    def _labels(self, end: int) -> list[Label]:
+        found = [
+            *find_labels(self._answer, self._scan_from, end),
+            *self._source_labels.find(self._answer, self._done, end),
+        ]
+        return sorted(found, key=lambda label: label.start)
+
+    def _write_label(self, label: Label) -> Iterable[str]:
+        yield self._give_out(label.start)
+        if self._answer[label.start] == "[":
+            self._done = label.end
+        else:  # a source by its address, which says more than a number
+            yield self._give_out(label.end)
+            self._written += 1
+            yield " "
+        for number in label.numbers:
+            text = f"[{number}]"
+            self._ranges[label.start, number] = (self._written, self._written + len(text))
+            self._written += len(text)
+            yield text
+        self._shifted_from.append(label.end)
+        self._shifts.append(self._written - self._done)
+
+    def _give_out(self, end: int) -> str:
+        text = self._answer[self._done : end]
+        self._done = end
+        self._written += len(text)
+        return text
+
+    def _open_code(self, end: int) -> int | None:
+        """Offset of a backtick that no second one has followed yet."""
+        backtick = self._answer.find("`", self._scan_from, end)
+        while backtick >= 0:
+            closing = self._answer.find("`", backtick + 1, end)
+            if closing < 0:
+                return backtick
+            backtick = self._answer.find("`", closing + 1, end)
+        return None
+
+    def _held_from(self, end: int) -> int:
+        """Where that begins which may yet become a label; ``end``: nothing may."""
+        held_from = end
+        bracket = self._answer.rfind("[", self._done, end)
+        begun = _LABEL_BEGUN.match(self._answer, bracket, end) if bracket >= 0 else None
+        if begun and (not begun["word"] or any(word.startswith(begun["word"].lower()) for word in _WORDS)):
+            held_from = bracket
+        if self._longest_source:
+            for match in _SOURCE_BEGUN.finditer(self._answer, self._done, held_from):
+                if end - match.start() < self._longest_source:
+                    return match.start()
+        return held_from
+
+
+def rewrite_labels(
+    answer: str, citations: Iterable[Citation], passages: Sequence[RetrievedChunk] = ()
+) -> tuple[str, list[Citation]]:
+    """A whole answer with labels that read ``[n]``, and its citations with their offsets in that text."""
+    rewriter = LabelRewriter(passages)
+    text = rewriter.feed(answer) + rewriter.finish()
+    return text, [rewriter.locate(citation) for citation in citations]
+
+
+def _label_chars(passage: RetrievedChunk) -> int:
+    return len(passage.document_source) + len(passage.document_title or "") + _SPACES_IN_SOURCE

@@ -1,0 +1,191 @@
+"""Answers as chat completions, whole and in chunks."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from fastapi.sse import format_sse_event
+
+from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
+from vectorforge.api.openai.annotations import url_citations
+from vectorforge.api.openai.errors import openai_error
+from vectorforge.api.problems import problem_of
+from vectorforge.api.querying import is_extractive
+from vectorforge.api.schemas.answers import SourceBody, Usage
+from vectorforge.api.schemas.openai_chat import AnswerChoice, AnswerMessage, ChatCompletion, OwnDetails
+from vectorforge.api.sources_footer import sources_footer
+from vectorforge.api.sse import LINE_ENDS
+from vectorforge.pipeline.types import (
+    Citation,
+    DoneEvent,
+    ErrorEvent,
+    MetaEvent,
+    QueryEvent,
+    QueryResult,
+    SourcesEvent,
+    TokenEvent,
+    UsageEvent,
+)
+
+FinishReason = Literal["stop", "length", "content_filter"]
+_FINISH_REASONS: Mapping[str, FinishReason] = {
+    "length": "length",
+    "deadline": "length",  # cut off, too
+    "content_filter": "content_filter",
+}
+_END = format_sse_event(data_str="[DONE]")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """What one request wants its answer to look like."""
+
+    model: str
+    """As it was asked for."""
+    base_url: str
+    """Of this server, without a slash at the end; for sources that have no web address."""
+    append_sources: bool = False
+    include_usage: bool = False
+
+
+def chat_completion(result: QueryResult, wanted: ChatFormat) -> ChatCompletion:
+    """A whole answer."""
+    passages = result.retrieved_chunks[: len(result.sources)]
+    answer, citations = rewrite_labels(result.answer, result.citations, passages)
+    footer = sources_footer(citations, result.sources) if wanted.append_sources else ""
+    message = AnswerMessage(
+        content=answer + footer, annotations=url_citations(citations, result.sources, wanted.base_url)
+    )
+    return ChatCompletion(
+        id=_completion_id(result.request_id),
+        created=int(time.time()),
+        model=wanted.model,
+        choices=[AnswerChoice(message=message, finish_reason=_finish_reason(result))],
+        usage=Usage.of(result),
+        vectorforge=own_details(result),
+    )
+
+
+class ChatChunkEncoder:
+    """An answer in chunks; what the chunks say together is what ``chat_completion`` says.
+
+    The first chunk has the role, the last ones are: annotations and ``vectorforge``, the finish reason, and
+    the usage if it is wanted. A failure is one event with ``error``; ``[DONE]`` ends both.
+
+    Args:
+        wanted: The request's wishes.
+        request_id: Names the request in our logs.
+    """
+
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, wanted: ChatFormat, *, request_id: str) -> None:
+        self.request_id = request_id
+        self._wanted = wanted
+        self._created = int(time.time())
+        self._id = ""
+        self._rewriter = LabelRewriter()
+        self._usage: UsageEvent | None = None
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """The event as chunks; none of citations, which come together at the end."""
+        match event:
+            case MetaEvent():
+                self._id = _completion_id(event.request_id)
+                return self._delta({"role": "assistant", "content": "", "refusal": None})
+            case SourcesEvent():
+                self._rewriter = LabelRewriter(event.retrieved_chunks[: len(event.sources)])
+                return b""
+            case TokenEvent():
+                return self._content(self._rewriter.feed(event.text))
+            case UsageEvent():
+                self._usage = event
+                return b""
+            case DoneEvent():
+                return b"".join(self._end(event.result))
+            case ErrorEvent():
+                return self._failure(event.error)
+            case _:
+                return b""
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        return self._failure(error)
+
+    def _end(self, result: QueryResult) -> Iterator[bytes]:
+        rest = self._rewriter.finish()
+        citations = [self._rewriter.locate(citation) for citation in result.citations]
+        yield self._content(rest + self._footer(citations, result))
+        annotations = url_citations(citations, result.sources, self._wanted.base_url)
+        said = {"annotations": [a.model_dump(mode="json") for a in annotations]}
+        yield self._delta(said, vectorforge=own_details(result).model_dump(mode="json"))
+        yield self._delta({}, finish_reason=_finish_reason(result))
+        if self._wanted.include_usage:
+            yield self._chunk([], usage=self._used())
+        yield _END
+
+    def _footer(self, citations: Sequence[Citation], result: QueryResult) -> str:
+        return sources_footer(citations, result.sources) if self._wanted.append_sources else ""
+
+    def _failure(self, error: Exception) -> bytes:
+        problem = problem_of(error, request_id=self.request_id)
+        return self._content(self._rewriter.finish()) + _event(openai_error(problem)) + _END
+
+    def _content(self, text: str) -> bytes:
+        return self._delta({"content": text}) if text else b""
+
+    def _delta(
+        self, delta: Mapping[str, Any], *, finish_reason: FinishReason | None = None, **more: Any
+    ) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        usage = {"usage": None} if self._wanted.include_usage else {}
+        return self._chunk([choice], **usage, **more)
+
+    def _chunk(self, choices: Sequence[Mapping[str, Any]], **more: Any) -> bytes:
+        return _event(
+            {
+                "id": self._id,
+                "object": "chat.completion.chunk",
+                "created": self._created,
+                "model": self._wanted.model,
+                "choices": choices,
+                **more,
+            }
+        )
+
+    def _used(self) -> dict[str, int]:
+        used = self._usage or UsageEvent(0, 0, 0)
+        return Usage(
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            total_tokens=used.total_tokens,
+        ).model_dump()
+
+
+def _event(data: Mapping[str, Any]) -> bytes:
+    return format_sse_event(data_str=json.dumps(data, ensure_ascii=False).translate(LINE_ENDS))
+
+
+def _completion_id(query_id: UUID) -> str:
+    return f"chatcmpl-{query_id}"
+
+
+def _finish_reason(result: QueryResult) -> FinishReason:
+    return _FINISH_REASONS.get(result.finish_reason, "stop")
+
+
+def own_details(result: QueryResult) -> OwnDetails:
+    """What other servers of OpenAI's API do not say of an answer."""
+    response = result.llm_response
+    return OwnDetails(
+        query_id=result.request_id,
+        provider=response.provider if response else None,
+        llm_model=response.model if response else None,
+        extractive=is_extractive(result),
+        outcome=result.outcome,
+        sources=[SourceBody.of(number, source) for number, source in enumerate(result.sources, start=1)],
+        **OwnDetails.fields_of(result),
+    )

@@ -1,0 +1,191 @@
+"""Answers as the events of a streamed response.
+
+https://developers.openai.com/api/reference/resources/responses/streaming-events
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastapi.sse import format_sse_event
+from pydantic import BaseModel
+
+from vectorforge.api.numbered_labels import LabelRewriter
+from vectorforge.api.openai.errors import openai_error
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
+from vectorforge.api.problems import problem_of
+from vectorforge.api.schemas.openai_response_objects import (
+    FileCitation,
+    FileSearchCall,
+    OutputMessage,
+    OutputText,
+    ResponseFailure,
+)
+from vectorforge.api.sse import LINE_ENDS
+from vectorforge.errors import LLMRateLimitError
+from vectorforge.pipeline.types import (
+    Citation,
+    CitationEvent,
+    DoneEvent,
+    ErrorEvent,
+    MetaEvent,
+    QueryEvent,
+    QueryResult,
+    SourceCitation,
+    SourcesEvent,
+    TokenEvent,
+)
+
+_SEARCH, _MESSAGE = 0, 1
+"""Places of the two items in the output."""
+
+
+class ResponseEventEncoder:
+    """A response, event by event; the last one holds what ``whole_response`` says.
+
+    Order: ``response.created``, ``response.in_progress``, the item of the search with its own events, the
+    item of the message with its text and annotations, and last ``response.completed`` or
+    ``response.incomplete``. An annotation comes when its sentence has ended and its ``[n]`` was sent. A
+    failure is ``error``, for which clients have an exception, and ``response.failed``.
+
+    Args:
+        wanted: The request's wishes.
+        request_id: Names the request in our logs.
+    """
+
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, wanted: ResponseFormat, *, request_id: str) -> None:
+        self.request_id = request_id
+        self._wanted = wanted
+        self._last_number = -1
+        self._parts: ResponseParts | None = None
+        self._search: FileSearchCall | None = None
+        self._sources: Sequence[SourceCitation] = ()
+        self._rewriter = LabelRewriter()
+        self._text: list[str] = []
+        self._waiting: list[Citation] = []
+        """Citations whose label has not been sent."""
+        self._annotations: list[FileCitation] = []
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """What the event is in a streamed response: several events, one, or none."""
+        return b"".join(self._events(event))
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+        return b"".join(self._failure(error))
+
+    def _events(self, event: QueryEvent) -> Iterator[bytes]:
+        match event:
+            case MetaEvent():
+                yield from self._begin(event)
+            case SourcesEvent():
+                yield from self._found(event)
+            case TokenEvent():
+                yield from self._say(self._rewriter.feed(event.text))
+            case CitationEvent():
+                self._waiting.append(event.citation)
+                yield from self._annotate()
+            case DoneEvent():
+                yield from self._end(event.result)
+            case ErrorEvent():
+                yield from self._failure(event.error)
+
+    def _begin(self, event: MetaEvent) -> Iterator[bytes]:
+        self._parts = parts = ResponseParts(self._wanted, event.request_id, event.rewritten_query)
+        begun = parts.begun()
+        yield self._event("response.created", response=begun)
+        yield self._event("response.in_progress", response=begun)
+        yield self._event(
+            "response.output_item.added", output_index=_SEARCH, item=parts.search("in_progress")
+        )
+        for state in ("in_progress", "searching"):
+            yield self._search_event(parts, state)
+
+    def _found(self, event: SourcesEvent) -> Iterator[bytes]:
+        parts = self._begun_parts
+        self._sources = event.sources
+        self._rewriter = LabelRewriter(event.retrieved_chunks[: len(event.sources)])
+        self._search = parts.search("completed", event.sources, event.retrieved_chunks)
+        yield self._search_event(parts, "completed")
+        yield self._event("response.output_item.done", output_index=_SEARCH, item=self._search)
+        message = parts.message("in_progress", "")
+        yield self._event("response.output_item.added", output_index=_MESSAGE, item=message)
+        yield self._message_event("content_part.added", part=OutputText(text="", annotations=[]))
+
+    def _say(self, text: str) -> Iterator[bytes]:
+        if text:
+            self._text.append(text)
+            yield self._message_event("output_text.delta", delta=text, logprobs=[])
+        yield from self._annotate()
+
+    def _annotate(self) -> Iterator[bytes]:
+        while self._waiting and self._rewriter.has_given_out(self._waiting[0]):
+            citation = self._rewriter.locate(self._waiting.pop(0))
+            annotation = file_citation(citation, self._sources)
+            number = len(self._annotations)
+            self._annotations.append(annotation)
+            yield self._message_event(
+                "output_text.annotation.added", annotation_index=number, annotation=annotation
+            )
+
+    def _end(self, result: QueryResult) -> Iterator[bytes]:
+        yield from self._say(self._rewriter.finish())
+        parts, text = self._begun_parts, "".join(self._text)
+        search = self._search or parts.search("completed")
+        response = parts.answered(result, search, text, self._annotations)
+        message = response.output[_MESSAGE]
+        assert isinstance(message, OutputMessage)  # noqa: S101 - made so one line above
+        yield self._message_event("output_text.done", text=text, logprobs=[])
+        yield self._message_event("content_part.done", part=message.content[0])
+        yield self._event("response.output_item.done", output_index=_MESSAGE, item=message)
+        yield self._event(f"response.{response.status}", response=response)
+
+    def _failure(self, error: Exception) -> Iterator[bytes]:
+        yield from self._say(self._rewriter.finish())
+        said = openai_error(problem_of(error, request_id=self.request_id))["error"]
+        # Beside `error`, as is documented, and in it, as OpenAI sends them: of that its clients raise.
+        beside = {name: said[name] for name in ("code", "message", "param")}
+        yield self._event("error", **beside, error=said)
+        if self._parts is not None:
+            limited = isinstance(error, LLMRateLimitError)
+            code = "rate_limit_exceeded" if limited else "server_error"
+            failure = ResponseFailure.model_validate({"code": code, "message": said["message"]})
+            yield self._event("response.failed", response=self._parts.failed(failure, self._output_so_far()))
+
+    def _output_so_far(self) -> list[FileSearchCall | OutputMessage]:
+        if self._search is None:
+            return []
+        message = self._begun_parts.message("incomplete", "".join(self._text), self._annotations)
+        return [self._search, message]
+
+    @property
+    def _begun_parts(self) -> ResponseParts:
+        if self._parts is None:
+            raise RuntimeError("a query begins with MetaEvent")
+        return self._parts
+
+    def _search_event(self, parts: ResponseParts, state: str) -> bytes:
+        return self._event(
+            f"response.file_search_call.{state}", item_id=parts.search_id, output_index=_SEARCH
+        )
+
+    def _message_event(self, name: str, **data: Any) -> bytes:
+        return self._event(
+            f"response.{name}",
+            item_id=self._begun_parts.message_id,
+            output_index=_MESSAGE,
+            content_index=0,
+            **data,
+        )
+
+    def _event(self, event_type: str, **data: Any) -> bytes:
+        self._last_number += 1
+        plain = {
+            name: value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+            for name, value in data.items()
+        }
+        whole = {"type": event_type, "sequence_number": self._last_number, **plain}
+        text = json.dumps(whole, ensure_ascii=False).translate(LINE_ENDS)
+        return format_sse_event(event=event_type, data_str=text)

@@ -1,0 +1,178 @@
+"""Answers as responses: the objects, and the whole of one."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+from vectorforge.api.numbered_labels import rewrite_labels
+from vectorforge.api.openai.asked_response import ResponseIds
+from vectorforge.api.openai.chat import own_details
+from vectorforge.api.schemas.openai_files import attributes_of
+from vectorforge.api.schemas.openai_response_objects import (
+    EchoedRequest,
+    FileCitation,
+    FileSearchCall,
+    FoundPassage,
+    IncompleteDetails,
+    ItemStatus,
+    OutputMessage,
+    OutputText,
+    ResponseBody,
+    ResponseFailure,
+    ResponseUsage,
+)
+from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
+from vectorforge.types import RetrievedChunk
+
+_INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
+    "length": "max_output_tokens",
+    "deadline": "max_output_tokens",  # cut off, too
+    "content_filter": "content_filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """What one request wants its response to look like."""
+
+    question: str
+    echo: EchoedRequest
+    conversation_id: UUID | None = None
+    """Stored conversation of the exchange."""
+    with_results: bool = False
+    """Whether the search tells its passages."""
+
+
+@dataclass(slots=True)
+class ResponseParts:
+    """Makes the objects of one response; its ids stay the same from the first to the last."""
+
+    wanted: ResponseFormat
+    query_id: UUID
+    rewritten_query: str | None = None
+    created_at: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def search_id(self) -> str:
+        """Of the item with the search."""
+        return f"fs_{self.query_id.hex}"
+
+    @property
+    def message_id(self) -> str:
+        """Of the item with the answer."""
+        return f"msg_{self.query_id.hex}"
+
+    def search(
+        self,
+        status: ItemStatus,
+        sources: Sequence[SourceCitation] = (),
+        retrieved: Iterable[RetrievedChunk] = (),
+    ) -> FileSearchCall:
+        """The item with the search; its results only where they are wanted."""
+        metadata = {found.chunk.id: found.chunk.metadata for found in retrieved}
+        results = [_found(source, metadata.get(source.chunk_id, {})) for source in sources]
+        return FileSearchCall(
+            id=self.search_id,
+            status=status,
+            queries=[self.rewritten_query or self.wanted.question],
+            results=results if self.wanted.with_results and status == "completed" else None,
+        )
+
+    def message(
+        self, status: ItemStatus, text: str, annotations: Sequence[FileCitation] = ()
+    ) -> OutputMessage:
+        """The item with the answer."""
+        content = [OutputText(text=text, annotations=list(annotations))] if status != "in_progress" else []
+        return OutputMessage(id=self.message_id, status=status, content=content)
+
+    def begun(self) -> ResponseBody:
+        """The response before there is anything in it."""
+        return self._response("in_progress", [])
+
+    def failed(
+        self, failure: ResponseFailure, output: Sequence[FileSearchCall | OutputMessage]
+    ) -> ResponseBody:
+        """The response of a query that failed; what had been said stays in it."""
+        return self._response("failed", output, error=failure)
+
+    def answered(
+        self, result: QueryResult, search: FileSearchCall, text: str, annotations: Sequence[FileCitation]
+    ) -> ResponseBody:
+        """The response with the answer, which may have been cut off."""
+        reason = _INCOMPLETE.get(result.finish_reason)
+        status: Literal["completed", "incomplete"] = "incomplete" if reason else "completed"
+        return self._response(
+            status,
+            [search, self.message(status, text, annotations)],
+            incomplete_details=IncompleteDetails(reason=reason) if reason else None,
+            completed_at=int(time.time()) if status == "completed" else None,
+            usage=_usage(result),
+            vectorforge=own_details(result),
+        )
+
+    def _response(self, status: Any, output: Sequence[Any], **values: Any) -> ResponseBody:
+        absent = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage", "vectorforge"))
+        return ResponseBody(
+            id=ResponseIds.make(self.query_id, self.wanted.conversation_id),
+            created_at=self.created_at,
+            status=status,
+            output=list(output),
+            **{**absent, **values},
+            **dict(self.wanted.echo),
+        )
+
+
+def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
+    """A whole answer."""
+    parts = ResponseParts(wanted, result.request_id, result.rewritten_query)
+    passages = result.retrieved_chunks[: len(result.sources)]
+    text, citations = rewrite_labels(result.answer, result.citations, passages)
+    search = parts.search("completed", result.sources, result.retrieved_chunks)
+    annotations = [file_citation(citation, result.sources) for citation in citations]
+    return parts.answered(result, search, text, annotations)
+
+
+def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> FileCitation:
+    """The annotation of a citation.
+
+    Args:
+        citation: With the offsets of ``[n]`` in the text that the client gets.
+        sources: In the order of their labels.
+    """
+    source = sources[citation.source_number - 1]
+    return FileCitation(
+        file_id=str(source.document_id),
+        filename=source.document_source,
+        index=citation.start,
+        end_index=citation.end,
+        source_number=citation.source_number,
+        chunk_id=str(source.chunk_id),
+        verdict=citation.verdict,
+    )
+
+
+def _found(source: SourceCitation, metadata: Mapping[str, Any]) -> FoundPassage:
+    return FoundPassage(
+        file_id=str(source.document_id),
+        filename=source.document_source,
+        score=source.score,
+        attributes=attributes_of(metadata),
+        text=source.text,
+        chunk_id=str(source.chunk_id),
+    )
+
+
+def _usage(result: QueryResult) -> ResponseUsage:
+    response = result.llm_response
+    used = (
+        UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
+        if response
+        else UsageEvent(0, 0, 0)
+    )
+    return ResponseUsage(
+        input_tokens=used.prompt_tokens,
+        output_tokens=used.completion_tokens,
+        total_tokens=used.total_tokens,
+    )

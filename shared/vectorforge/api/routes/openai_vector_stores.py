@@ -1,0 +1,103 @@
+"""``/v1/vector_stores`` of OpenAI's API: a vector store is a collection."""
+
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
+from vectorforge.api.openai.cursors import Page
+from vectorforge.api.openai.responses import openai_problems
+from vectorforge.api.querying import deadline_of
+from vectorforge.api.schemas.openai_files import SearchResultBody
+from vectorforge.api.schemas.openai_vector_stores import (
+    SearchResultsPage,
+    VectorStoreBody,
+    VectorStoreDeleted,
+    VectorStoreList,
+    VectorStoreRequest,
+    VectorStoreSearchRequest,
+)
+from vectorforge.bootstrap import TenantServices
+from vectorforge.deadline import Deadline
+from vectorforge.errors import NotFoundError
+from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.vectorstore.filters import parse
+
+router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
+
+
+@router.get("", responses=openai_problems())
+async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
+    """A page of the collections, by the time they were made."""
+    with asked.naming_the_cursor():
+        found = await tenant.listing.collections(asked.page)
+    return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
+
+
+@router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
+async def create_vector_store(body: VectorStoreRequest, tenant: Tenant) -> VectorStoreBody:
+    """Make a collection with the server's embedding model."""
+    name = body.name or f"vector-store-{uuid4().hex[:12]}"
+    collection = await tenant.create_collection(name, description=body.description or "")
+    return await _body(tenant, collection)
+
+
+@router.get("/{vector_store_id}", responses=openai_problems(404))
+async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreBody:
+    """One collection, by its id or name."""
+    return await _body(tenant, await tenant.find_collection(vector_store_id))
+
+
+@router.delete("/{vector_store_id}", responses=openai_problems(404))
+async def delete_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreDeleted:
+    """Delete a collection with its documents."""
+    collection = await tenant.find_collection(vector_store_id)
+    if not await tenant.collections.delete(collection.id):
+        raise NotFoundError(f"Collection {vector_store_id} not found")
+    return VectorStoreDeleted(id=str(collection.id))
+
+
+@router.post("/{vector_store_id}/search", responses=openai_problems(404, 409, 413, 415, 429, 502, 504))
+async def search_vector_store(
+    request: Request,
+    vector_store_id: str,
+    body: VectorStoreSearchRequest,
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> SearchResultsPage:
+    """Find the passages nearest to a question, or to one of several, best first."""
+    check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
+    if body.filters is not None:
+        parse(body.filters.translated())  # before the embedding is paid for
+    collection = await tenant.find_collection(vector_store_id)
+    found = await _search(tenant, collection, body, deadline_of(request, application))
+    return SearchResultsPage(search_query=body.query, data=[SearchResultBody.of(chunk) for chunk in found])
+
+
+async def _search(
+    tenant: TenantServices, collection: Collection, body: VectorStoreSearchRequest, deadline: Deadline
+) -> list[RetrievedChunk]:
+    best: dict[object, RetrievedChunk] = {}
+    for query in dict.fromkeys(body.query):
+        found = await tenant.retriever.retrieve(
+            query,
+            collection.id,
+            body.max_num_results,
+            body.filters.translated() if body.filters else None,
+            body.ranking_options.score_threshold if body.ranking_options else None,
+            profile_id=body.profile_id,
+            deadline=deadline,
+        )
+        for passage in found:
+            known = best.setdefault(passage.chunk.id, passage)
+            if passage.score > known.score:
+                best[passage.chunk.id] = passage
+    ranked = sorted(best.values(), key=lambda passage: (-passage.score, str(passage.chunk.id)))
+    return ranked[: body.max_num_results]
+
+
+async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBody:
+    found = await tenant.listing.collection(collection.id)
+    if found is None:  # it was deleted in between
+        raise NotFoundError(f"Collection {collection.id} not found")
+    return VectorStoreBody.of(found)

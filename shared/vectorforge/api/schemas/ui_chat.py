@@ -1,0 +1,122 @@
+"""The body of ``/api/chat``: what ``useChat`` of Vercel's AI SDK 7 sends, and our own fields beside it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from vectorforge.api.openai.model_names import ASKABLE
+from vectorforge.api.schemas.base import (
+    MAX_PARTS,
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
+)
+from vectorforge.api.schemas.rag import (
+    ALLOW_UNGROUNDED,
+    ConversationReference,
+    Rewrite,
+    Temperature,
+    VariantReference,
+    given,
+)
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.pipeline.variants import Variant
+
+MAX_CHAT_MESSAGES = 1000
+"""``useChat`` sends the whole chat with every question."""
+
+_OWN_FIELDS = {"id", "trigger", "message_id", "collection", "preset"}
+
+
+class TextPart(BaseModel):
+    """A piece of a message's text."""
+
+    type: Literal["text"]
+    text: str = Field(max_length=MAX_QUERY_CHARS)
+
+
+class OtherPart(BaseModel):
+    """A part of which only the type is read: sources, data, reasoning, tools, steps, files."""
+
+    type: str = Field(max_length=200)
+
+
+def _kind(part: Any) -> str:
+    type_ = part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
+    return "text" if type_ == "text" else "other"
+
+
+UIMessagePart = Annotated[
+    Annotated[TextPart, Tag("text")] | Annotated[OtherPart, Tag("other")], Discriminator(_kind)
+]
+
+
+class UIMessage(BaseModel):
+    """A message of the chat, as ``UIMessage`` of the AI SDK."""
+
+    role: Literal["user", "assistant", "system"]
+    parts: list[UIMessagePart] = Field(max_length=MAX_PARTS)
+
+
+class UIChatRequest(RequestBody):
+    """A chat whose last message is the question. Fields that are not named here are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str | None = Field(default=None, max_length=200, description="The chat's, as the client names it.")
+    messages: list[UIMessage] = Field(
+        min_length=1,
+        max_length=MAX_CHAT_MESSAGES,
+        description="Oldest first. The last one is the user's question; its text counts, and that of the "
+        "100 messages before it.",
+    )
+    trigger: Literal["submit-message", "regenerate-message"] = Field(
+        default="submit-message",
+        description="`regenerate-message` never takes the answer from the cache.",
+    )
+    message_id: str | None = Field(default=None, alias="messageId", max_length=200, description="Not used.")
+
+    collection: CollectionReference | None = None
+    preset: Literal["vectorforge", "rag_query", "docrag"] = Field(
+        default="vectorforge", description="Whose defaults and formats apply."
+    )
+    filters: Filters | None = None
+    profile_id: ProfileId | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_score: float | None = Field(
+        default=None, description="Passages below are dropped; an explicit null drops none."
+    )
+    llm_provider: ProviderName | None = None
+    llm_model: ModelName | None = None
+    temperature: Temperature | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = Field(
+        default=None,
+        description="A stored conversation, whose messages count instead of those sent before the question.",
+    )
+    rewrite: Rewrite = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant.
+
+        Args:
+            history: What was said before, as the client remembers it.
+            variant: Named set of settings.
+        """
+        explicit = given(self, but=_OWN_FIELDS)
+        for name in ("top_k", "max_tokens"):  # null means the default
+            if explicit.get(name, 0) is None:
+                del explicit[name]
+        return ASKABLE[self.preset].config(
+            variant,
+            **explicit,
+            stream=True,
+            history=() if self.conversation_id else history,
+            use_cache=self.trigger != "regenerate-message",
+        )

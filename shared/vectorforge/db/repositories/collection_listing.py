@@ -1,0 +1,123 @@
+"""Collections and documents page by page, with what they take and what is still on its way."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this room only; values are bound.)
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
+from vectorforge.db.repositories.cursor_page import CursorPage, FoundPage
+from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
+from vectorforge.errors import NotFoundError
+from vectorforge.types import Collection
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+# octet_length() knows a stored text's bytes without reading it: https://www.postgresql.org/docs/17/storage-toast.html
+_COLLECTIONS = f"""
+SELECT {COLUMNS}, (
+    SELECT coalesce(sum(octet_length(d.text)), 0)::bigint FROM vectorforge.documents d
+    WHERE d.tenant_id = c.tenant_id AND d.collection_id = c.id
+) AS text_bytes, (
+    SELECT coalesce(sum(j.documents_total - j.documents_done - j.documents_failed), 0)::bigint
+    FROM vectorforge.ingestion_jobs j
+    WHERE j.tenant_id = c.tenant_id AND j.collection_id = c.id AND j.status IN ('queued', 'running')
+) AS documents_waiting
+FROM vectorforge.collections c WHERE tenant_id = %(tenant_id)s
+"""
+_COLLECTION_TIME = """
+SELECT created_at FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(cursor)s
+"""
+_DOCUMENTS = f"""
+SELECT {DOCUMENT_COLUMNS}, octet_length(text) AS text_bytes FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+_DOCUMENT_TIME = """
+SELECT created_at FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id = %(cursor)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCollection:
+    """A collection, and what it takes."""
+
+    collection: Collection
+    text_bytes: int
+    """Of its documents' texts as UTF-8; vectors and indexes come on top."""
+    documents_waiting: int
+    """Accepted for ingestion, and neither stored nor failed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document, and what it takes."""
+
+    document: Document
+    text_bytes: int
+    """Of its text as UTF-8."""
+
+
+class CollectionListing:
+    """The collections and documents of one tenant, in the order they were made."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def collection(self, collection_id: UUID) -> ListedCollection | None:
+        """The collection, or None."""
+        values = self._of(collection_id=collection_id)
+        row = await self._db.fetch_one(f"{_COLLECTIONS} AND id = %(collection_id)s", values)
+        return _collection(row) if row else None
+
+    async def collections(self, page: CursorPage) -> FoundPage[ListedCollection]:
+        """A page of the tenant's collections.
+
+        Raises:
+            NotFoundError: The cursor is no collection (any more).
+        """
+        found = await self._page(_COLLECTIONS, _COLLECTION_TIME, page, self._of())
+        return found.map(_collection)
+
+    async def document(self, collection_id: UUID, document_id: UUID) -> ListedDocument | None:
+        """The document, or None if the collection has no such one."""
+        values = self._of(collection_id=collection_id, document_id=document_id)
+        row = await self._db.fetch_one(f"{_DOCUMENTS} AND id = %(document_id)s", values)
+        return _document(row) if row else None
+
+    async def documents(self, collection_id: UUID, page: CursorPage) -> FoundPage[ListedDocument]:
+        """A page of the collection's documents; a collection that does not exist has none.
+
+        Raises:
+            NotFoundError: The cursor is no document of the collection (any more).
+        """
+        values = self._of(collection_id=collection_id)
+        return (await self._page(_DOCUMENTS, _DOCUMENT_TIME, page, values)).map(_document)
+
+    def _of(self, **values: Any) -> dict[str, Any]:
+        return {"tenant_id": self._db.tenant_id, **values}
+
+    async def _page(
+        self, statement: str, time_of_cursor: str, page: CursorPage, values: dict[str, Any]
+    ) -> "FoundPage[DictRow]":
+        if page.cursor is not None:
+            values = {**values, "cursor": page.cursor}
+            row = await self._db.fetch_one(time_of_cursor, values)
+            if row is None:
+                raise NotFoundError(f"There is no {page.cursor} here (any more).")
+            values["cursor_time"] = row["created_at"]
+        return page.cut(await self._db.fetch_all(f"{statement} AND {page.condition} {page.ordering}", values))
+
+
+def _collection(row: "DictRow") -> ListedCollection:
+    text_bytes, waiting = row.pop("text_bytes"), row.pop("documents_waiting")
+    return ListedCollection(make_collection(row), text_bytes, waiting)
+
+
+def _document(row: "DictRow") -> ListedDocument:
+    text_bytes = row.pop("text_bytes")
+    return ListedDocument(Document(**row), text_bytes)

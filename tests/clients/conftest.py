@@ -1,0 +1,66 @@
+"""The guides' server, the model's vendor behind it, and Node scripts that drive clients against it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.clients.guides import Guides, serve_guides
+from tests.clients.npm import NodeScript, installed_modules
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_openai import FakeOpenAI
+
+StartNode: TypeAlias = Callable[[str, Any], Awaitable[NodeScript]]
+RunNode: TypeAlias = Callable[[str, Any], Awaitable[Any]]
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """The packages of package-lock.json."""
+    return installed_modules()
+
+
+@pytest.fixture
+async def start_node(node_modules: Path) -> AsyncIterator[StartNode]:
+    """``await start_node("script.mjs", value)`` starts a script of this folder with a JSON value."""
+    async with AsyncExitStack() as running:
+
+        async def start(name: str, value: Any) -> NodeScript:
+            script = await NodeScript.start(name, json.dumps(value))
+            return await running.enter_async_context(script)
+
+        yield start
+
+
+@pytest.fixture
+def run_node(start_node: StartNode) -> RunNode:
+    """``await run_node("script.mjs", value)`` gives what a script prints, which is one JSON value."""
+
+    async def run(name: str, value: Any) -> Any:
+        async with asyncio.timeout(60):
+            script = await start_node(name, value)
+            said = await script.read()
+            await script.end()
+        return said
+
+    return run
+
+
+@pytest.fixture
+async def openai() -> AsyncIterator[FakeOpenAI]:
+    """The model's vendor."""
+    async with FakeOpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+async def guides(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], openai: FakeOpenAI
+) -> AsyncIterator[Guides]:
+    """The guides behind the vendor ``openai``."""
+    async with serve_guides(postgres_server.app_url, make_tenant(), openai) as served:
+        yield served

@@ -1,0 +1,183 @@
+"""``/api/chat`` with the client it is for: the AI SDK's transport, reader and chat state, unmodified."""
+
+import asyncio
+import json
+from typing import Any
+
+from tests.clients.conftest import RunNode, StartNode
+from tests.clients.guides import BROKEN, QUESTION, Guides, unending
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
+
+STREAM = "ui_stream.mjs"
+CHAT = "chat_state.mjs"
+
+
+def utf16(text: str, start: int, end: int) -> str:
+    """What JavaScript's ``text.slice(start, end)`` gives."""
+    return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
+
+
+def text_of(message: Any) -> Any:
+    """The one text part."""
+    (part,) = (part for part in message["parts"] if part["type"] == "text")
+    return part
+
+
+async def test_an_answer_has_its_sources_first_and_its_citations_last(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    # Characters beyond the basic plane are two units in JavaScript, and one is cut between two pieces.
+    pieces = ("👩‍🔧 The dough 🍞 rises", " for two hours 🕑 [Sou", "rce 1]. 🎉 Wait 900 days [Source", " 1].")
+    openai.script(Reply(texts=pieces))
+    said = await run_node(STREAM, {**guides.options, "text": QUESTION})
+    assert said["errors"] == []
+    assert said["sent"]["headers"]["x-vercel-ai-ui-message-stream"] == "v1"
+    assert said["sent"]["headers"]["content-type"].startswith("text/event-stream")
+    assert sorted(said["sent"]["body"]) == ["id", "messages", "trigger"]  # the client's own, nothing added
+
+    types = [chunk["type"] for chunk in said["chunks"]]
+    assert types[:2] == ["start", "data-retrieval"]
+    assert types[-2:] == ["text-end", "finish"]
+    assert types.index("text-start") > max(n for n, type_ in enumerate(types) if type_ == "source-document")
+
+    message = said["message"]
+    sources = [part for part in message["parts"] if part["type"] == "source-document"]
+    assert [s["providerMetadata"]["vectorforge"]["number"] for s in sources] == [1, 2, 3]
+    assert (sources[0]["title"], sources[0]["filename"], sources[0]["mediaType"]) == (
+        "Bread", "bread.md", "text/markdown",
+    )  # fmt: skip
+    text = text_of(message)
+    assert text["state"] == "done"
+    citations = text["citations"]
+    assert text["text"] == "👩‍🔧 The dough 🍞 rises for two hours 🕑 [1]. 🎉 Wait 900 days [1]."
+    assert [utf16(text["text"], c["startIndex"], c["endIndex"]) for c in citations] == ["[1]", "[1]"]
+    for citation in citations:
+        assert citation["source"]["id"] == sources[0]["sourceId"]
+        assert "two hours" in citation["citedText"]
+    verdicts = [c["source"]["providerMetadata"]["vectorforge"]["verdict"] for c in citations]
+    assert verdicts == ["supported", "unsupported"]
+    judged = [chunk["data"] for chunk in said["chunks"] if chunk["type"] == "data-citation"]
+    assert [(j["sourceId"], j["verdict"]) for j in judged] == [(sources[0]["sourceId"], v) for v in verdicts]
+    metadata = message["metadata"]
+    assert metadata["usage"] == {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18, "estimated": False}
+    assert (metadata["outcome"], metadata["provider"]) == ("answered", "openai")
+    assert said["chunks"][-1]["finishReason"] == "stop"
+    row = await guides.logged(message["id"])
+    assert (row["query_text"], row["outcome"]) == (QUESTION, "answered")
+
+
+async def test_an_error_before_the_stream_is_a_problem_document(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    asked: list[tuple[dict[str, Any], int, str]] = [
+        ({"body": {"collection": "nowhere"}}, 404, "not_found"),
+        ({"body": {"top_k": 0}}, 422, "invalid_input"),
+        ({"body": {"filters": {"kind": {"$near": 1}}}}, 422, "invalid_filter"),
+        ({"key": None}, 401, "unauthenticated"),
+        ({"text": " "}, 422, "invalid_input"),
+    ]
+    for options, status, code in asked:
+        said = await run_node(STREAM, {**guides.options, "text": QUESTION, **options})
+        assert (said["failed"]["name"], said["failed"]["status"]) == ("AI_APICallError", status)
+        assert json.loads(said["failed"]["message"])["code"] == code  # the client shows the body as it is
+    (state,) = (
+        await run_node(CHAT, {**guides.options, "body": {"top_k": 0}, "steps": [{"send": QUESTION}]})
+    )["after"]
+    assert state["status"] == "error"
+    assert json.loads(state["error"])["errors"][0]["field"] == "top_k"
+    assert openai.requests == []
+
+
+async def test_an_error_inside_the_stream_is_told_and_what_came_before_it_is_kept(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    reply = Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut")
+    openai.script(reply, reply, Failure(500))
+    said = await run_node(STREAM, {**guides.options, "text": QUESTION})
+    assert said["errors"] == [BROKEN]
+    types = [chunk["type"] for chunk in said["chunks"]]
+    assert types[-4:] == ["text-end", "data-problem", "error", "finish"]
+    assert said["chunks"][-1]["finishReason"] == "error"
+    problem = said["chunks"][-3]["data"]
+    assert (problem["code"], problem["status"], problem["stage"]) == ("llm_stream_broken", 502, "generate")
+    text = text_of(said["message"])
+    assert text["text"] == "Two hours [1]. And then"
+    assert len(text["citations"]) == 1
+
+    said = await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}, {"send": "And then?"}]})
+    broken, failed = said["after"]
+    assert (broken["status"], broken["error"]) == ("error", BROKEN)
+    assert text_of(broken["messages"][-1])["state"] == "done"
+    assert [part["data"]["code"] for part in said["seen"] if part["type"] == "data-problem"] == [
+        "llm_stream_broken", "llm_error",
+    ]  # fmt: skip
+    assert failed["status"] == "error"
+
+
+async def test_cancelling_stops_the_model_within_a_second(
+    guides: Guides, openai: FakeOpenAI, start_node: StartNode
+) -> None:
+    openai.script(unending("Two hours"))
+    script = await start_node(STREAM, {**guides.options, "text": QUESTION, "abortAtText": True})
+    query_id = (await script.read())["aborting"]
+    async with asyncio.timeout(1):
+        await openai.requests[0].client_closed.wait()
+    said = await script.read()
+    assert said["readingEndedWith"] == "AbortError"
+    await script.end()
+    row = await guides.logged(query_id)
+    assert (row["outcome"], row["generated_response"]) == ("aborted", "Two hours")
+
+
+async def test_stop_of_use_chat_keeps_what_came(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    openai.script(unending("Two hours"))
+    said = await run_node(CHAT, {**guides.options, "steps": [{"sendAndStop": QUESTION}]})
+    (state,) = said["after"]
+    assert (state["status"], state["error"]) == ("ready", None)
+    assert text_of(state["messages"][-1])["text"] == "Two hours"
+    async with asyncio.timeout(1):
+        await openai.requests[0].client_closed.wait()
+
+
+async def test_fields_of_the_transports_body_reach_the_search(guides: Guides, run_node: RunNode) -> None:
+    body = {"collection": guides.collection_id, "filters": {"kind": "bike"}, "unknown": {"to": "us"}}
+    said = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": body})
+    sources = [part["filename"] for part in said["message"]["parts"] if part["type"] == "source-document"]
+    assert sources == ["bike.md"]
+    said = await run_node(STREAM, {**guides.options, "text": QUESTION, "body": {"top_k": 2}})
+    assert said["chunks"][1]["data"]["used"] == 2
+
+
+async def test_a_second_turn_brings_the_first_along(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    openai.script(Reply(texts=("Two hours [Source 1].",)), Reply(texts=("At 230 degrees [Source 1].",)))
+    steps = [{"send": QUESTION}, {"send": "How hot is the oven?"}]
+    _, state = (await run_node(CHAT, {**guides.options, "steps": steps}))["after"]
+    assert [message["role"] for message in state["messages"]] == ["user", "assistant"] * 2
+    assert len({message["id"] for message in state["messages"]}) == 4
+    sent = openai.bodies[1]["messages"]
+    # Labels of the first answer are taken out: they name other passages now.
+    assert [(m["role"], m["content"]) for m in sent[1:-1]] == [
+        ("user", QUESTION),
+        ("assistant", "Two hours."),
+    ]
+    assert "How hot is the oven?" in sent[-1]["content"]
+
+
+async def test_regenerating_asks_the_model_anew(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    openai.script(Reply(texts=("Two hours [Source 1].",)), Reply(texts=("For two hours [Source 1].",)))
+    (first,) = (await run_node(CHAT, {**guides.options, "steps": [{"send": QUESTION}]}))["after"]
+    steps = [{"send": QUESTION}, {"regenerate": True}]
+    again, anew = (await run_node(CHAT, {**guides.options, "steps": steps}))["after"]
+    assert first["messages"][-1]["metadata"]["cached"] is False
+    assert again["messages"][-1]["metadata"]["cached"] is True
+    assert text_of(again["messages"][-1])["text"] == text_of(first["messages"][-1])["text"]
+    assert len(anew["messages"]) == 2
+    assert text_of(anew["messages"][-1])["text"] == "For two hours [1]."
+    assert len(openai.requests) == 2

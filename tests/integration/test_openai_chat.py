@@ -1,0 +1,284 @@
+"""``/v1/chat/completions`` with the unmodified ``openai`` package, over a real server and a fake vendor."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletionChunk
+from pydantic import SecretStr
+
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    finished_job,
+    key_of,
+    live_api,
+    new_collection,
+    settings_for,
+)
+
+GUIDES = {
+    "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",
+    "bread": "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n",
+}
+MODEL = "vectorforge/handbook"
+ASKED: Any = [{"role": "user", "content": "How long must the dough rise?"}]
+
+
+@pytest.fixture
+async def vendor() -> AsyncIterator[FakeOpenAI]:
+    async with FakeOpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    return make_tenant()
+
+
+@pytest.fixture
+async def api(postgres_server: EmbeddedPostgres, tenant: str, vendor: FakeOpenAI) -> AsyncIterator[LiveApi]:
+    provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
+    query = QuerySettings(degraded_answers=False)
+    config = settings_for(postgres_server.app_url, [tenant], query=query)
+    async with live_api(config, provider) as running, running.client(tenant) as native:
+        await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
+        web = {"source": "https://example.org/bike", "text": "Oil the chain.", "metadata": {"kind": "bike"}}
+        posted = await native.post("/v1/collections", json={"name": "web"})
+        path = f"/v1/collections/{posted.json()['id']}/documents"
+        job = await native.post(path, json={"documents": [{**web, "title": "On [bikes]"}]})
+        await finished_job(native, job.json()["id"])
+        yield running
+
+
+@pytest.fixture
+async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as opened:
+        yield opened
+
+
+def content_of(chunks: list[ChatCompletionChunk]) -> str:
+    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+
+
+def cited(content: str, annotations: Any) -> list[tuple[str, str]]:
+    """(label, title) of annotations as the package gives them: objects, or dictionaries of a delta."""
+    found = [a if isinstance(a, dict) else a.to_dict() for a in annotations]
+    assert {a["type"] for a in found} == {"url_citation"}
+    places = [a["url_citation"] for a in found]
+    return [(content[place["start_index"] : place["end_index"]], place["title"]) for place in places]
+
+
+async def streamed(client: AsyncOpenAI, **options: Any) -> list[ChatCompletionChunk]:
+    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True, **options)
+    return [chunk async for chunk in stream]
+
+
+async def test_an_answer_is_cited_in_the_text_and_in_annotations(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:
+    vendor.script(Reply(texts=("Two hours [Source 1], then bake [Source 1, 2].",)))
+    completion = await client.chat.completions.create(model=MODEL, messages=ASKED)
+    (choice,) = completion.choices
+    assert choice.message.content == "Two hours [1], then bake [1][2]."
+    assert cited(choice.message.content, choice.message.annotations) == [
+        ("[1]", "Bread"),
+        ("[1]", "Bread"),
+        ("[2]", "Kettle"),
+    ]
+    assert (choice.finish_reason, choice.message.role, completion.model) == ("stop", "assistant", MODEL)
+    assert completion.usage is not None
+    assert (completion.usage.prompt_tokens, completion.usage.total_tokens) == (11, 18)
+
+    # Annotations of documents without a web address lead to their text on this server.
+    assert choice.message.annotations
+    url = choice.message.annotations[0].url_citation.url
+    async with api.client(tenant) as native:
+        assert "two hours" in (await native.get(url)).json()["text"]
+        logged = await native.get(f"/v1/queries/{completion.id.removeprefix('chatcmpl-')}")
+        assert logged.json()["query_text"] == ASKED[0]["content"]
+    own = completion.to_dict()["vectorforge"]
+    assert isinstance(own, dict)
+    assert (own["outcome"], own["provider"], len(own["sources"])) == ("answered", "openai", 2)
+
+
+async def test_a_stream_says_what_the_whole_answer_says_however_its_labels_are_cut(
+    client: AsyncOpenAI, vendor: FakeOpenAI
+) -> None:
+    answer = "Two hours 🙂 [Source 1], then bake [Source 1, 2]."
+    vendor.script(Reply(texts=(answer,)), Reply(texts=tuple(answer)))
+    whole = await client.chat.completions.create(model=MODEL, messages=ASKED)
+    chunks = await streamed(client, extra_headers={"Cache-Control": "no-cache"})
+    assert [c.choices[0].delta.content for c in chunks[1:5]] == ["T", "w", "o", " "]
+    assert content_of(chunks) == whole.choices[0].message.content == "Two hours 🙂 [1], then bake [1][2]."
+    *_, annotated, last = chunks
+    expected = [annotation.to_dict() for annotation in whole.choices[0].message.annotations or []]
+    assert annotated.choices[0].delta.to_dict() == {"annotations": expected}
+    assert [c.choices[0].finish_reason for c in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert last.choices[0].delta.to_dict() == {}
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all("usage" not in chunk.to_dict() for chunk in chunks)
+    own = annotated.to_dict()["vectorforge"]
+    assert isinstance(own, dict)
+    assert own["query_id"] == annotated.id.removeprefix("chatcmpl-")
+
+
+async def test_usage_comes_when_it_is_asked_for(client: AsyncOpenAI) -> None:
+    *chunks, last = await streamed(client, stream_options={"include_usage": True})
+    assert last.choices == []
+    assert last.usage is not None
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens, last.usage.total_tokens) == (11, 7, 18)
+    assert all(chunk.usage is None for chunk in chunks)
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+async def test_the_packages_own_stream_helper_keeps_annotations(client: AsyncOpenAI) -> None:
+    async with client.chat.completions.stream(
+        model=MODEL, messages=ASKED, stream_options={"include_usage": True}
+    ) as stream:
+        deltas = [event.delta async for event in stream if event.type == "content.delta"]
+        completion = await stream.get_final_completion()
+    message = completion.choices[0].message
+    assert message.content == "".join(deltas) == "The answer is 42 [1]."
+    assert cited(message.content, message.annotations) == [("[1]", "Bread")]
+    assert completion.choices[0].finish_reason == "stop"
+    assert completion.usage is not None
+    assert completion.usage.total_tokens == 18
+
+
+async def test_the_synchronous_client_works(api: LiveApi, tenant: str) -> None:
+    def ask() -> list[str | None]:
+        with OpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as sync:
+            whole = sync.chat.completions.create(model=MODEL, messages=ASKED)
+            chunks = list(sync.chat.completions.create(model=MODEL, messages=ASKED, stream=True))
+            return [whole.choices[0].message.content, content_of(chunks)]
+
+    assert await asyncio.to_thread(ask) == ["The answer is 42 [1]."] * 2
+
+
+async def test_sources_follow_as_text_for_clients_that_show_nothing_else(
+    client: AsyncOpenAI, vendor: FakeOpenAI
+) -> None:
+    vendor.script(Reply(texts=("Oil it [Source", " 1].")), Reply(texts=("Two hours [Source 1].",)))
+    body: Any = {"messages": ASKED, "extra_body": {"append_sources": True}}
+    whole = await client.chat.completions.create(model="vectorforge/web", **body)
+    text = "Oil it [1].\n\n**Sources**\n\n- [1] [On \\[bikes\\]](https://example.org/bike)"
+    assert whole.choices[0].message.content == text
+    stream = await client.chat.completions.create(model="vectorforge/web", stream=True, **body)
+    assert content_of([chunk async for chunk in stream]) == text
+    own = await client.chat.completions.create(model=MODEL, **body)
+    assert own.choices[0].message.content == "Two hours [1].\n\n**Sources**\n\n- [1] Bread (bread.md)"
+
+    # What the client sends back next time goes to the model without its sources and labels.
+    turns: Any = [*ASKED, {"role": "assistant", "content": text}, {"role": "user", "content": "And then?"}]
+    await client.chat.completions.create(model=MODEL, messages=turns)
+    assert [m["content"] for m in vendor.bodies[-1]["messages"][1:]] == [
+        ASKED[0]["content"],
+        "Oil it.",
+        "And then?",
+    ]
+
+
+async def test_the_request_decides_how_is_searched_and_answered(
+    client: AsyncOpenAI, vendor: FakeOpenAI
+) -> None:
+    system: Any = {"role": "system", "content": "Answer like a pirate."}
+    completion = await client.chat.completions.create(
+        model=MODEL,
+        messages=[system, *ASKED],
+        temperature=0.1,
+        top_p=0.5,
+        max_completion_tokens=77,
+        seed=1,
+        user="ann",
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+        extra_body={"filters": {"kind": "kettle"}, "top_k": 1, "min_score": None},
+    )
+    own: Any = completion.to_dict()["vectorforge"]
+    assert [source["document_source"] for source in own["sources"]] == ["kettle.md"]
+    body = vendor.bodies[-1]
+    assert (body["temperature"], body["top_p"]) == (0.1, 0.5)
+    assert body.get("max_completion_tokens", body.get("max_tokens")) == 77
+    prompt, kept, question = body["messages"]
+    assert "100 degrees" in prompt["content"]  # our grounding prompt stays
+    assert (kept["content"], question["content"]) == (system["content"], ASKED[0]["content"])
+
+
+async def test_errors_before_the_stream_are_the_packages_own_classes(
+    client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI
+) -> None:
+    for stream in (False, True):
+        with pytest.raises(openai.NotFoundError) as unknown:
+            await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
+        assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.chat.completions.create(model=MODEL, messages=ASKED, n=2, stream=stream)
+        assert (refused.value.code, refused.value.param) == ("invalid_input", "n")
+    with pytest.raises(openai.BadRequestError) as wrong:
+        await streamed(client, extra_body={"filters": {"kind": {"$near": 1}}})
+    assert wrong.value.code == "invalid_filter"
+    with pytest.raises(openai.BadRequestError) as too_long:
+        await streamed(client, max_completion_tokens=1_000_000)
+    assert too_long.value.param == "max_completion_tokens"
+    vendor.script(Failure(429, retry_after="17"))
+    with pytest.raises(openai.RateLimitError) as limited:
+        await client.chat.completions.create(model=MODEL, messages=ASKED)
+    assert (limited.value.type, limited.value.response.headers["retry-after"]) == ("rate_limit_error", "17")
+    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key="wrong", max_retries=0) as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.chat.completions.create(model=MODEL, messages=ASKED)
+
+
+@pytest.mark.parametrize("ending", ["eof", "cut", "error"])
+async def test_an_error_inside_the_stream_is_raised_after_what_was_said(
+    client: AsyncOpenAI, vendor: FakeOpenAI, ending: Any
+) -> None:
+    vendor.script(Reply(texts=("Two ", "hours [Sou"), ending=ending))
+    chunks: list[ChatCompletionChunk] = []
+    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
+
+    async def read() -> None:
+        async for chunk in stream:
+            chunks.append(chunk)  # noqa: PERF401 - those before the error are wanted
+
+    with pytest.raises(openai.APIError) as broken:
+        await read()
+    assert content_of(chunks) == "Two hours [Sou"
+    assert broken.value.code is not None
+    assert broken.value.code.startswith("llm_")
+    assert broken.value.type == "server_error"
+
+
+async def test_a_client_that_stops_reading_stops_the_vendor_and_is_logged(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:  # fault 15, C31
+    vendor.script(Reply(texts=("one ", "two "), ending="stall"))
+    stream = await client.chat.completions.create(model=MODEL, messages=ASKED, stream=True)
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.close()
+    async with asyncio.timeout(5):
+        await vendor.requests[-1].client_closed.wait()
+        async with api.client(tenant) as native:
+            row = await logged(native, chunk.id.removeprefix("chatcmpl-"))
+    assert row["outcome"] == "aborted"
+    assert row["generated_response"].startswith("one ")
+
+
+async def logged(native: httpx2.AsyncClient, query_id: str) -> dict[str, Any]:
+    while True:  # until the server has noticed that the client is gone
+        row: dict[str, Any] = (await native.get(f"/v1/queries/{query_id}")).json()
+        if row["outcome"] != "started":
+            return row
+        await asyncio.sleep(0.02)

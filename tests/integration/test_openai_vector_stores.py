@@ -1,0 +1,324 @@
+"""Vector stores, their search and their files, asked for by the unmodified ``openai`` package."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from openai._models import BaseModel as OpenAIModel
+
+from vectorforge.testing.live_api import LiveApi, finished_job, key_of, live_api, new_collection, settings_for
+
+HANDBOOK: dict[str, dict[str, Any]] = {
+    "pump.md": {"year": 2024, "kind": "manual", "draft": False, "place": {"hall": "A"}},
+    "valve.md": {"year": 2020, "kind": "manual", "draft": True},
+    "gauge.md": {"year": 2022, "kind": "note", "tags": ["new"], "none": None},
+}
+TEXTS = {
+    "pump.md": "The pump needs oil every week.",
+    "valve.md": "The valve needs grease every month.",
+    "gauge.md": "The gauge needs a cloth, gemäß §4.",
+}
+
+
+@dataclass
+class Door:
+    """A server with the handbook of one tenant, and this tenant's client."""
+
+    api: LiveApi
+    client: AsyncOpenAI
+    store: str
+
+
+def client_of(api: LiveApi, tenant: str) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0)
+
+
+async def fill(api: LiveApi, tenant: str, name: str) -> str:
+    """Make the handbook, each document in a job of its own, so that their times differ."""
+    async with api.client(tenant) as client:
+        store = await new_collection(client, name)
+        for source, metadata in HANDBOOK.items():
+            document = {"source": source, "text": TEXTS[source], "metadata": metadata}
+            path = f"/v1/collections/{store}/documents"
+            job = (await client.post(path, json={"documents": [document]})).json()
+            assert (await finished_job(client, job["id"]))["status"] == "succeeded"
+    return store
+
+
+@pytest.fixture
+async def door(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Door]:
+    tenant = make_tenant()
+    async with live_api(settings_for(app_url, [tenant])) as api, client_of(api, tenant) as client:
+        yield Door(api, client, await fill(api, tenant, "handbook"))
+
+
+def valid(found: OpenAIModel) -> Any:
+    """The object again, held to the package's own types, which the package itself does not do."""
+    type(found).model_validate(found.to_dict())
+    return found
+
+
+def names(files: Sequence[Any]) -> list[str]:
+    return [file.filename for file in files]
+
+
+async def test_a_collection_is_a_vector_store(door: Door) -> None:
+    store = valid(await door.client.vector_stores.retrieve(door.store))
+    assert (store.id, store.name, store.status) == (door.store, "handbook", "completed")
+    assert store.usage_bytes == sum(len(text.encode()) for text in TEXTS.values())
+    counts = store.file_counts
+    assert (counts.completed, counts.in_progress, counts.failed, counts.total) == (3, 0, 0, 3)
+    assert store.created_at > 1_700_000_000
+    assert (await door.client.vector_stores.retrieve("handbook")).id == door.store  # names are known, too
+
+
+async def test_documents_on_their_way_are_counted(door: Door) -> None:
+    await door.api.application.ingestion_worker.stop()
+    async with door.api.client(None) as client:
+        client.headers["Authorization"] = f"Bearer {door.client.api_key}"
+        body = {"documents": [{"source": "late.md", "text": "Later."}]}
+        await client.post(f"/v1/collections/{door.store}/documents", json=body)
+    store = valid(await door.client.vector_stores.retrieve(door.store))
+    assert (store.status, store.file_counts.in_progress, store.file_counts.total) == ("in_progress", 1, 4)
+
+
+async def test_one_is_made_and_deleted(door: Door) -> None:
+    stores = door.client.vector_stores
+    made = valid(await stores.create(name=" Press ", description="About the press."))
+    assert (made.name, made.description, made.file_counts.total) == ("Press", "About the press.", 0)
+    assert (await stores.create(extra_body={"colour": "red"})).name.startswith("vector-store-")
+    with pytest.raises(openai.ConflictError):
+        await stores.create(name="Press")
+    deleted = valid(await stores.delete(made.id))
+    assert (deleted.id, deleted.deleted) == (made.id, True)
+    with pytest.raises(openai.NotFoundError) as caught:
+        await stores.retrieve(made.id)
+    assert caught.value.code == "not_found"
+
+
+REFUSED_STORES: list[tuple[Any, Any]] = [
+    ("metadata", {"team": "press"}),
+    ("file_ids", ["file-1"]),
+    ("expires_after", {"anchor": "last_active_at", "days": 1}),
+    ("chunking_strategy", {"type": "static", "static": {}}),
+    ("name", "x" * 201),
+]
+
+
+async def test_what_cannot_be_kept_is_refused_by_name(door: Door, subtests: pytest.Subtests) -> None:
+    for field, value in REFUSED_STORES:
+        with subtests.test(msg=str(field)):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await door.client.vector_stores.create(**{"name": "other", field: value})
+            assert caught.value.param == field
+            assert [store.name async for store in door.client.vector_stores.list()] == ["handbook"]
+
+
+async def test_lists_are_walked_page_by_page(door: Door) -> None:
+    stores, files = door.client.vector_stores, door.client.vector_stores.files
+    for number in range(4):
+        await stores.create(name=f"store {number}")
+    newest_first = ["store 3", "store 2", "store 1", "store 0", "handbook"]
+    assert [store.name async for store in stores.list(limit=2)] == newest_first
+    assert [store.name async for store in stores.list(limit=3, order="asc")] == newest_first[::-1]
+    assert names([file async for file in files.list(door.store, limit=1)]) == [*HANDBOOK][::-1]
+    page = await files.list(door.store, limit=2, order="asc")
+    assert (names(page.data), page.has_more) == (["pump.md", "valve.md"], True)
+    ends = page.to_dict()
+    assert (ends["first_id"], ends["last_id"]) == (page.data[0].id, page.data[1].id)
+    rest = await files.list(door.store, after=page.data[1].id, order="asc")
+    assert (names(rest.data), rest.has_more) == (["gauge.md"], False)
+
+
+async def test_the_page_before_is_found_again(door: Door) -> None:
+    files = door.client.vector_stores.files
+    pump, valve, gauge = (await files.list(door.store, order="asc")).data
+    page = await files.list(door.store, before=gauge.id, limit=1, order="asc")
+    assert (names(page.data), page.has_more) == (["valve.md"], True)
+    page = await files.list(door.store, before=gauge.id, order="asc")
+    assert (names(page.data), page.has_more) == (["pump.md", "valve.md"], False)
+    page = await files.list(door.store, before=pump.id)  # newest first: the others are before it
+    assert names(page.data) == ["gauge.md", "valve.md"]
+    assert (await files.list(door.store, before=pump.id, order="asc")).data == []
+    assert valve.id not in (pump.id, gauge.id)
+
+
+REFUSED_PAGES: list[tuple[Any, Any]] = [
+    ({"after": "file-1"}, "after"),
+    ({"before": str(uuid4())}, "before"),
+    ({"after": str(uuid4()), "before": str(uuid4())}, "before"),
+    ({"limit": 0}, "limit"),
+    ({"limit": 101}, "limit"),
+    ({"order": "up"}, "order"),
+]
+
+
+async def test_pages_that_are_none_are_refused(door: Door, subtests: pytest.Subtests) -> None:
+    for parameters, param in REFUSED_PAGES:
+        with subtests.test(msg=str(parameters)):
+            for call in (
+                door.client.vector_stores.list,
+                lambda **p: door.client.vector_stores.files.list(door.store, **p),
+            ):
+                with pytest.raises(openai.BadRequestError) as caught:
+                    await call(**parameters)
+                assert caught.value.param == param
+
+
+async def test_a_document_is_a_file(door: Door) -> None:
+    files = door.client.vector_stores.files
+    (pump, *_) = (await files.list(door.store, filter="completed", order="asc")).data
+    assert [file async for file in files.list(door.store, filter="failed")] == []
+    found = valid(await files.retrieve(pump.id, vector_store_id=door.store))
+    assert (found.status, found.vector_store_id, found.last_error) == ("completed", door.store, None)
+    assert found.usage_bytes == len(TEXTS["pump.md"].encode())
+    assert found.attributes == {"year": 2024, "kind": "manual", "draft": False, "place.hall": "A"}
+    content = await files.content(pump.id, vector_store_id="handbook")
+    (part,) = [valid(part) async for part in content]
+    assert (part.type, part.text) == ("text", TEXTS["pump.md"])
+    assert (await files.poll(pump.id, vector_store_id=door.store)).id == pump.id
+    deleted = valid(await files.delete(pump.id, vector_store_id=door.store))
+    assert (deleted.id, deleted.deleted) == (pump.id, True)
+    for call in (files.retrieve, files.content, files.delete):
+        with pytest.raises(openai.NotFoundError):
+            await call(pump.id, vector_store_id=door.store)
+        with pytest.raises(openai.NotFoundError):
+            await call("file-abc", vector_store_id=door.store)
+    assert (await door.client.vector_stores.retrieve(door.store)).file_counts.completed == 2
+
+
+async def test_only_the_collection_s_own_documents_can_be_attached(door: Door) -> None:
+    files = door.client.vector_stores.files
+    (file, *_) = (await files.list(door.store)).data
+    attached = valid(await files.create(door.store, file_id=file.id, chunking_strategy={"type": "auto"}))
+    assert attached == file
+    other = await door.client.vector_stores.create(name="other")
+    for store, file_id, said in ((other.id, file.id, "another vector store"), (other.id, "file-1", "file-1")):
+        with pytest.raises(openai.BadRequestError, match=said) as caught:
+            await files.create(store, file_id=file_id)
+        assert caught.value.param == "file_id"
+    with pytest.raises(openai.BadRequestError) as caught:
+        await files.create(door.store, file_id=file.id, attributes={"year": 1})
+    assert caught.value.param == "attributes"
+    with pytest.raises(openai.NotFoundError):  # a document is of its own vector store only
+        await files.retrieve(file.id, vector_store_id=other.id)
+
+
+async def search(door: Door, query: str | list[str] = "what needs care", **options: Any) -> list[Any]:
+    page = await door.client.vector_stores.search(door.store, query=query, **options)
+    return [valid(result) async for result in page]
+
+
+async def test_passages_are_found_best_first(door: Door) -> None:
+    found = await search(door, "The pump needs oil")
+    assert (found[0].filename, found[0].content[0].text) == ("pump.md", TEXTS["pump.md"])
+    assert [result.score for result in found] == sorted((r.score for r in found), reverse=True)
+    assert found[0].attributes == {"year": 2024, "kind": "manual", "draft": False, "place.hall": "A"}
+    async with door.api.client(None) as client:
+        client.headers["Authorization"] = f"Bearer {door.client.api_key}"
+        chunk = (await client.get(f"/v1/chunks/{found[0].chunk_id}")).json()
+    assert (chunk["text"], chunk["document"]["id"]) == (TEXTS["pump.md"], found[0].file_id)
+    assert len(await search(door, max_num_results=2)) == 2
+    lowest = found[1].score
+    kept = await search(door, "The pump needs oil", ranking_options={"score_threshold": lowest})
+    assert [result.file_id for result in kept] == [result.file_id for result in found[:2]]
+
+
+async def test_several_questions_are_merged(door: Door) -> None:
+    queries = [TEXTS["pump.md"], TEXTS["valve.md"], TEXTS["pump.md"]]
+    page = await door.client.vector_stores.search(door.store, query=queries, max_num_results=2)
+    assert page.to_dict()["search_query"] == queries
+    assert {result.filename for result in page.data} == {"pump.md", "valve.md"}
+    assert all(result.score == pytest.approx(1.0) for result in page.data)  # each by its own question
+
+
+def eq(type_: str, key: str, value: Any) -> dict[str, Any]:
+    return {"type": type_, "key": key, "value": value}
+
+
+FILTERS: list[tuple[Any, Any]] = [
+    (eq("eq", "kind", "note"), {"gauge.md"}),
+    (eq("eq", "draft", True), {"valve.md"}),
+    (eq("eq", "place.hall", "A"), {"pump.md"}),
+    (eq("eq", "tags", "new"), {"gauge.md"}),
+    (eq("ne", "kind", "note"), {"pump.md", "valve.md"}),
+    (eq("gt", "year", 2022), {"pump.md"}),
+    (eq("gte", "year", 2022), {"pump.md", "gauge.md"}),
+    (eq("lt", "year", 2022.0), {"valve.md"}),
+    (eq("lte", "year", 2022), {"valve.md", "gauge.md"}),
+    (eq("in", "year", [2020, 2024]), {"valve.md", "pump.md"}),
+    (eq("nin", "kind", ["manual"]), {"gauge.md"}),
+    ({"type": "and", "filters": [eq("eq", "kind", "manual"), eq("gt", "year", 2021)]}, {"pump.md"}),
+    (
+        {
+            "type": "or",
+            "filters": [eq("eq", "kind", "note"), {"type": "and", "filters": [eq("lt", "year", 2021)]}],
+        },
+        {"gauge.md", "valve.md"},
+    ),
+    (eq("eq", "kind", "poem"), set()),
+]
+
+
+async def test_filters_hold(door: Door, subtests: pytest.Subtests) -> None:
+    for filters, found in FILTERS:
+        with subtests.test(msg=str(filters)):
+            assert {result.filename for result in await search(door, filters=filters)} == found
+
+
+REFUSED_SEARCHES: list[tuple[Any, Any]] = [
+    ({"filters": {"year": 2024}}, "filters.type"),
+    ({"filters": eq("near", "year", 1)}, "filters.type"),
+    ({"filters": eq("eq", "$or", 1)}, "filters"),
+    ({"filters": eq("in", "year", 2024)}, "filters"),
+    ({"filters": eq("eq", "year", [2024])}, "filters"),
+    ({"filters": {"type": "and", "filters": []}}, "filters.filters"),
+    ({"filters": {"type": "and", "filters": [eq("eq", "year", None)]}}, "filters.filters.0"),
+    ({"filters": eq("gt", "draft", True)}, "filters.draft.$gt"),
+    ({"max_num_results": 0}, "max_num_results"),
+    ({"max_num_results": 51}, "max_num_results"),
+    ({"rewrite_query": True}, "rewrite_query"),
+    ({"ranking_options": {"ranker": "default-2024-11-15"}}, "ranking_options.ranker"),
+    ({"query": []}, "query"),
+    ({"query": ["a"] * 9}, "query"),
+    ({"query": 7}, "query"),
+    ({"query": "  "}, "query"),
+]
+
+
+async def test_searches_that_cannot_be_done_are_refused(door: Door, subtests: pytest.Subtests) -> None:
+    for options, param in REFUSED_SEARCHES:
+        with subtests.test(msg=str(options)):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await search(door, **options)
+            assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
+
+
+async def test_another_tenant_sees_none_of_it(app_url: str, make_tenant: Callable[[], str]) -> None:
+    alice, bob = make_tenant(), make_tenant()
+    async with live_api(settings_for(app_url, [alice, bob])) as api:
+        store = await fill(api, alice, "handbook")
+        async with client_of(api, alice) as as_alice, client_of(api, bob) as as_bob:
+            (file, *_) = (await as_alice.vector_stores.files.list(store)).data
+            own = await as_bob.vector_stores.create(name="handbook")
+            assert [s.id async for s in as_bob.vector_stores.list()] == [own.id]
+            with pytest.raises(openai.NotFoundError):
+                await as_bob.vector_stores.search(store, query="pump")
+            assert (await as_bob.vector_stores.search("handbook", query="pump")).data == []
+            with pytest.raises(openai.BadRequestError, match="not a document of yours"):
+                await as_bob.vector_stores.files.create(own.id, file_id=file.id)
+            with pytest.raises(openai.BadRequestError):  # not even as a place in a list
+                await as_bob.vector_stores.files.list(own.id, after=file.id)
+            assert len((await as_alice.vector_stores.files.list(store)).data) == 3
+
+
+async def test_a_wrong_key_is_an_authentication_error(door: Door) -> None:
+    stranger = AsyncOpenAI(base_url=f"{door.api.url}/v1", api_key="wrong", max_retries=0)
+    async with stranger:
+        with pytest.raises(openai.AuthenticationError) as caught:
+            await stranger.vector_stores.list()
+    assert caught.value.code == "unauthenticated"

@@ -1,0 +1,162 @@
+"""Chat completions: what is refused, what is ignored, and chunks of odd streams."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import ValidationError
+
+from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat
+from vectorforge.api.openai.refusals import refuse_impossible
+from vectorforge.api.schemas.openai_chat import ChatCompletionRequest
+from vectorforge.api.sources_footer import sources_footer, without_sources_footer
+from vectorforge.errors import InvalidInputError, LLMStreamError
+from vectorforge.pipeline.context import cite
+from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent
+from vectorforge.testing.passages import make_passage
+
+MESSAGES = [{"role": "user", "content": "How long?"}]
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+def request(**fields: Any) -> ChatCompletionRequest:
+    return ChatCompletionRequest.model_validate({"model": "vectorforge", "messages": MESSAGES, **fields})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 2),
+        ("n", 0),
+        ("tool_choice", "required"),
+        ("tool_choice", TOOL),
+        ("function_call", {"name": "f"}),
+        ("modalities", ["text", "audio"]),
+        ("audio", {"voice": "ash", "format": "mp3"}),
+        ("logprobs", True),
+        ("top_logprobs", 3),
+        ("logit_bias", {"50256": -100}),
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_schema", "json_schema": {}}),
+        ("stop", ["\n"]),
+        ("web_search_options", {"search_context_size": "low"}),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        refuse_impossible(request(**{field: value}))
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"n": 1, "tools": [TOOL], "tool_choice": "auto"},
+        {"functions": [{"name": "f"}], "function_call": "none"},
+        {"modalities": ["text"], "logprobs": False, "response_format": {"type": "text"}, "stop": []},
+        {"n": None, "stop": None, "logit_bias": {}, "audio": None, "stream_options": {"x": 1}},
+        {"seed": 1, "user": "ann", "store": True, "metadata": {"a": "b"}, "frequency_penalty": 0.5, "x": {}},
+    ],
+)
+def test_what_changes_nothing_is_ignored(fields: dict[str, Any]) -> None:
+    body = request(**fields)
+    refuse_impossible(body)
+    assert body.options() == {}
+
+
+def test_options_are_those_of_a_query() -> None:
+    conversation_id = uuid4()
+    body = request(
+        temperature=0,
+        top_p=None,
+        max_tokens=5,
+        max_completion_tokens=7,
+        top_k=3,
+        filters={"a": 1},
+        conversation_id=str(conversation_id),
+        variant="precise",
+        append_sources=True,
+    )
+    assert body.options() == {
+        "temperature": 0,
+        "max_tokens": 7,
+        "top_k": 3,
+        "filters": {"a": 1},
+        "conversation_id": conversation_id,
+    }
+    assert body.limit_field == "max_completion_tokens"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": 2.1},
+        {"top_p": -0.1},
+        {"max_tokens": 0},
+        {"top_k": 0},
+        {"model": "x" * 300},
+        {"model": None},
+        {"filters": {"a": "x" * 20_000}},
+        {"messages": "How long?"},
+    ],
+)
+def test_fields_have_limits(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        request(**fields)
+
+
+def chunks(data: bytes) -> list[Any]:
+    found = [line.removeprefix("data: ") for line in data.decode().split("\n") if line]
+    return [line if line == "[DONE]" else json.loads(line) for line in found]
+
+
+def test_a_stream_that_fails_says_what_it_held_back_before_its_error() -> None:
+    encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
+    meta = MetaEvent(uuid4(), uuid4(), "openai", "m", extractive=False)
+    sent = chunks(encoder.encode(meta) + encoder.encode(TokenEvent("a\u2028b [Source 1")))
+    assert [c["choices"][0]["delta"].get("content") for c in sent] == ["", "a\u2028b "]
+    held, error, end = chunks(encoder.encode(ErrorEvent(LLMStreamError(), "generate")))
+    assert held["choices"][0]["delta"] == {"content": "[Source 1"}
+    assert (error["error"]["code"], end) == ("llm_stream_broken", "[DONE]")
+
+
+def test_an_unforeseen_failure_says_nothing_of_itself() -> None:
+    encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
+    error, end = chunks(encoder.encode_failure(RuntimeError("hunter2"), ""))
+    assert (error["error"]["type"], error["error"]["code"], end) == (
+        "server_error",
+        "internal_error",
+        "[DONE]",
+    )
+    assert "hunter2" not in error["error"]["message"]
+
+
+def test_separators_of_lines_are_escaped_for_clients_that_split_there() -> None:
+    encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
+    assert b"a\\u2028b" in encoder.encode(TokenEvent("a\u2028b"))
+
+
+def test_the_footer_names_cited_sources_once_and_is_taken_off_again() -> None:
+    passages = [
+        make_passage("x", source="https://example.org/a (b)", title="A [x]\n# y"),
+        make_passage("x", source="b_c.md"),
+        make_passage("x", source="d.md", title="D"),
+    ]
+    sources = [cite(passage) for passage in passages]
+    citations = [Citation(n, 0, 3, uuid4(), uuid4()) for n in (3, 1, 2, 1)]
+    footer = sources_footer(citations, sources)
+    assert footer.split("\n") == [
+        "",
+        "",
+        "**Sources**",
+        "",
+        "- [1] [A \\[x\\] # y](https://example.org/a%28b%29)",
+        "- [2] b\\_c.md",
+        "- [3] D (d.md)",
+    ]
+    assert sources_footer([], sources) == ""
+    assert without_sources_footer(f"So it is [1].{footer}\n") == "So it is [1]."
+    said = "**Sources**\n\n- [1] are many"
+    assert without_sources_footer(said) == said

@@ -1,0 +1,79 @@
+"""OpenAI's messages as a question and its history."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from vectorforge.api.openai.conversation import Conversation
+from vectorforge.api.schemas.openai_messages import ClientMessages
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.types import HistoryMessage
+
+MESSAGES = TypeAdapter(ClientMessages)
+
+
+def conversation(*messages: dict[str, Any], **options: Any) -> Conversation:
+    return Conversation.of(MESSAGES.validate_python(list(messages)), **options)
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def test_the_last_message_of_the_user_is_the_question() -> None:
+    read = conversation(
+        {"role": "developer", "content": "Be brief."},
+        user("Hello"),
+        {"role": "assistant", "content": "Good day", "refusal": None, "annotations": [], "audio": None},
+        {"role": "assistant", "content": None},
+        {"name": "ann", **user("How long?")},
+        {"role": "system", "content": "Answer in German."},
+    )
+    assert read.question == "How long?"
+    assert read.history == (
+        HistoryMessage("system", "Be brief."),
+        HistoryMessage("user", "Hello"),
+        HistoryMessage("assistant", "Good day"),
+        HistoryMessage("system", "Answer in German."),
+    )
+
+
+@pytest.mark.parametrize("type_", ["text", "input_text", "output_text"])
+def test_parts_of_text_are_joined(type_: str) -> None:
+    read = conversation(user([{"type": type_, "text": "How"}, {"type": type_, "text": "long?"}]))
+    assert read == Conversation("How\nlong?")
+
+
+@pytest.mark.parametrize(
+    ("messages", "field"),
+    [
+        ([user("  \n")], "messages.0.content"),
+        ([user([])], "messages.0.content"),
+        ([{"role": "system", "content": "Be brief."}], "messages"),
+        ([user("Hello"), {"role": "assistant", "content": "Once upon"}], "messages"),
+        ([user("x"), {"role": "tool", "content": "42", "tool_call_id": "1"}, user("y")], "messages.1.role"),
+        ([user([{"type": "image_url", "image_url": {"url": "x"}}])], "messages.0.content.0.type"),
+        ([user([{"type": "text", "text": "x"}, {"type": "input_audio"}])], "messages.0.content.1.type"),
+        ([user([{"type": "text"}])], "messages.0.content.0.text"),
+        ([user([{"type": "text", "text": "x" * 60_000}] * 2)], "messages.0.content"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_by_name(messages: list[dict[str, Any]], field: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        conversation(*messages)
+    assert refused.value.field == field
+
+
+def test_the_field_is_the_doors_own() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        conversation(user(""), field="input")
+    assert refused.value.field == "input.0.content"
+
+
+@pytest.mark.parametrize(
+    "messages", [[], [user("x")] * 1001, [user("x" * 100_001)], [user([{"type": "text", "text": ""}] * 101)]]
+)
+def test_conversations_have_limits(messages: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValidationError):
+        MESSAGES.validate_python(messages)
