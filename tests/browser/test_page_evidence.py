@@ -115,7 +115,7 @@ async def test_time_and_cost_are_shown(stub: StubApi, visit: Visit) -> None:
     await ended(page)
     assert await listed(page, "Time") == [
         "Search 12 ms",
-        "First word 400 ms",
+        "Wait for first word 400 ms",
         "Writing 501 ms",
         "Total 913 ms",
     ]

@@ -40,7 +40,7 @@ function funnelPicture(funnel) {
 function timeParts(latency) {
   const { retrieval_ms: search = 0, first_token_ms: first = null, total_ms: total = 0 } = latency;
   if (first === null || first === undefined) return [["Search", "search", search], ["The rest", "write", Math.max(0, total - search)]];
-  return [["Search", "search", Math.min(search, first)], ["First word", "first", Math.max(0, first - search)], ["Writing", "write", Math.max(0, total - Math.max(first, search))]];
+  return [["Search", "search", Math.min(search, first)], ["Wait for first word", "first", Math.max(0, first - search)], ["Writing", "write", Math.max(0, total - Math.max(first, search))]];
 }
 
 function timePicture(latency) {
