@@ -130,6 +130,31 @@ class Alice:
         }
 
 
+async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
+    """Give a tenant one of everything, with this text in it; returns the ids that routes are filled with."""
+    collection_id = await new_collection(client)
+    job = await add_documents(client, collection_id, secret=secret)
+    conversation = (await client.post("/v1/conversations", json={"title": secret})).json()
+    said = {**QUESTION, "conversation_id": conversation["id"]}
+    answer = (await client.post("/v1/rag/query", json=said)).json()
+    (entry,) = answer["context"]
+    resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
+    (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": secret})).raise_for_status()
+    store_id = await new_collection(client, "another")  # to be deleted beside the first one
+    (item,) = (await add_documents(client, store_id, secret=secret))["documents"]
+    return {
+        "vector_store_id": store_id,
+        "file_id": item["document_id"],
+        "collection_id": collection_id,
+        "document_id": entry["document_id"],
+        "chunk_id": entry["chunk_id"],
+        "job_id": job["id"],
+        "query_id": resumable[0].data["request_id"],
+        "profile_id": PROFILE,
+        "conversation_id": conversation["id"],
+    }
+
+
 @pytest.fixture
 async def alice(
     app_url: str, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
@@ -144,27 +169,7 @@ async def alice(
         live_api(config) as api,
         api.client(name) as client,
     ):
-        collection_id = await new_collection(client)
-        job = await add_documents(client, collection_id, secret=SECRET)
-        conversation = (await client.post("/v1/conversations", json={"title": SECRET})).json()
-        said = {**QUESTION, "conversation_id": conversation["id"]}
-        answer = (await client.post("/v1/rag/query", json=said)).json()
-        (entry,) = answer["context"]
-        resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
-        (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
-        store_id = await new_collection(client, "another")  # to be deleted beside the first one
-        (item,) = (await add_documents(client, store_id, secret=SECRET))["documents"]
-        ids = {
-            "vector_store_id": store_id,
-            "file_id": item["document_id"],
-            "collection_id": collection_id,
-            "document_id": entry["document_id"],
-            "chunk_id": entry["chunk_id"],
-            "job_id": job["id"],
-            "query_id": resumable[0].data["request_id"],
-            "profile_id": PROFILE,
-            "conversation_id": conversation["id"],
-        }
+        ids = await furnish(client, SECRET)
         yield Alice(api, name, bob, ids)
 
 
