@@ -25,6 +25,7 @@ SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}
 QUESTION = {"query": SECRET}
 CHAT = {"id": "1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": SECRET}]}]}
+COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": SECRET}]}
 PROFILE = "7002600330044"
 
 
@@ -69,6 +70,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/jobs/{job_id}"): Case(404),
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
+    ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
+    ("GET", "/v1/models"): Case(200, empty=("data",)),
+    ("GET", "/v1/models/{model:path}"): Case(404),
+    ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
     ("POST", "/api/chat"): Case(404, CHAT),
     ("GET", "/v1/cache"): Case(200),
     ("DELETE", "/v1/cache"): Case(200),
@@ -121,6 +126,7 @@ class Alice:
     ids: dict[str, str]
 
     def fill(self, path: str) -> str:
+        path = path.replace("{model:path}", f"vectorforge/{self.ids['collection_id']}")
         return path.format(**self.ids, name="extractive")
 
     def fill_body(self, case: Case) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.requests import ClientDisconnect
@@ -37,7 +37,7 @@ class ClientStream:
         self._pings: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._asgi_send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        await self._send_message("http.response.start", status=200, headers=self._headers)
         self._last_sent = time.monotonic()
         self._pings = asyncio.create_task(self._send_pings())
         return self
@@ -48,7 +48,7 @@ class ClientStream:
         if self._pings is not None:
             await end(self._pings)
         if exc is None and not self.has_gone:
-            await self._asgi_send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send_message("http.response.body", body=b"", more_body=False)
 
     async def send(self, data: bytes) -> None:
         """Send events; nothing when there are none, or nobody.
@@ -58,11 +58,14 @@ class ClientStream:
         """
         if not data or self.has_gone:
             return
+        await self._send_message("http.response.body", body=data, more_body=True)
+        self._last_sent = time.monotonic()
+
+    async def _send_message(self, kind: str, **fields: Any) -> None:
         try:
-            await self._asgi_send({"type": "http.response.body", "body": data, "more_body": True})
+            await self._asgi_send({"type": kind, **fields})
         except OSError as exc:  # how servers say from ASGI 2.4 on that the client has gone
             raise ClientDisconnect from exc
-        self._last_sent = time.monotonic()
 
     async def _send_pings(self) -> None:
         """Fill silences; an ASGI server queues concurrent sends whole."""

@@ -172,10 +172,13 @@ class ResumableQueryResponse(QueryEventResponse):
         try:
             with suppress(ClientDisconnect):  # at the very end, when all is kept
                 async with client, self._buffer:
-                    await self._deliver_events(deliver)
+                    try:
+                        await self._deliver_events(deliver)
+                    finally:
+                        await self._query.rest.aclose()
         finally:
             await end(listening)
-            await self._query.rest.aclose()
+            await self._query.rest.aclose()  # of a response that could not even begin
 
 
 async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:

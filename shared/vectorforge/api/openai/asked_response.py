@@ -133,12 +133,14 @@ class ResponseIds:
             ) from None
 
 
-async def find_stored_conversation(tenant: TenantServices, body: ResponseRequest) -> UUID | None:
+async def find_stored_conversation(
+    tenant: TenantServices, body: ResponseRequest, said: Conversation
+) -> UUID | None:
     """The stored conversation that the question continues; None: it continues none.
 
     Raises:
-        InvalidInputError: Several are named, the response named is not the last of its conversation, or
-            the exchange shall not be stored.
+        InvalidInputError: Several are named, the response named is not the last of its conversation, the
+            request brings a conversation itself, or the exchange shall not be stored.
     """
     names = ("previous_response_id", "conversation", "conversation_id")
     given = [name for name in names if getattr(body, name) is not None]
@@ -146,6 +148,10 @@ async def find_stored_conversation(tenant: TenantServices, body: ResponseRequest
         raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
     if not given:
         return None
+    if any(message.role != "system" for message in said.history):
+        raise InvalidInputError(
+            f"What was said is known by {given[0]}; send the question only.", field="input"
+        )
     if body.store is False:
         raise InvalidInputError(
             "What continues a stored conversation is stored in it; send what was said in input instead.",

@@ -1,7 +1,10 @@
 """Which collection a model's name means, and which models there are."""
 
-from vectorforge.api.openai.model_names import AskedModel
+from collections.abc import Iterator, Sequence
+
+from vectorforge.api.openai.model_names import ASKABLE, AskedModel, model_name
 from vectorforge.api.querying import find_asked_collection
+from vectorforge.api.schemas.openai_models import ModelBody
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
@@ -27,3 +30,23 @@ async def find_answering_collection(
         if asked.collection is None:
             raise
         raise AnsweringModelNotFoundError from exc
+
+
+async def list_models(application: Application, tenant: TenantServices) -> list[ModelBody]:
+    """The models that answer when they are given nothing but a question: each preset with each collection.
+
+    A preset alone stands for its default collection. Collections in which every question has to name a
+    profile are left out.
+    """
+    collections = [c for c in await tenant.collections.list() if not c.by_profile]
+    default = application.config.query.default_collection
+    return [model for preset in ASKABLE for model in _models_of(preset, collections, default)]
+
+
+def _models_of(preset: str, collections: Sequence[Collection], default: str) -> Iterator[ModelBody]:
+    names = (DEFAULT_COLLECTION, default) if preset == DOCRAG.name else (default,)
+    by_name = {collection.name: collection for collection in collections}
+    if own := next((by_name[name] for name in names if name in by_name), None):
+        yield ModelBody.of(model_name(preset), own)
+    for collection in collections:
+        yield ModelBody.of(model_name(preset, collection.name), collection)

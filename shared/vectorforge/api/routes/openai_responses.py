@@ -44,7 +44,7 @@ async def create_response(
     refuse_impossible(body)
     asked = AskedModel.parse(body.model)
     said = read_conversation(body)
-    conversation_id = await find_stored_conversation(tenant, body)
+    conversation_id = await find_stored_conversation(tenant, body, said)
     config = asked.preset.config(
         tenant.choose_variant(body.variant, conversation_id),
         **{**body.options(), "conversation_id": conversation_id},

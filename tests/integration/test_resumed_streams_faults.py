@@ -1,0 +1,230 @@
+"""What becomes of kept streams when something dies: the writer, the database, the time they are kept."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import httpx2
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from vectorforge.config import CacheSettings
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, EventBatch
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.live_query_function import LockStep, QuerySurroundings, query_surroundings
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+SERVER = Path(__file__).with_name("streaming_server.py")
+QUESTION = {"query": "How long does a refund take?", "stream": True, "resumable": True}
+
+
+async def first_events(response: httpx2.Response, count: int = -1) -> list[ReceivedEvent]:
+    events: list[ReceivedEvent] = []
+    async for event in read_events(response.aiter_lines()):
+        events.append(event)
+        if len(events) == count:
+            break
+    return events
+
+
+async def resume(client: httpx2.AsyncClient, query_id: str, after: int) -> list[ReceivedEvent]:
+    headers = {"Last-Event-ID": str(after)}
+    async with client.stream("GET", f"/v1/queries/{query_id}/events", headers=headers) as response:
+        response.raise_for_status()
+        return await first_events(response)
+
+
+@asynccontextmanager
+async def server_process(surroundings: QuerySurroundings) -> AsyncIterator[tuple[int, str]]:
+    """Its process id and URL."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(SERVER),
+        env={**os.environ, **surroundings.environment()},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.pid, (await process.stdout.readline()).decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_the_readers_of_a_killed_writer_are_told(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> None:
+    gate, tenant = LockStep(free=3), make_tenant()
+    async with (
+        query_surroundings(postgres_server.app_url, tenant) as surroundings,
+        live_api(settings_for(postgres_server.app_url, [tenant])) as other,
+        other.client(tenant) as reader,
+        server_process(surroundings) as (pid, url),
+        surroundings.client(url) as client,
+    ):
+        surroundings.vendor.script(Reply(texts=("It ", "takes ", "five ", "days."), gate=gate))
+        async with client.stream("POST", "/v1/rag/query", json=QUESTION) as response:
+            events = await first_events(response, 4)
+        query_id = events[0].data["request_id"]
+        following = asyncio.create_task(resume(reader, query_id, 2))
+        await gate.waiting.wait()
+        await asyncio.sleep(0.5)  # what it has said is kept by then
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            seen = events[:2] + await following
+        check_order(seen)  # the ids go on to the error
+        assert "".join(event.data["text"] for event in seen if event.name == "token") == "It takes five "
+        assert (seen[-1].name, seen[-1].data["code"], seen[-1].data["status"]) == (
+            "error",
+            "stream_lost",
+            503,
+        )
+        again = await resume(reader, query_id, 3)  # whoever comes now is told at once
+        assert again[:-1] == seen[3:-1]
+        assert (again[-1].id, again[-1].data["code"]) == (seen[-1].id, "stream_lost")
+        path = f"/v1/queries/{query_id}"
+        done_with = await reader.get(f"{path}/events", headers={"Last-Event-ID": str(seen[-1].id)})
+        assert (done_with.status_code, (await reader.post(f"{path}/stop")).status_code) == (204, 204)
+
+
+@pytest.fixture
+def take_database_away(make_database: Callable[..., str]) -> "tuple[str, Callable[[bool], None]]":
+    """The app role's connection string of a database, and what takes it away or brings it back."""
+    migrator = make_database()
+    name = conninfo_to_dict(migrator)["dbname"]
+
+    def set_away(away: bool) -> None:
+        with psycopg.connect(make_conninfo(migrator, dbname="postgres"), autocommit=True) as connection:
+            allowed = "false" if away else "true"
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {allowed}".encode())
+            if away:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+                )
+
+    return make_conninfo(migrator, user="vectorforge_app"), set_away
+
+
+async def test_a_database_that_is_away_for_a_while_delays_no_token_and_loses_no_event(
+    take_database_away: tuple[str, Callable[[bool], None]], make_tenant: Callable[[], str]
+) -> None:
+    app_url, set_away = take_database_away
+    tenant, gate = make_tenant(), asyncio.Semaphore(0)
+    pieces = [f"piece {number} " for number in range(20)]
+    config = settings_for(app_url, [tenant], cache=CacheSettings(answer_cache=False))
+    llm = ScriptedLLM([*pieces, "end"], gate=gate)
+    async with live_api(config, llm) as api, api.client(tenant) as client, api.client(tenant) as reader:
+        await add_documents(client, await new_collection(client), refund="How long does a refund take? Long.")
+        async with client.stream("POST", "/v1/rag/query", json=QUESTION) as response:
+            lines = read_events(response.aiter_lines())
+            events = [await anext(lines) for _ in range(3)]
+            query_id = events[0].data["request_id"]
+            following = asyncio.create_task(resume(reader, query_id, 1))
+            await asyncio.sleep(0.5)
+            set_away(True)
+            try:
+                for _ in pieces[1:]:
+                    gate.release()
+                    events.append(await anext(lines))
+                    await asyncio.sleep(0.05)
+            finally:
+                set_away(False)
+            gate.release()
+            events += [event async for event in lines]
+        check_order(events)
+        assert events[-1].data["answer"] == "".join([*pieces, "end"])
+        async with asyncio.timeout(60):
+            assert await following == events[1:]
+        assert await resume(reader, query_id, 0) == events
+
+
+def batch(first_id: int, *events: bytes) -> EventBatch:
+    return EventBatch(first_id, b"".join(events), len(events))
+
+
+async def test_a_batch_that_comes_again_takes_its_own_place(tenant_db: TenantDatabase) -> None:
+    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    assert await streams.read(query_id, 0) is None
+    await streams.open(query_id)
+    for sent in (batch(1, b"a\n\n"), batch(1, b"a\n\n", b"b\n\n"), batch(3), batch(3, b"c\n\n")):
+        seen = await streams.write(query_id, sent)
+        assert seen is not None
+        assert (seen.stop_requested, seen.unread_s) == (False, None)
+    found = await streams.read(query_id, 0)
+    assert found is not None
+    assert (found.state, found.last_id, found.batches) == ("running", 3, [(1, b"a\n\nb\n\n"), (3, b"c\n\n")])
+    one = await streams.read(query_id, 1, limit=1)
+    assert one is not None
+    assert one.batches == found.batches[:1]
+    assert (await streams.read(query_id, 3)).batches == []  # type: ignore[union-attr] # it is there
+
+
+async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenant_db: TenantDatabase) -> None:
+    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    await streams.open(query_id)
+    await streams.note_reader(query_id)
+    assert await streams.request_stop(query_id) == "running"
+    seen = await streams.write(query_id, batch(1, b"a\n\n"))
+    assert seen is not None
+    assert seen.stop_requested
+    assert seen.unread_s is not None
+    assert 0 <= seen.unread_s < 60
+    before = await streams.read(query_id, 0)
+    await streams.write(query_id, batch(2))  # a heartbeat
+    assert before is not None
+    assert not await streams.give_up(query_id, silent_since=before.written_at)  # for it was not silent
+    assert await streams.give_up(query_id)
+    assert await streams.write(query_id, batch(2, b"b\n\n"), "ended") is None
+    found = await streams.read(query_id, 0)
+    assert found is not None
+    assert (found.state, found.last_id) == ("lost", 1)
+
+
+async def test_what_has_expired_is_not_found_and_is_deleted_by_the_worker(
+    database: Database, make_tenant: Callable[[], str]
+) -> None:
+    tenants = [database.for_tenant(make_tenant()) for _ in range(2)]
+    ids = [uuid4() for _ in tenants]
+    for db, query_id in zip(tenants, ids, strict=True):
+        streams = AnswerStreamRepository(db, kept_s=0.05, longest_s=60)
+        await streams.open(query_id)
+        await streams.write(query_id, batch(1, b"a\n\n"), "ended")
+    kept = AnswerStreamRepository(tenants[0], kept_s=60, longest_s=60)
+    kept_id = uuid4()
+    await kept.open(kept_id)
+    await kept.write(kept_id, batch(1, b"a\n\n"), "ended")
+    await asyncio.sleep(0.1)
+    for db, query_id in zip(tenants, ids, strict=True):
+        streams = AnswerStreamRepository(db, kept_s=60, longest_s=60)
+        assert await streams.read(query_id, 0) is None
+        assert await streams.request_stop(query_id) is None
+    await IngestionWorker(database, no_pipeline, kept_stale_s=3600).run_until_idle()
+    assert [await rows_of(db) for db in tenants] == [(1, 1), (0, 0)]
+    assert await kept.read(kept_id, 0) is not None
+
+
+def no_pipeline(tenant_id: str) -> IngestionPipeline:
+    raise AssertionError("there are no documents")
+
+
+async def rows_of(db: TenantDatabase) -> Sequence[int]:
+    """Streams and batches that the tenant has, expired or not."""
+    row = await db.fetch_one(
+        "SELECT (SELECT count(*) FROM vectorforge.answer_streams) AS streams,"
+        " (SELECT count(*) FROM vectorforge.answer_stream_batches) AS batches"
+    )
+    assert row is not None
+    return (row["streams"], row["batches"])
