@@ -1,6 +1,6 @@
 """Two tenants over every route: each sees its own data only, and a new route without a case here fails."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
     ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
+    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/models"): Case(200, empty=("data",)),
     ("GET", "/v1/models/{model:path}"): Case(404),
     ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
@@ -116,6 +117,12 @@ ROUTES = [
 ]
 
 
+def fill_in(path: str, ids: Mapping[str, str]) -> str:
+    """A path, or another text, with these ids."""
+    path = path.replace("{model:path}", f"vectorforge/{ids['collection_id']}")
+    return path.format(**ids, name="extractive")
+
+
 @dataclass
 class Alice:
     """Alice's server, and the ids of what she has."""
@@ -126,8 +133,7 @@ class Alice:
     ids: dict[str, str]
 
     def fill(self, path: str) -> str:
-        path = path.replace("{model:path}", f"vectorforge/{self.ids['collection_id']}")
-        return path.format(**self.ids, name="extractive")
+        return fill_in(path, self.ids)
 
     def fill_body(self, case: Case) -> dict[str, Any] | None:
         """The body with her ids, where it names some."""

@@ -19,6 +19,7 @@ PARTS = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": QUESTION
 OURS = {"filters": {"kind": "open"}}
 OPENAIS = {"filters": {"type": "eq", "key": "kind", "value": "open"}}
 PROFILE = 4711
+MODEL = "vectorforge/default"
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,9 @@ DOORS = {
     "profile search": Door("/v1/profiles/{profile_id}/search", {"query": QUESTION}, OURS),
     "profile": Door("/v1/profiles/{profile_id}/query", {"query": QUESTION}, OURS),
     "chat completions": Door(
-        "/v1/chat/completions",
-        {"model": "vectorforge/default", "messages": SAID, "append_sources": True},
-        OURS,
+        "/v1/chat/completions", {"model": MODEL, "messages": SAID, "append_sources": True}, OURS
     ),
-    "responses": Door("/v1/responses", {"model": "vectorforge/default", **RESULTS}, OURS),
+    "responses": Door("/v1/responses", {"model": MODEL, **RESULTS}, OURS),
     "responses, by the tool": Door(
         "/v1/responses", {"model": "vectorforge", **RESULTS, **file_search()}, file_search(**OPENAIS)
     ),
@@ -131,11 +130,8 @@ async def test_filters_hold_in_every_tool(vault: Vault) -> None:
 
 async def test_a_new_door_with_filters_needs_a_case(vault: Vault) -> None:
     schema = (await vault.client.get("/openapi.json")).json()
-    filtering = {
-        path
-        for path in schema["paths"]
-        if "filters" in properties(schema, body_of(schema, path), nested=True)
-    }
+    bodies = {path: body_of(schema, path) for path in schema["paths"]}
+    filtering = {path for path, body in bodies.items() if "filters" in properties(schema, body, nested=True)}
     known = {door.path for door in DOORS.values()}
     store = DOORS["vector store"].path
     assert filtering == known - {store} | {store.replace("collection_id", "vector_store_id")}
