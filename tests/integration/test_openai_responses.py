@@ -383,6 +383,16 @@ async def test_the_documents_example_runs(api: LiveApi, tenant: str, vendor: Fak
     assert re.fullmatch(r"\w+\.md 17", cited_file)
 
 
+async def test_a_question_that_fails_leaves_no_conversation(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:
+    vendor.script(Failure(500))
+    with pytest.raises(openai.InternalServerError):
+        await client.responses.create(model=MODEL, input=ASKED, store=True)
+    async with api.client(tenant) as native:
+        assert (await native.get("/v1/conversations")).json()["conversations"] == []
+
+
 JSON_FORMAT = {"format": {"type": "json_schema", "name": "a", "schema": {}}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"background": True}, "background"),
