@@ -13,7 +13,7 @@ from vectorforge.api.openai.asked_response import (
     refuse_impossible,
 )
 from vectorforge.api.openai.model_names import AskedModel
-from vectorforge.api.openai.response_events import ResponseEventEncoder
+from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
 from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
@@ -27,10 +27,19 @@ from vectorforge.pipeline.types import QueryConfig
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": list(EVENT_TYPES)},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The response: JSON, or with `stream: true` server-sent events, the last of which is "
-        "`response.completed`, `response.incomplete` or `response.failed`."
+        "`response.completed`, `response.incomplete` or `response.failed`.",
+        "content": {"text/event-stream": {"itemSchema": _EVENT}},
     },
     **openai_problems(404, 409, 413, 415, 429, 502, 504),
 }
