@@ -71,7 +71,6 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
     ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
-    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/models"): Case(200, empty=("data",)),
     ("GET", "/v1/models/{model:path}"): Case(404),
     ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
