@@ -17,7 +17,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 from pydantic import SecretStr
 
 TIMEOUT_S = 120
@@ -76,7 +76,7 @@ def make_chain(retriever: BaseRetriever) -> Runnable[str, str]:
     """Question in, answer out."""
     instructions = "Answer from these passages only, and cite them as [1]:\n\n{context}"
     prompt = ChatPromptTemplate([("system", instructions), ("human", "{question}")])
-    given: Any = {"context": retriever | labelled, "question": RunnablePassthrough()}
+    given = RunnableParallel(context=retriever | labelled, question=RunnablePassthrough())
     return given | prompt | RunnableLambda(ask_model) | StrOutputParser()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp_types import TextContent, Tool
 
 BASE_URL = os.environ.get("VECTORFORGE_URL", "http://localhost:8000")
 TIMEOUT_S = 120
@@ -116,8 +116,6 @@ async def answer(question: str) -> str:
         async def call_tool(name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
             print(f"  {name}({json.dumps(arguments, ensure_ascii=False)})")
             result = await client.call_tool(name, dict(arguments))
-            if not isinstance(result, CallToolResult):
-                return ToolOutcome("The tool wants something that this agent does not have.", failed=True)
             texts = [content.text for content in result.content if isinstance(content, TextContent)]
             return ToolOutcome("\n".join(texts), failed=result.is_error)
 
