@@ -14,12 +14,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, EventBatch
+from vectorforge.deadline import Deadline
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
@@ -139,7 +142,7 @@ async def test_a_database_that_is_away_for_a_while_delays_no_token_and_loses_no_
                 for _ in pieces[1:]:
                     gate.release()
                     events.append(await anext(lines))
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.25)  # longer than the pool tries to connect anew
             finally:
                 set_away(False)
             gate.release()
@@ -191,6 +194,27 @@ async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenan
     found = await streams.read(query_id, 0)
     assert found is not None
     assert (found.state, found.last_id) == ("lost", 1)
+
+
+async def test_a_writer_that_is_ended_tells_its_readers(tenant_db: TenantDatabase) -> None:
+    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    buffer = AnswerBuffer(
+        streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
+    )
+    assert await buffer.open()
+
+    async def answer() -> None:
+        async with buffer:
+            buffer.add(b"a\n\n", last=False)
+            await asyncio.Event().wait()
+
+    answering = asyncio.create_task(answer())
+    await asyncio.sleep(0)
+    answering.cancel()
+    await asyncio.wait({answering})
+    found = await streams.read(query_id, 0)
+    assert found is not None
+    assert found.state == "lost"
 
 
 async def test_what_has_expired_is_not_found_and_is_deleted_by_the_worker(
