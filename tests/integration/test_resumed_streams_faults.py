@@ -142,7 +142,7 @@ async def test_a_database_that_is_away_for_a_while_delays_no_token_and_loses_no_
                 for _ in pieces[1:]:
                     gate.release()
                     events.append(await anext(lines))
-                    await asyncio.sleep(0.25)  # longer than the pool tries to connect anew
+                    await asyncio.sleep(0.05)
             finally:
                 set_away(False)
             gate.release()
@@ -194,6 +194,36 @@ async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenan
     found = await streams.read(query_id, 0)
     assert found is not None
     assert (found.state, found.last_id) == ("lost", 1)
+
+
+async def test_what_could_not_be_written_is_written_later(
+    take_database_away: tuple[str, Callable[[bool], None]], make_tenant: Callable[[], str]
+) -> None:
+    app_url, set_away = take_database_away
+    tenant, query_id = make_tenant(), uuid4()
+    async with Database(app_url, pool_size=1, timeout_s=0.5) as impatient:
+        streams = AnswerStreamRepository(impatient.for_tenant(tenant), kept_s=60, longest_s=60)
+        buffer = AnswerBuffer(
+            streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
+        )
+        assert await buffer.open()
+        async with buffer:
+            set_away(True)
+            try:
+                buffer.add(b"a\n\n", last=False)
+                await asyncio.sleep(2)  # several attempts fail
+            finally:
+                set_away(False)
+            async with Database(app_url, pool_size=1) as database, asyncio.timeout(20):
+                patient = AnswerStreamRepository(database.for_tenant(tenant), kept_s=60, longest_s=60)
+                found = await patient.read(query_id, 0)
+                while found is None or found.last_id < 1:
+                    await asyncio.sleep(0.05)
+                    found = await patient.read(query_id, 0)
+            buffer.add(b"b\n\n", last=True)
+        found = await streams.read(query_id, 0)
+    assert found is not None
+    assert (found.state, [events for _, events in found.batches]) == ("ended", [b"a\n\n", b"b\n\n"])
 
 
 async def test_a_writer_that_is_ended_tells_its_readers(tenant_db: TenantDatabase) -> None:
