@@ -1,6 +1,7 @@
 """A stream that is cut anywhere goes on at any instance: nothing is missing, nothing comes twice."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -351,10 +352,11 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
 @DIRECTLY
 async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
-    pieces = ["word " * 20_000] * 60  # more than sockets hold
+    pieces = ["word " * 20_000] * 60
+    small = httpx2.AsyncHTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
     async with (
         live_api(servers.first.application.config, ScriptedLLM(pieces)) as api,
-        api.client(servers.tenant) as client,
+        api.client(servers.tenant, transport=small) as client,
         servers.second.client(servers.tenant) as other,
         client.stream("POST", "/v1/rag/query", json=QUESTION) as response,
     ):
