@@ -145,6 +145,14 @@ async def test_costs(stub: StubApi, visit: Visit, done: dict[str, Any], cost: st
         await expect(page.locator(".foot")).to_contain_text("fake-1 · price unknown")
 
 
+async def test_quotes_cost_nothing(stub: StubApi, visit: Visit) -> None:
+    stub.scripts = [answer("Quoted.", extractive=True, cost_usd=None)]
+    page = await visit(stub.url)
+    await ask(page)
+    await ended(page)
+    await expect(page.locator(".cost")).to_have_text("$0, no model wrote this")
+
+
 async def test_an_answer_without_a_first_token(stub: StubApi, visit: Visit) -> None:
     latency = {
         "retrieval_ms": 20,

@@ -10,7 +10,8 @@ const VERDICT_COUNTS = { supported: "supported by their passage", unsupported: "
 const usd = (amount) => (amount === 0 ? "$0" : new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", ...(amount < 0.01 ? { maximumSignificantDigits: 2 } : {}) }).format(amount));
 
 /** "$0.0012", or why there is no number. */
-function costText(done) {
+function costText(done, meta) {
+  if (meta?.extractive) return "$0, no model wrote this";
   if (typeof done.cost_usd !== "number") return "price unknown";
   return done.cached ? `${usd(done.cost_usd)}, from the cache` : usd(done.cost_usd);
 }
@@ -62,7 +63,7 @@ function verdictText(citations) {
 }
 
 /** The whole of it, below an answer that has come to its end. */
-function evidenceOf({ done, usage, citations }) {
+function evidenceOf({ done, meta, usage, citations }) {
   if (!done?.funnel || !done.latency) return null;
   const tokens = `${(usage?.prompt_tokens ?? 0).toLocaleString()} tokens read, ${(usage?.completion_tokens ?? 0).toLocaleString()} written${usage?.estimated ? " (estimated)" : ""}`;
   const verdicts = verdictText(citations);
@@ -70,6 +71,6 @@ function evidenceOf({ done, usage, citations }) {
     el("div", { class: "pictures" },
       el("section", {}, el("h4", {}, "Passages"), funnelPicture(done.funnel)),
       el("section", {}, el("h4", {}, "Time and cost"), ...timePicture(done.latency),
-        el("p", { class: "cost" }, el("b", {}, costText(done)), el("span", {}, tokens)))),
+        el("p", { class: "cost" }, el("b", {}, costText(done, meta)), meta?.extractive ? null : el("span", {}, tokens)))),
     verdicts ? el("p", { class: "verdicts" }, verdicts) : null);
 }
