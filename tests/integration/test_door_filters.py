@@ -165,4 +165,5 @@ def properties(schema: Mapping[str, Any], body: Any, *, nested: bool) -> set[str
 def _inside(part: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[Any]:
     yield from fields.values()
     for keyword in ("anyOf", "oneOf", "allOf", "items", "additionalProperties"):
-        yield part.get(keyword, {})
+        if keyword in part:
+            yield part[keyword]
