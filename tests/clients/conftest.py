@@ -14,6 +14,8 @@ from tests.clients.npm import NodeScript, installed_modules
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.fake_openai import FakeOpenAI
 
+__all__ = ["NodeScript", "RunNode", "StartNode"]
+
 StartNode: TypeAlias = Callable[[str, Any], Awaitable[NodeScript]]
 RunNode: TypeAlias = Callable[[str, Any], Awaitable[Any]]
 
