@@ -1,6 +1,6 @@
 """Two tenants over every route: each sees its own data only, and a new route without a case here fails."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
+    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),
     ("POST", "/v1/vector_stores"): Case(200, {"name": "store"}),
     ("GET", "/v1/vector_stores/{vector_store_id}"): Case(404),
@@ -116,6 +117,12 @@ ROUTES = [
 ]
 
 
+def fill_in(path: str, ids: Mapping[str, str]) -> str:
+    """A path, or another text, with these ids."""
+    path = path.replace("{model:path}", f"vectorforge/{ids['collection_id']}")
+    return path.format(**ids, name="extractive")
+
+
 @dataclass
 class Alice:
     """Alice's server, and the ids of what she has."""
@@ -126,14 +133,38 @@ class Alice:
     ids: dict[str, str]
 
     def fill(self, path: str) -> str:
-        path = path.replace("{model:path}", f"vectorforge/{self.ids['collection_id']}")
-        return path.format(**self.ids, name="extractive")
+        return fill_in(path, self.ids)
 
     def fill_body(self, case: Case) -> dict[str, Any] | None:
         """The body with her ids, where it names some."""
         return case.body and {
             name: self.fill(value) if isinstance(value, str) else value for name, value in case.body.items()
         }
+
+
+async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
+    """Give a tenant one of everything, with this text in it; returns the ids that routes are filled with."""
+    collection_id = await new_collection(client)
+    job = await add_documents(client, collection_id, secret=secret)
+    conversation = (await client.post("/v1/conversations", json={"title": secret})).json()
+    said = {**QUESTION, "conversation_id": conversation["id"]}
+    answer = (await client.post("/v1/rag/query", json=said)).json()
+    (entry,) = answer["context"]
+    resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
+    (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": secret})).raise_for_status()
+    store_id = await new_collection(client, "another")  # to be deleted beside the first one
+    (item,) = (await add_documents(client, store_id, secret=secret))["documents"]
+    return {
+        "vector_store_id": store_id,
+        "file_id": item["document_id"],
+        "collection_id": collection_id,
+        "document_id": entry["document_id"],
+        "chunk_id": entry["chunk_id"],
+        "job_id": job["id"],
+        "query_id": resumable[0].data["request_id"],
+        "profile_id": PROFILE,
+        "conversation_id": conversation["id"],
+    }
 
 
 @pytest.fixture
@@ -150,27 +181,7 @@ async def alice(
         live_api(config) as api,
         api.client(name) as client,
     ):
-        collection_id = await new_collection(client)
-        job = await add_documents(client, collection_id, secret=SECRET)
-        conversation = (await client.post("/v1/conversations", json={"title": SECRET})).json()
-        said = {**QUESTION, "conversation_id": conversation["id"]}
-        answer = (await client.post("/v1/rag/query", json=said)).json()
-        (entry,) = answer["context"]
-        resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
-        (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": SECRET})).raise_for_status()
-        store_id = await new_collection(client, "another")  # to be deleted beside the first one
-        (item,) = (await add_documents(client, store_id, secret=SECRET))["documents"]
-        ids = {
-            "vector_store_id": store_id,
-            "file_id": item["document_id"],
-            "collection_id": collection_id,
-            "document_id": entry["document_id"],
-            "chunk_id": entry["chunk_id"],
-            "job_id": job["id"],
-            "query_id": resumable[0].data["request_id"],
-            "profile_id": PROFILE,
-            "conversation_id": conversation["id"],
-        }
+        ids = await furnish(client, SECRET)
         yield Alice(api, name, bob, ids)
 
 

@@ -1,0 +1,169 @@
+"""Metadata filters hold in every door: what a filter excludes is in no answer, whole or streamed."""
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.mcp_client import mcp_client
+
+QUESTION = "colour of the vault door"
+SAID = [{"role": "user", "content": QUESTION}]
+PARTS = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}]
+OURS = {"filters": {"kind": "open"}}
+OPENAIS = {"filters": {"type": "eq", "key": "kind", "value": "open"}}
+PROFILE = 4711
+MODEL = "vectorforge/default"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way to ask."""
+
+    path: str
+    body: Mapping[str, Any]
+    filters: Mapping[str, Any]
+    """What is added to the body."""
+
+
+def file_search(**more: Any) -> dict[str, Any]:
+    """Tools of a request to ``/v1/responses``."""
+    return {"tools": [{"type": "file_search", "vector_store_ids": ["default"], **more}]}
+
+
+RESULTS = {"input": QUESTION, "include": ["file_search_call.results"]}
+DOORS = {
+    "search": Door("/v1/search", {"query": QUESTION}, OURS),
+    "rag": Door("/v1/rag/query", {"query": QUESTION}, OURS),
+    "collection": Door("/v1/collections/{collection_id}/query", {"query": QUESTION}, OURS),
+    "docrag": Door("/v1/docrag/query", {"query": QUESTION}, OURS),
+    "profile search": Door("/v1/profiles/{profile_id}/search", {"query": QUESTION}, OURS),
+    "profile": Door("/v1/profiles/{profile_id}/query", {"query": QUESTION}, OURS),
+    "chat completions": Door(
+        "/v1/chat/completions", {"model": MODEL, "messages": SAID, "append_sources": True}, OURS
+    ),
+    "responses": Door("/v1/responses", {"model": MODEL, **RESULTS}, OURS),
+    "responses, by the tool": Door(
+        "/v1/responses", {"model": "vectorforge", **RESULTS, **file_search()}, file_search(**OPENAIS)
+    ),
+    "vector store": Door("/v1/vector_stores/{collection_id}/search", {"query": QUESTION}, OPENAIS),
+    "AI SDK": Door("/api/chat", {"id": "1", "messages": PARTS}, OURS),
+}
+
+
+@dataclass
+class Vault:
+    """A server with two documents of the same words, one of which has the canary."""
+
+    api: LiveApi
+    client: httpx2.AsyncClient
+    tenant: str
+    collection_id: str
+    canary: str
+    open: str
+    """The word that the other one has."""
+
+    async def ask(self, door: Door, **more: Any) -> str:
+        path = door.path.format(collection_id=self.collection_id, profile_id=PROFILE)
+        response = await self.client.post(path, json={**door.body, **more})
+        assert response.status_code == 200, response.text
+        return f"{response.headers.multi_items()}\n{response.text}"
+
+
+@pytest.fixture
+async def vault(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[Vault]:
+    tenant, canary, word = make_tenant(), f"canary{uuid.uuid4().hex}", f"word{uuid.uuid4().hex}"
+    config = settings_for(postgres_server.app_url, [tenant])
+    async with live_api(config) as api, api.client(tenant) as client:
+        texts = {"sealed": f"{QUESTION} {canary}", "open": f"{QUESTION} {word}"}
+        collection_id = await new_collection(client)
+        await add_documents(client, collection_id, **texts)
+        (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": "Ada."})).raise_for_status()
+        for kind, text in texts.items():
+            body = {"text": text, "source_id": kind, "metadata": {"kind": kind}}
+            (await client.post(f"/v1/profiles/{PROFILE}/documents", json=body)).raise_for_status()
+        yield Vault(api, client, tenant, collection_id, canary, word)
+
+
+@pytest.mark.parametrize("name", DOORS)
+async def test_a_filter_holds_in_the_whole_answer_and_in_the_stream(vault: Vault, name: str) -> None:
+    door = DOORS[name]
+    schema = (await vault.client.get("/openapi.json")).json()
+    streams: list[dict[str, Any]] = [{}]
+    if "stream" in properties(schema, body_of(schema, door.path), nested=False):
+        streams.append({"stream": True})
+    for more in streams:
+        unfiltered = await vault.ask(door, **more)
+        assert vault.canary in unfiltered  # or the next line would say nothing
+        filtered = await vault.ask(door, **{**door.filters, **more})
+        assert vault.canary not in filtered, more
+        assert vault.open in filtered, more
+
+
+async def test_a_filter_of_the_request_and_one_of_the_tool_both_hold(vault: Vault) -> None:
+    door = DOORS["responses, by the tool"]
+    nothing = await vault.ask(door, **{**door.filters, "filters": {"kind": "sealed"}})
+    assert vault.canary not in nothing
+    assert vault.open not in nothing
+
+
+async def test_filters_hold_in_every_tool(vault: Vault) -> None:
+    async with mcp_client(vault.api.url, vault.tenant) as client:
+        tools = (await client.list_tools()).tools
+        filtering = [tool.name for tool in tools if "filters" in tool.input_schema["properties"]]
+        assert len(filtering) == len(tools) == 3
+        for name in filtering:
+            for place in ({}, {"profile_id": PROFILE}):
+                arguments = {"query": QUESTION, **place}
+                unfiltered = (await client.call_tool(name, arguments)).model_dump(mode="json")
+                filtered = (await client.call_tool(name, {**arguments, **OURS})).model_dump(mode="json")
+                assert vault.canary in json.dumps(unfiltered), name
+                assert vault.canary not in json.dumps(filtered), name
+                assert vault.open in json.dumps(filtered), name
+
+
+async def test_a_new_door_with_filters_needs_a_case(vault: Vault) -> None:
+    schema = (await vault.client.get("/openapi.json")).json()
+    bodies = {path: body_of(schema, path) for path in schema["paths"]}
+    filtering = {path for path, body in bodies.items() if "filters" in properties(schema, body, nested=True)}
+    known = {door.path for door in DOORS.values()}
+    store = DOORS["vector store"].path
+    assert filtering == known - {store} | {store.replace("collection_id", "vector_store_id")}
+
+
+def body_of(schema: Mapping[str, Any], path: str) -> Any:
+    """The schema of what is posted there; {} when nothing is."""
+    post = schema["paths"].get(path.replace("stores/{collection_id}", "stores/{vector_store_id}"), {})
+    content = post.get("post", {}).get("requestBody", {}).get("content", {})
+    return content.get("application/json", {}).get("schema", {})
+
+
+def properties(schema: Mapping[str, Any], body: Any, *, nested: bool) -> set[str]:
+    """Names of a body's fields, with ``nested`` also of what they hold."""
+    found, seen, waiting = set[str](), set[str](), [body]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            name = str(part.get("$ref", "")).rpartition("/")[2]
+            if name and name not in seen:
+                seen.add(name)
+                waiting.append(schema["components"]["schemas"][name])
+            fields = part.get("properties", {})
+            found |= set(fields)
+            waiting += list(_inside(part, fields)) if nested else []
+    return found
+
+
+def _inside(part: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[Any]:
+    yield from fields.values()
+    for keyword in ("anyOf", "oneOf", "allOf", "items", "additionalProperties"):
+        if keyword in part:
+            yield part[keyword]

@@ -1,0 +1,178 @@
+"""A canary in one tenant's data, and another tenant with the same names, who uses every route and tool.
+
+``test_api_tenants`` tries another tenant's ids, and mostly gets 404. Here Bob has collections, documents,
+profiles and conversations of his own, so that every route does its work, over the same words.
+"""
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from mcp_types import CallToolResult
+
+from tests.integration.test_api_tenants import CASES, PUBLIC, SECRET, deleted_when, fill_in, furnish
+from vectorforge.config import AwsSettings
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_aws import aws_environment
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.mcp_client import mcp_client
+
+TOOLS: Mapping[str, Mapping[str, Any]] = {
+    "semantic_search": {"query": SECRET, "top_k": 20},
+    "semantic_search_with_context": {"query": SECRET, "top_k": 20},
+    "ask": {"query": SECRET, "top_k": 20},
+}
+"""Every MCP tool with arguments under which it finds the canary of whoever has one."""
+
+NAMING: Mapping[str, str] = {
+    "collection": "collection_id",
+    "collection_id": "collection_id",
+    "conversation_id": "conversation_id",
+    "conversation": "conversation_id",
+    "previous_response_id": "query_id",
+    "file_id": "file_id",
+    "query_id": "query_id",
+}
+"""Fields of bodies that name something -> which of a tenant's ids it would be."""
+
+Route = tuple[str, str]
+OTHER_STATUS: Mapping[Route, int] = {("POST", "/v1/collections"): 409, ("GET", "/metrics"): 404}
+"""Of one who uses a route with what is his own, where it is not a success."""
+
+
+@dataclass
+class Tenant:
+    """A tenant with one of everything."""
+
+    client: httpx2.AsyncClient
+    name: str
+    ids: dict[str, str]
+
+    def fill(self, value: Any) -> Any:
+        """A path or a body with the tenant's ids."""
+        if isinstance(value, str):
+            return fill_in(value, self.ids)
+        return {key: self.fill(v) if isinstance(v, str) else v for key, v in value.items()}
+
+    async def request(self, route: Route, body: Mapping[str, Any] | None, **more: Any) -> httpx2.Response:
+        """Use a route with the tenant's own ids; the response is read to its end."""
+        method, path = route
+        sent = {"json": {**self.fill(body), **more}} if body is not None else {}
+        return await self.client.request(method, self.fill(path), **sent)
+
+
+@dataclass
+class Drill:
+    """Alice, whose data hold the canary, and Bob."""
+
+    api: LiveApi
+    alice: Tenant
+    bob: Tenant
+    canary: str
+    schema: Mapping[str, Any]
+
+    def fields(self, route: Route) -> set[str]:
+        """The top-level fields of a route's body."""
+        operation = self.schema["paths"].get(route[1], {}).get(route[0].lower(), {})
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        return set(self.schema["components"]["schemas"].get(name, {}).get("properties", {}))
+
+    def check(self, response: httpx2.Response, what: object) -> None:
+        """Nothing of Alice's is in the body, whole or streamed, or in a header."""
+        text = f"{response.headers.multi_items()}\n{response.text}"
+        assert self.canary not in text, what
+        sent = f"{response.request.url}{response.request.content!r}"
+        hers = {id_ for name, id_ in self.alice.ids.items() if name != "profile_id" and id_ not in sent}
+        assert not {id_ for id_ in hers if id_ in text}, what
+
+
+@pytest.fixture
+async def drill(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Drill]:
+    for variable, value in aws_environment("http://127.0.0.1:1").items():  # uploads are only signed here
+        monkeypatch.setenv(variable, value)
+    names = make_tenant(), make_tenant()
+    canary = f"canary{uuid.uuid4().hex}"
+    config = settings_for(postgres_server.app_url, names, aws=AwsSettings(uploads_bucket="uploads"))
+    async with live_api(config) as api, api.client(names[0]) as hers, api.client(names[1]) as his:
+        ids = await furnish(hers, f"{SECRET} {canary}")
+        await add_documents(hers, ids["collection_id"], **{canary: f"# {canary}\n\n{SECRET}"})
+        await add_documents(hers, await new_collection(hers, canary), **{canary: SECRET})
+        alice = Tenant(hers, names[0], ids)
+        bob = Tenant(his, names[1], await furnish(his, f"{SECRET} harmless"))
+        schema = (await his.get("/openapi.json")).json()
+        yield Drill(api, alice, bob, canary, schema)
+
+
+async def test_no_route_shows_another_tenants_canary(drill: Drill) -> None:  # C17, C42, security 4
+    """In each response of Bob's there is none; in Alice's there is, so the same walk would show it."""
+    for route in PUBLIC:
+        drill.check(await drill.bob.request(route, None), route)
+    for route in sorted(CASES, key=deleted_when):
+        body = CASES[route].body
+        streams: list[dict[str, Any]] = [{}, {"stream": True}] if "stream" in drill.fields(route) else [{}]
+        for more in streams:
+            response = await drill.bob.request(route, body, **more)
+            status = response.status_code
+            assert status == OTHER_STATUS[route] if route in OTHER_STATUS else status < 300, (route, status)
+            drill.check(response, (route, more))
+    shown = set[Route]()
+    for route in sorted(CASES, key=deleted_when):
+        if route[0] != "DELETE":
+            response = await drill.alice.request(route, CASES[route].body)
+            shown |= {route} if drill.canary in response.text else set()
+    asking = {route for route in CASES if {"query", "messages", "input"} & drill.fields(route)}
+    assert asking - shown <= {("POST", "/v1/embeddings")}
+    assert len(shown) > len(asking) + 10
+
+
+async def test_nothing_is_found_by_naming_it_in_a_body(drill: Drill) -> None:  # C17, C42
+    """Bob names Alice's collection, conversation, response or file in each body that has such a field."""
+    tried = set[str]()
+    for route, case in CASES.items():
+        for field in sorted(set(NAMING) & drill.fields(route)):
+            for named in {drill.alice.ids[NAMING[field]], drill.canary}:
+                for more in ({}, {"stream": True}) if "stream" in drill.fields(route) else ({},):
+                    response = await drill.bob.request(route, case.body, **{field: named}, **more)
+                    assert 400 <= response.status_code < 500, (route, field, response.text)
+                    text = response.text.replace(named, "")
+                    assert drill.canary not in text, (route, field)
+                    assert SECRET not in text, (route, field)
+                    tried.add(field)
+    assert tried >= {"collection", "conversation_id", "file_id"}
+
+
+async def test_a_new_tool_needs_a_case(drill: Drill) -> None:
+    async with mcp_client(drill.api.url, drill.bob.name) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_no_tool_shows_another_tenants_canary(drill: Drill, tool: str) -> None:  # C17, C42
+    async def said(tenant: Tenant, **more: Any) -> str:
+        async with mcp_client(drill.api.url, tenant.name) as client:
+            result = await client.call_tool(tool, {**TOOLS[tool], **more})
+            assert isinstance(result, CallToolResult)
+            return json.dumps(result.model_dump(mode="json"))
+
+    everywhere: list[dict[str, Any]] = [
+        {},
+        {"profile_id": int(drill.bob.ids["profile_id"])},
+        {"filters": {"kind": drill.canary}},
+    ]
+    for more in everywhere:
+        answer = await said(drill.bob, **more)
+        assert drill.canary not in answer.replace(str(more.get("filters")), ""), more
+        assert not [id_ for n, id_ in drill.alice.ids.items() if n != "profile_id" and id_ in answer]
+        assert drill.canary in await said(drill.alice, **more), more
+    for collection in (drill.alice.ids["collection_id"], drill.canary):
+        answer = (await said(drill.bob, collection=collection)).replace(collection, "")
+        assert drill.canary not in answer
+        assert SECRET not in answer
+        assert drill.canary in await said(drill.alice, collection=collection)
