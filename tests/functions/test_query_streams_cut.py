@@ -49,7 +49,7 @@ async def surroundings(
 
 @pytest.fixture
 async def writer(surroundings: QuerySurroundings) -> AsyncIterator[FunctionProcess]:
-    async with FunctionProcess(surroundings.function()) as function:
+    async with FunctionProcess(surroundings.function(timeout_s=60.0)) as function:
         yield function
 
 
@@ -136,13 +136,14 @@ async def test_a_resumable_answer_is_written_on_and_read_from_another_function(
 async def test_another_function_stops_it(surroundings: QuerySurroundings, writer: FunctionProcess) -> None:
     gate = LockStep(free=2)
     surroundings.vendor.script(Reply(texts=TEXTS, gate=gate))
-    events = await ask_and_be_cut(surroundings, writer, RESUMABLE)
-    query_id = events[0].data["request_id"]
     async with (
         FunctionProcess(surroundings.function()) as other,
         FunctionUrl(other) as door,
         surroundings.client(door.url) as client,
     ):
+        await other.start()
+        events = await ask_and_be_cut(surroundings, writer, RESUMABLE)
+        query_id = events[0].data["request_id"]
         assert (await client.post(f"/v1/queries/{query_id}/stop")).status_code == 202
         (request,) = surroundings.vendor.requests
         async with asyncio.timeout(10):

@@ -352,7 +352,7 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
 @DIRECTLY
 async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
-    pieces = ["word " * 20_000] * 60
+    pieces = ["word " * 20_000] * 40
     small = httpx2.AsyncHTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
     async with (
         live_api(servers.first.application.config, ScriptedLLM(pieces)) as api,

@@ -27,10 +27,10 @@ HEARTBEAT_S = 0.5
 """Longest time between two writes: readers know that the writer is there, and a stop is heard of soon."""
 _BATCH_S = 0.1
 """Shortest time between two writes."""
-_BATCH_BYTES = 256 * 1024
+_BATCH_BYTES = 1024 * 1024
 """A batch grows no further, except by one whole event."""
 _RETRY_S = 0.5
-_LAST_WRITE_S = 2.0
+_LAST_WRITE_S = 5.0
 _LATE_WRITE_S = 0.5
 """For the last write of a query that has used up its time: on Lambda little is left of the invocation's."""
 
@@ -108,7 +108,7 @@ class AnswerBuffer:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._writing is not None  # noqa: S101 - entered
-        limit_s = _LAST_WRITE_S if self._deadline.remaining_s() > 0 else _LATE_WRITE_S
+        limit_s = min(_LAST_WRITE_S, max(self._deadline.remaining_s(), 0.0) + _LATE_WRITE_S)
         try:
             if exc is None:
                 await asyncio.wait({self._writing}, timeout=limit_s)
