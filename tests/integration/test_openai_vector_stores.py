@@ -298,6 +298,23 @@ async def test_searches_that_cannot_be_done_are_refused(door: Door, subtests: py
             assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
 
 
+async def test_profiles_stay_apart(door: Door) -> None:
+    async with door.api.client(None) as client:
+        client.headers["Authorization"] = f"Bearer {door.client.api_key}"
+        for number, said in ((7, "Sailed around the world."), (8, "Sailed to the island.")):
+            (await client.put(f"/v1/profiles/{number}", json={"profile_summary": said})).raise_for_status()
+    store = (await door.client.vector_stores.list()).data[0].id
+    with pytest.raises(openai.BadRequestError) as unnamed:
+        await door.client.vector_stores.search(store, query="Who sailed?")
+    assert unnamed.value.param == "profile_id"
+    only = {"profile_id": 7}
+    page = await door.client.vector_stores.search(store, query="Who sailed?", extra_body=only)
+    assert ["world" in result.content[0].text for result in page.data] == [True]
+    filters: Any = eq("eq", "profile_id", 8)  # can only narrow it
+    page = await door.client.vector_stores.search(store, query="sailed", filters=filters, extra_body=only)
+    assert page.data == []
+
+
 async def test_another_tenant_sees_none_of_it(app_url: str, make_tenant: Callable[[], str]) -> None:
     alice, bob = make_tenant(), make_tenant()
     async with live_api(settings_for(app_url, [alice, bob])) as api:

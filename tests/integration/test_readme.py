@@ -62,10 +62,18 @@ def test_curl(url: str) -> None:  # B-044
 
 
 def test_python(url: str) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    code, _ = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     printed = run([sys.executable, "-c"], code.replace(PRINTED_URL, url)).splitlines()
     assert "tenant" in printed[0]
     assert printed[-1].endswith(".md")
+
+
+def test_the_openai_package(url: str) -> None:
+    _, code = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    answer, *cited = run([sys.executable, "-c"], code.replace(PRINTED_URL, url)).splitlines()
+    assert re.search(r"\[\d\]", answer)
+    assert cited
+    assert all(f"{url}/v1/documents/" in line for line in cited)
 
 
 def test_browser_code_in_node(url: str) -> None:

@@ -1,6 +1,7 @@
 """A stream that is cut anywhere goes on at any instance: nothing is missing, nothing comes twice."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -301,7 +302,7 @@ async def test_an_id_that_is_none_is_refused(make_instances: MakeInstances) -> N
         for wrong in ("-1", "1.5", "x", "\u0661", "2147483647", "9" * 50):
             for response in (
                 await client.get(path, params={"last_event_id": wrong}),
-                await client.get(path, headers={"Last-Event-ID": wrong.encode()}),
+                await client.get(path, headers=[(b"Last-Event-ID", wrong.encode())]),
             ):
                 assert response.status_code == 422
                 assert response.json()["errors"][0]["field"] == "last_event_id"
@@ -346,3 +347,22 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
     check_order(events)
     assert (events[-1].name, events[-1].data["code"]) == ("error", "stream_lost")
     assert gated.closed_early == 1
+
+
+@DIRECTLY
+async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
+    servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
+    pieces = ["word " * 20_000] * 60
+    small = httpx2.AsyncHTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
+    async with (
+        live_api(servers.first.application.config, ScriptedLLM(pieces)) as api,
+        api.client(servers.tenant, transport=small) as client,
+        servers.second.client(servers.tenant) as other,
+        client.stream("POST", "/v1/rag/query", json=QUESTION) as response,
+    ):
+        meta = await anext(read_events(response.aiter_lines()))  # and nothing is read from here on
+        async with asyncio.timeout(60):
+            events = await resume(other, meta.data["request_id"], 0)
+    check_order(events)
+    assert events[-1].name == "done"
+    assert text_of(events) == "".join(pieces)

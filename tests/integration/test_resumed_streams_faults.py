@@ -14,12 +14,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, EventBatch
+from vectorforge.deadline import Deadline
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
@@ -191,6 +194,57 @@ async def test_the_writer_learns_of_readers_stops_and_that_it_was_given_up(tenan
     found = await streams.read(query_id, 0)
     assert found is not None
     assert (found.state, found.last_id) == ("lost", 1)
+
+
+async def test_what_could_not_be_written_is_written_later(
+    take_database_away: tuple[str, Callable[[bool], None]], make_tenant: Callable[[], str]
+) -> None:
+    app_url, set_away = take_database_away
+    tenant, query_id = make_tenant(), uuid4()
+    async with Database(app_url, pool_size=1, timeout_s=0.5) as impatient:
+        streams = AnswerStreamRepository(impatient.for_tenant(tenant), kept_s=60, longest_s=60)
+        buffer = AnswerBuffer(
+            streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
+        )
+        assert await buffer.open()
+        async with buffer:
+            set_away(True)
+            try:
+                buffer.add(b"a\n\n", last=False)
+                await asyncio.sleep(2)  # several attempts fail
+            finally:
+                set_away(False)
+            async with Database(app_url, pool_size=1) as database, asyncio.timeout(20):
+                patient = AnswerStreamRepository(database.for_tenant(tenant), kept_s=60, longest_s=60)
+                found = await patient.read(query_id, 0)
+                while found is None or found.last_id < 1:
+                    await asyncio.sleep(0.05)
+                    found = await patient.read(query_id, 0)
+            buffer.add(b"b\n\n", last=True)
+        found = await streams.read(query_id, 0)
+    assert found is not None
+    assert (found.state, [events for _, events in found.batches]) == ("ended", [b"a\n\n", b"b\n\n"])
+
+
+async def test_a_writer_that_is_ended_tells_its_readers(tenant_db: TenantDatabase) -> None:
+    streams, query_id = AnswerStreamRepository(tenant_db, kept_s=60, longest_s=60), uuid4()
+    buffer = AnswerBuffer(
+        streams, query_id, StopSignal(), deadline=Deadline.never(), max_bytes=1000, grace_s=60
+    )
+    assert await buffer.open()
+
+    async def answer() -> None:
+        async with buffer:
+            buffer.add(b"a\n\n", last=False)
+            await asyncio.Event().wait()
+
+    answering = asyncio.create_task(answer())
+    await asyncio.sleep(0)
+    answering.cancel()
+    await asyncio.wait({answering})
+    found = await streams.read(query_id, 0)
+    assert found is not None
+    assert found.state == "lost"
 
 
 async def test_what_has_expired_is_not_found_and_is_deleted_by_the_worker(

@@ -42,7 +42,7 @@ class NearestOf(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
     ) -> Passages:
-        return Passages.over(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
+        return Passages(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
 
 
 async def ask(
@@ -114,6 +114,6 @@ async def test_nothing_found(min_score: float | None) -> None:
 
 
 def test_a_store_that_does_not_count() -> None:
-    found = Passages.over(NearestChunks([make_passage("Tea.", 0.9)]), None)
+    found = Passages(NearestChunks([make_passage("Tea.", 0.9)]), None)
     assert (len(found), found.matched, found.matched_is_at_least) == (1, None, False)
     assert found[:1] == list(found)

@@ -97,6 +97,19 @@ def test_only_what_may_become_a_label_is_held_back() -> None:
     assert rewriter.finish() == ""
 
 
+def test_nothing_is_held_back_for_long() -> None:
+    """A line without an end costs no more for each piece, and waits for no backtick that may never come."""
+    rewriter = LabelRewriter()
+    assert rewriter.feed("` [Source 1]") == "` "
+    held = [rewriter.feed("x" * 100) for _ in range(5)]
+    assert held == ["", "", "", "", "[1]" + "x" * 500]
+    assert rewriter.feed("`[Source 2]` [Source 3]") == "`[Source 2]` [3]"
+    assert rewrite_labels("` [Source 1]" + "x" * 500 + "`", [])[0] == "` [1]" + "x" * 500 + "`"
+    long = "[Source " + ", ".join(map(str, range(100, 150))) + "]"
+    assert rewriter.feed(long[:150]) == ""
+    assert rewriter.feed(long[150:]) == long
+
+
 def test_a_link_is_no_label_although_its_address_comes_later() -> None:
     rewriter = LabelRewriter()
     assert [rewriter.feed(piece) for piece in ("See [1, 2]", "(link) and [1, 2]", ".")] == [
@@ -108,7 +121,9 @@ def test_a_link_is_no_label_although_its_address_comes_later() -> None:
 
 LABELS = ["[Source 1]", "[Source 1, 3]", "[Context 2]", "[2]", "[1, 2]", "[Source", " 3]", "[", "(link)"]
 SOURCES = ["Source: kettle.md", "Source: https://example.org/bread - Bread"]
-PARTS = st.sampled_from([*LABELS, *SOURCES, "`", "```", "\n", "\n```\n", ". ", " and ", "🙂", "x"])
+PARTS = st.sampled_from(
+    [*LABELS, *SOURCES, "`", "```", "\n", "\n```\n", ". ", " and ", "🙂", "x", "word " * 60]
+)
 
 
 @given(st.lists(PARTS, max_size=14).map("".join), st.lists(st.integers(0, 300), max_size=30))

@@ -18,6 +18,7 @@ from vectorforge.api.client_stream import end
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
@@ -79,11 +80,12 @@ class AnswerBuffer:
         self._stop = stop
         self._deadline = deadline
         self._room = max_bytes
-        self._grace_s = grace_s
+        self.grace_s = grace_s
         self._waiting: deque[bytes] = deque()
         self._next_id = 1  # of the first event that waits
         self._state: StreamState = "running"
         self._is_kept = True
+        self._is_complete = False
         self._alone_since: float | None = None
         self._last_read = float("-inf")
         self._news, self._over = asyncio.Event(), asyncio.Event()
@@ -99,7 +101,7 @@ class AnswerBuffer:
         return True
 
     async def __aenter__(self) -> Self:
-        self._writing = asyncio.create_task(self._write())
+        self._writing = asyncio.create_task(self._write_all())
         return self
 
     async def __aexit__(
@@ -111,9 +113,8 @@ class AnswerBuffer:
             if exc is None:
                 await asyncio.wait({self._writing}, timeout=limit_s)
         finally:
-            finished = self._writing.done()
             await end(self._writing)
-            if not finished:
+            if not self._is_complete:
                 await self._give_up()
 
     def add(self, event: bytes, *, last: bool) -> None:
@@ -135,6 +136,13 @@ class AnswerBuffer:
             self._alone_since = time.monotonic()
             self._stop_if_unread()
 
+    async def _write_all(self) -> None:
+        try:
+            await self._write()
+        except Exception as exc:  # noqa: BLE001 - whatever is wrong with the copy, the answer goes on
+            log_unexpected(logger, f"Query {self._query_id} is not kept any more", exc)
+            self._lose_stream()
+
     async def _write(self) -> None:
         """Write batches until the last event is stored."""
         failed = False
@@ -155,6 +163,7 @@ class AnswerBuffer:
                     return
                 self._note_written(batch, seen)
                 if self._over.is_set() and not self._waiting:
+                    self._is_complete = True
                     return
             self._stop_if_unread()
 
@@ -189,7 +198,7 @@ class AnswerBuffer:
         if self._alone_since is None:
             return
         unread_s = time.monotonic() - max(self._alone_since, self._last_read)
-        if unread_s >= self._grace_s or not self._is_kept:
+        if unread_s >= self.grace_s or not self._is_kept:
             self._stop.request()
 
     def _lose_stream(self) -> None:

@@ -7,18 +7,21 @@ Here all read ``[n]``: ``[Source 1, 3]`` becomes ``[1][3]``, and behind a source
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from vectorforge.pipeline.citations import Label, SourceLabels, find_labels
 from vectorforge.pipeline.types import Citation
 from vectorforge.types import RetrievedChunk
 
-_FENCE = re.compile(r"[ \t]*```")
-_FENCE_BEGUN = re.compile(r"[ \t]*`{0,2}\Z")
+_FENCE = re.compile(r"[ \t]{0,100}```")
+_FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
+_LONGEST_CODE = 500
+"""Characters; a backtick that is closed later, or not at all, begins no code."""
+_LONGEST_LABEL = 200
 _WORDS = ("source", "sources", "context")
 _LABEL_BEGUN = re.compile(
-    r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]{0,100}|\d[\d\s,]{0,100}\]?)\Z", re.IGNORECASE
+    r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]*|\d[\d\s,]*\]?)\Z", re.IGNORECASE
 )
 """A label that has not ended, or that is none if a parenthesis follows: a link."""
 _SOURCE_BEGUN = re.compile(r"\b(?:source:|s(?:o(?:u(?:r(?:ce?)?)?)?)?\Z)", re.IGNORECASE)
@@ -106,29 +109,39 @@ class LabelRewriter:
     def _rewrite_line(self, end: int, *, is_line_whole: bool) -> list[str]:
         """What can be given out of a line of text, which may not be whole."""
         held_from = end if is_line_whole else self._held_from(end)
-        open_code = self._open_code(end)
+        scan = self._scan(end, is_line_whole=is_line_whole)
+        sources = self._source_labels.find(self._answer, self._done, end)
         parts: list[str] = []
-        for label in self._labels(end):
+        for label in sorted([*scan.labels, *sources], key=lambda label: label.start):
             if label.start < self._done:
                 continue  # given out already, or a part of the one before
-            if not is_line_whole and label.end > held_from:
-                held_from = min(held_from, label.start)
-                break
-            if not is_line_whole and open_code is not None and label.start > open_code:
-                held_from = label.start  # it is code if a second backtick follows
+            if label.end > held_from or label.start > scan.open_code:
+                held_from = min(held_from, label.start)  # in open code it is none if that is closed
                 break
             parts += self._write_label(label)
         parts.append(self._give_out(max(held_from, self._done)))
-        if open_code is None:
-            self._scan_from = self._done
+        self._scan_from = scan.restart(self._done)
         return parts
 
-    def _labels(self, end: int) -> list[Label]:
-        found = [
-            *find_labels(self._answer, self._scan_from, end),
-            *self._source_labels.find(self._answer, self._done, end),
-        ]
-        return sorted(found, key=lambda label: label.start)
+    def _scan(self, end: int, *, is_line_whole: bool) -> "_Scan":
+        """Find the labels in brackets, but not those in code."""
+        scan = _Scan([self._scan_from], end)
+        while (backtick := self._answer.find("`", scan.starts[-1], end)) >= 0:
+            scan.labels += self._bracketed(scan.starts[-1], backtick)
+            longest = backtick + _LONGEST_CODE
+            closing = self._answer.find("`", backtick + 1, min(end, longest))
+            if closing < 0 and end < longest and not is_line_whole:
+                scan.labels += self._bracketed(backtick, end)
+                scan.open_code = backtick
+                return scan
+            scan.starts.append((backtick if closing < 0 else closing) + 1)
+        scan.labels += self._bracketed(scan.starts[-1], end)
+        return scan
+
+    def _bracketed(self, start: int, end: int) -> Iterator[Label]:
+        for label in find_labels(self._answer, start, end):
+            if label.end - label.start <= _LONGEST_LABEL:
+                yield label
 
     def _write_label(self, label: Label) -> Iterable[str]:
         yield self._give_out(label.start)
@@ -152,20 +165,10 @@ class LabelRewriter:
         self._written += len(text)
         return text
 
-    def _open_code(self, end: int) -> int | None:
-        """Offset of a backtick that no second one has followed yet."""
-        backtick = self._answer.find("`", self._scan_from, end)
-        while backtick >= 0:
-            closing = self._answer.find("`", backtick + 1, end)
-            if closing < 0:
-                return backtick
-            backtick = self._answer.find("`", closing + 1, end)
-        return None
-
     def _held_from(self, end: int) -> int:
         """Where that begins which may yet become a label; ``end``: nothing may."""
         held_from = end
-        bracket = self._answer.rfind("[", self._done, end)
+        bracket = self._answer.rfind("[", max(self._done, end - _LONGEST_LABEL), end)
         begun = _LABEL_BEGUN.match(self._answer, bracket, end) if bracket >= 0 else None
         if begun and (not begun["word"] or any(word.startswith(begun["word"].lower()) for word in _WORDS)):
             held_from = bracket
@@ -174,6 +177,22 @@ class LabelRewriter:
                 if end - match.start() < self._longest_source:
                     return match.start()
         return held_from
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The end of an answer, looked through for labels and code."""
+
+    starts: list[int]
+    """Where its parts without code begin."""
+    open_code: int
+    """A backtick that another one may yet make code; the end of the answer: there is none."""
+    labels: list[Label] = field(default_factory=list)
+
+    def restart(self, done: int) -> int:
+        """Where the next scan may begin, when what lies before ``done`` is given out: outside of code."""
+        last = max((start for start in self.starts if start <= done), default=self.starts[0])
+        return done if last == self.starts[-1] and done <= self.open_code else last
 
 
 def rewrite_labels(

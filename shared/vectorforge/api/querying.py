@@ -182,8 +182,10 @@ async def answer_as_stream(
     opening = asyncio.create_task(buffer.open())  # beside the search, whose events stay in this task
     try:
         opened = await OpenedQuery.open(events)
-    finally:
         is_kept = await opening
+    finally:
+        opening.cancel()
+        await asyncio.wait({opening})
     if not is_kept:
         return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s)
     return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)

@@ -25,6 +25,7 @@ from vectorforge.api.sse import EventEncoder
 from vectorforge.db.repositories.answer_stream_repo import StoredStream
 from vectorforge.deadline import Deadline
 from vectorforge.errors import AnswerStreamLostError, AnswerStreamTooLongError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.types import ErrorEvent
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,12 @@ class ReplayResponse(EventSourceResponse):
         with suppress(ClientDisconnect):
             async with cancelled_on_disconnect(receive), client:
                 await client.send(format_sse_event(retry=RETRY_MS))
-                await self._follow(client)
+                try:
+                    await self._follow(client)
+                except ClientDisconnect:
+                    raise
+                except Exception as exc:  # noqa: BLE001 - a stream without its end is asked for again
+                    log_unexpected(logger, f"Stream {self._query_id} was not read to its end", exc)
 
     async def _follow(self, client: ClientStream) -> None:
         pause_s = _SHORTEST_PAUSE_S

@@ -24,6 +24,9 @@ from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, Source
 
 logger = logging.getLogger(__name__)
 
+_STALL_S = 10.0
+"""After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
+
 Deliver = Callable[[bytes, bool], Awaitable[None]]
 """Takes encoded events, and whether they are the last."""
 
@@ -155,13 +158,14 @@ class ResumableQueryResponse(QueryEventResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send and keep the events; return when all are kept, whether the client is there or not."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        stall_s = max(min(self._buffer.grace_s, _STALL_S), 1.0)
 
         async def deliver(data: bytes, last: bool) -> None:
-            if not client.has_gone:
-                try:
+            try:
+                async with asyncio.timeout(stall_s):
                     await client.send(data)
-                except ClientDisconnect:
-                    lose_client()
+            except (ClientDisconnect, TimeoutError):
+                lose_client()
             self._buffer.add(data, last=last)
 
         def lose_client() -> None:

@@ -12,6 +12,7 @@ from vectorforge.cli.doctor import doctor
 from vectorforge.cli.evaluate import evaluate
 from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
 from vectorforge.cli.ingest import ingest
+from vectorforge.cli.mcp import mcp
 from vectorforge.cli.migrate import migrate
 from vectorforge.cli.search import search
 from vectorforge.cli.stats import stats
@@ -29,6 +30,7 @@ app.command()(up)
 app.command()(ingest)
 app.command()(ask)
 app.command()(search)
+app.command()(mcp)
 app.command("eval")(evaluate)
 app.command()(stats)
 app.add_typer(collections.app, name="collections")

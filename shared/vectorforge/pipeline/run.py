@@ -86,7 +86,7 @@ class QueryRun:
     @property
     def retrieved(self) -> list[RetrievedChunk]:
         """The passages found, best first."""
-        return self.passages.chunks
+        return self.passages
 
     @property
     def preset(self) -> Preset:

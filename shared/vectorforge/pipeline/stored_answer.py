@@ -16,6 +16,8 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 from vectorforge.retriever.base import Passages
+from vectorforge.types import RetrievedChunk
+from vectorforge.vectorstore.base import NearestChunks
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 class StoredAnswer:
     """All of an answer that its prompt, which is made anew, does not give."""
 
-    passages: Passages
+    retrieved: list[RetrievedChunk]
+    matched: int | None
+    matched_is_at_least: bool
+    below_min_score: int
     answer: str
     citations: list[Citation]
     invalid_citations: int
@@ -52,7 +57,10 @@ class StoredAnswer:
         if not whole or poor or run.degraded:
             return None
         return cls(
-            passages=run.passages,
+            retrieved=list(run.passages),
+            matched=run.passages.matched,
+            matched_is_at_least=run.passages.matched_is_at_least,
+            below_min_score=run.passages.below_min_score,
             answer=run.answer,
             citations=run.citations,
             invalid_citations=run.invalid_citations,
@@ -78,11 +86,15 @@ class StoredAnswer:
 
     def found_in(self, run: QueryRun) -> bool:
         """Whether its labels name the passages that the run has found."""
-        return [c.chunk.id for c in self.passages] == [c.chunk.id for c in run.retrieved]
+        return [c.chunk.id for c in self.retrieved] == [c.chunk.id for c in run.retrieved]
 
     def bring_passages(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
-        run.passages, run.rewritten_query = self.passages, self.rewritten_query
+        run.passages = Passages(
+            NearestChunks(self.retrieved, self.matched, matched_is_at_least=self.matched_is_at_least)
+        )
+        run.passages.below_min_score = self.below_min_score
+        run.rewritten_query = self.rewritten_query
 
     def replay(self, run: QueryRun) -> Iterator[QueryEvent]:
         """Take the answer into a run that has the passages.

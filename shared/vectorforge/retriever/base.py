@@ -1,27 +1,31 @@
 """Step 2 of a query: the interface of everything that finds passages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
+from vectorforge.types import RetrievedChunk
 from vectorforge.vectorstore.base import NearestChunks
 
 
-@dataclass(frozen=True, slots=True)
 class Passages(NearestChunks):
-    """The result of a search: a sequence of passages, best first, and what became of the others."""
+    """The result of a search: passages, best first, and what became of the others.
 
-    below_min_score: int = 0
-    """Passages that were among the nearest ``top_k`` and scored too low."""
+    Args:
+        found: The passages nearest to the question.
+        min_score: The score to reach; None keeps all.
 
-    @classmethod
-    def over(cls, found: NearestChunks, min_score: float | None) -> "Passages":
-        """Those that reach a score; None keeps all."""
+    Attributes:
+        below_min_score: Passages that were among the nearest and scored too low.
+    """
+
+    def __init__(self, found: Iterable[RetrievedChunk] = (), min_score: float | None = None) -> None:
+        found = found if isinstance(found, NearestChunks) else NearestChunks(found)
         kept = [chunk for chunk in found if min_score is None or chunk.score >= min_score]
-        return cls(kept, found.matched, found.matched_is_at_least, len(found) - len(kept))
+        super().__init__(kept, found.matched, matched_is_at_least=found.matched_is_at_least)
+        self.below_min_score = len(found) - len(kept)
 
 
 class BaseRetriever(ABC):

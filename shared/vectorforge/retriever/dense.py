@@ -111,7 +111,7 @@ class DenseRetriever(BaseRetriever):
                 collection_id=collection_id,
                 profile_id=profile_id,
             )
-        results = Passages.over(found, min_score)
+        results = Passages(found, min_score)
         for chunk in found[len(results) :]:  # the worst are the last
             # exact text: D-018
             logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")

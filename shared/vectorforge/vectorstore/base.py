@@ -1,9 +1,8 @@
 """What a vector store promises, whatever keeps the vectors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, overload
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
@@ -18,29 +17,25 @@ from vectorforge.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NearestChunks(Sequence[RetrievedChunk]):
-    """The result of a search: a sequence of chunks, best first, that knows how many they were chosen from."""
+class NearestChunks(list[RetrievedChunk]):
+    """The result of a search: the chunks, best first, and how many they were chosen from.
 
-    chunks: list[RetrievedChunk] = field(default_factory=list)
-    matched: int | None = None
-    """Chunks that collection, profile and filter let through, at least ``chunks``; None: not known."""
-    matched_is_at_least: bool = False
-    """Whether counting stopped at ``matched``, and there are more."""
+    Args:
+        chunks: Best first.
+        matched: Chunks that collection, profile and filter let through; None: not known.
+        matched_is_at_least: Whether counting stopped at ``matched``, and there are more.
+    """
 
-    @overload
-    def __getitem__(self, index: int) -> RetrievedChunk: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[RetrievedChunk]: ...
-
-    def __getitem__(self, index: int | slice) -> RetrievedChunk | list[RetrievedChunk]:
-        """The chunk at this place, 0 for the best; or a part of the list."""
-        return self.chunks[index]
-
-    def __len__(self) -> int:
-        """How many chunks were found."""
-        return len(self.chunks)
+    def __init__(
+        self,
+        chunks: Iterable[RetrievedChunk] = (),
+        matched: int | None = None,
+        *,
+        matched_is_at_least: bool = False,
+    ) -> None:
+        super().__init__(chunks)
+        self.matched = matched
+        self.matched_is_at_least = matched_is_at_least
 
 
 class VectorStore(ABC):

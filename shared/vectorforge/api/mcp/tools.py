@@ -1,6 +1,6 @@
 """The tools: what a model is told about each, and what each does."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -96,7 +96,7 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
     return Answered(result, answer_text(result))
 
 
-async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, list[RetrievedChunk]]:
+async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Sequence[RetrievedChunk]]:
     check_at_most("top_k", asked.top_k, caller.application.config.query.max_top_k)
     parse(asked.filters)  # before the embedding is paid for
     collection = await caller.collection(asked.collection, profile_id=asked.profile_id)

@@ -1,6 +1,7 @@
 """A request of ``/v1/responses`` in our own words: what is asked, where it is searched, what went before."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -167,3 +168,25 @@ async def find_stored_conversation(
             field="previous_response_id",
         )
     return conversation_id
+
+
+@asynccontextmanager
+async def conversation_for(
+    tenant: TenantServices, body: ResponseRequest, continued: UUID | None
+) -> AsyncIterator[UUID | None]:
+    """Where the exchange is to be kept: what it continues, or with ``store: true`` a new conversation.
+
+    A new one is deleted again when the block raises, since nothing will be said in it.
+
+    Raises:
+        ConflictError: The tenant has as many conversations as are allowed.
+    """
+    if continued is not None or not body.store:
+        yield continued
+        return
+    begun = await tenant.conversations.create()
+    try:
+        yield begun.id
+    except Exception:
+        await tenant.conversations.delete(begun.id)
+        raise

@@ -60,15 +60,13 @@ def _read(message: ClientMessage, field: str) -> HistoryMessage:
             "Messages of the roles user, assistant, system and developer are read; tools are not supported.",
             field=f"{field}.role",
         )
-    text = _text(message.content, f"{field}.content")
+    text = _text(message.content or (), f"{field}.content")
     return HistoryMessage(role, without_sources_footer(text) if role == "assistant" else text)
 
 
-def _text(content: str | Sequence[ContentPart] | None, field: str) -> str:
+def _text(parts: Sequence[ContentPart], field: str) -> str:
     """The text of a message; its parts stand on lines of their own."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    text = "\n".join(_part_text(part, f"{field}.{index}") for index, part in enumerate(content))
+    text = "\n".join(_part_text(part, f"{field}.{index}") for index, part in enumerate(parts))
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidInputError(f"{field} may hold {MAX_TEXT_CHARS} characters at most.", field=field)
     return text

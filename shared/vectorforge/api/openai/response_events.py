@@ -36,6 +36,26 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 
+EVENT_TYPES = (
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.file_search_call.in_progress",
+    "response.file_search_call.searching",
+    "response.file_search_call.completed",
+    "response.output_item.done",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.annotation.added",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.completed",
+    "response.incomplete",
+    "error",
+    "response.failed",
+)
+"""All that a stream may hold, in the order in which they come first."""
+
 _SEARCH, _MESSAGE = 0, 1
 """Places of the two items in the output."""
 

@@ -2,18 +2,20 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.openai.asked_response import (
+    conversation_for,
     find_searched_collection,
     find_stored_conversation,
     read_conversation,
     refuse_impossible,
 )
 from vectorforge.api.openai.model_names import AskedModel
-from vectorforge.api.openai.response_events import ResponseEventEncoder
+from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
 from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
@@ -27,10 +29,19 @@ from vectorforge.pipeline.types import QueryConfig
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": list(EVENT_TYPES)},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The response: JSON, or with `stream: true` server-sent events, the last of which is "
-        "`response.completed`, `response.incomplete` or `response.failed`."
+        "`response.completed`, `response.incomplete` or `response.failed`.",
+        "content": {"text/event-stream": {"itemSchema": _EVENT}},
     },
     **openai_problems(404, 409, 413, 415, 429, 502, 504),
 }
@@ -52,32 +63,27 @@ async def create_response(
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
     collection = await find_searched_collection(application, tenant, asked, body)
-    if body.store and conversation_id is None:
-        conversation_id = (await tenant.conversations.create()).id
-        config = replace(config, conversation_id=conversation_id)
-    wanted = ResponseFormat(
-        question=said.question,
-        echo=_echo(body, config),
-        conversation_id=conversation_id,
-        with_results="file_search_call.results" in (body.include or ()),
-    )
-    if body.stream:
-        encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
-        return await answer_as_stream(
-            request, application, tenant, said.question, collection, config, encoder=encoder
+    async with conversation_for(tenant, body, conversation_id) as kept_in:
+        wanted = ResponseFormat(
+            question=said.question,
+            echo=_echo(body, config, kept_in),
+            conversation_id=kept_in,
+            with_results="file_search_call.results" in (body.include or ()),
         )
-    return whole_response(
-        await answer_whole(request, application, tenant, said.question, collection, config), wanted
-    )
+        asking = (request, application, tenant, said.question, collection)
+        config = replace(config, conversation_id=kept_in)
+        if body.stream:
+            encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
+            return await answer_as_stream(*asking, config, encoder=encoder)
+        return whole_response(await answer_whole(*asking, config), wanted)
 
 
 def _top_k_field(body: ResponseRequest) -> str:
     return "tools" if body.file_search and body.top_k is None else "top_k"
 
 
-def _echo(body: ResponseRequest, config: QueryConfig) -> EchoedRequest:
+def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | None) -> EchoedRequest:
     searched = body.file_search
-    conversation_id = config.conversation_id
     return EchoedRequest(
         model=body.model,
         instructions=body.instructions,

@@ -99,7 +99,8 @@ class VectorStoreFileList(CursorList):
     @classmethod
     def of(cls, data: list[VectorStoreFileBody], *, has_more: bool) -> Self:
         """The page with these."""
-        return cls(data=data, has_more=has_more, **ends([file.id for file in data]))
+        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
+        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class VectorStoreFileDeleted(BaseModel):
@@ -170,8 +171,3 @@ def attributes_of(metadata: Mapping[str, Any], prefix: str = "") -> Attributes:
         elif value is not None:
             flat[prefix + name] = json.dumps(value, ensure_ascii=False)
     return flat
-
-
-def ends(ids: list[str]) -> dict[str, str | None]:
-    """The fields of ``CursorList`` that name its first and last object."""
-    return {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vectorforge.api.schemas.base import MAX_QUERY_CHARS, storable
 
@@ -10,6 +10,8 @@ MAX_CLIENT_MESSAGES = 1000
 """Of one request: clients send their whole conversation again; its end is what goes into the prompt."""
 MAX_CONTENT_PARTS = 100
 MAX_TEXT_CHARS = MAX_QUERY_CHARS
+
+Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
 
 
 class OpenAIBody(BaseModel):
@@ -29,8 +31,12 @@ class ContentPart(BaseModel):
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     type: str = Field(max_length=100)
-    text: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = None
-    refusal: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = None
+    text: Text | None = None
+    refusal: Text | None = None
+
+
+def _parts(value: Any) -> Any:
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 class ClientMessage(BaseModel):
@@ -40,8 +46,11 @@ class ClientMessage(BaseModel):
 
     role: str = Field(max_length=100, description="user, assistant, system or developer.")
     content: (
-        Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
-        | Annotated[list[ContentPart], Field(max_length=MAX_CONTENT_PARTS)]
+        Annotated[
+            list[ContentPart],
+            Field(max_length=MAX_CONTENT_PARTS),
+            BeforeValidator(_parts, json_schema_input_type=Text | list[ContentPart]),
+        ]
         | None
     ) = Field(default=None, description="Text, or parts of text.")
 

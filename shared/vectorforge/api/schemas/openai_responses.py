@@ -1,6 +1,5 @@
 """Body of ``POST /v1/responses``: https://developers.openai.com/api/reference/resources/responses."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -135,7 +134,8 @@ class ResponseRequest(RetrievalOptions):
         }
         given = {name: value for name, value in sampling.items() if value is not None}
         found = {**_tool_options(self.file_search), **self.search_options(), **given}
-        filters = _all_of([self.filters, self.file_search and self.file_search.filters])
+        searched = self.file_search
+        filters = _all_of(self.filters, searched.filters if searched else None)
         return {**found, **({"filters": filters} if filters else {})}
 
 
@@ -147,6 +147,7 @@ def _tool_options(tool: ResponseTool | None) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _all_of(filters: Sequence[AttributeFilter | dict[str, Any] | None]) -> dict[str, Any] | None:
-    own = [f.translated() if isinstance(f, AttributeFilter) else f for f in filters if f]
-    return {"$and": own} if len(own) > 1 else next(iter(own), None)
+def _all_of(own: dict[str, Any] | None, foreign: AttributeFilter | None) -> dict[str, Any] | None:
+    if foreign is None:
+        return own
+    return {"$and": [own, foreign.translated()]} if own else foreign.translated()

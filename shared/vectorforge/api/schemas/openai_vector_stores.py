@@ -9,7 +9,6 @@ from vectorforge.api.schemas.openai_files import (
     ChunkingStrategy,
     CursorList,
     SearchResultBody,
-    ends,
     refused,
     unix_time,
 )
@@ -120,7 +119,8 @@ class VectorStoreList(CursorList):
     @classmethod
     def of(cls, data: list[VectorStoreBody], *, has_more: bool) -> Self:
         """The page with these."""
-        return cls(data=data, has_more=has_more, **ends([store.id for store in data]))
+        first_id, last_id = (data[0].id, data[-1].id) if data else (None, None)
+        return cls(data=data, has_more=has_more, first_id=first_id, last_id=last_id)
 
 
 class VectorStoreDeleted(BaseModel):

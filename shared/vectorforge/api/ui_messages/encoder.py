@@ -10,6 +10,7 @@ from fastapi.sse import format_sse_event
 
 from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.problems import problem_of
+from vectorforge.api.sse import LINE_ENDS
 from vectorforge.api.ui_messages import parts
 from vectorforge.api.ui_messages.parts import Part
 from vectorforge.errors import VectorForgeError
@@ -27,7 +28,6 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 
-_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 _TEXT_ID = "answer"
 _DONE = b"data: [DONE]\n\n"
 
@@ -124,4 +124,4 @@ def _utf16_length(text: str) -> int:
 
 
 def _encoded(part: Part) -> bytes:
-    return format_sse_event(data_str=json.dumps(part, ensure_ascii=False).translate(_LINE_ENDS))
+    return format_sse_event(data_str=json.dumps(part, ensure_ascii=False).translate(LINE_ENDS))

@@ -1,7 +1,9 @@
 "use strict";
 // ---------------------------------------------------------------- light formatting of answers
 const LABEL = String.raw`\[\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3}(?:\s*(?:[,;&]|and)\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3})*\s*\]`;
-const INLINE = new RegExp(String.raw`(\`+)([^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?![\w*])|` + LABEL, "gis");
+const INLINE = new RegExp(String.raw`(\`+)([^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + LABEL, "gis");
+/** A label that the server has resolved, as it stands in the text until it is drawn. */
+const RESOLVED = /\uE000(\d+)\.\d+\uE001/g;
 const LONG_LABEL = /\[\s*(?:Context|Source)s?\s+#?\d/i;
 
 /** Appends text to a node: code, bold, italics, and labels like [Context 3], [Source 3], [3] through makeCitation. */
@@ -9,7 +11,7 @@ function appendInline(node, text, makeCitation) {
   let last = 0;
   for (const match of text.matchAll(INLINE)) {
     let made;
-    if (match[2] !== undefined) made = [el("code", {}, match[2].trim() || match[2])];
+    if (match[2] !== undefined) made = [el("code", {}, makeCitation.plain(match[2].trim() || match[2]))];
     else if (match[3] !== undefined) made = [el("strong")];
     else if (match[4] !== undefined) made = [el("i")];
     else made = makeCitation(match[0]);
@@ -61,7 +63,7 @@ function blocksOf(text) {
 }
 
 function renderBlock({ kind, text }, makeCitation) {
-  if (kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, text));
+  if (kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, makeCitation.plain(text)));
   if (kind === "heading") {
     const [, marks, title] = HEADING.exec(text);
     const node = el(marks.length < 3 ? "h3" : "h4");
@@ -128,23 +130,41 @@ function renderTable(text, makeCitation) {
   return el("div", { class: "table", tabindex: "0" }, table);
 }
 
+/**
+ * The text with each resolved label replaced by a mark, so that it is drawn as what the server says it is.
+ * labels: [{start, end, citations}] in the order of the text, offsets in UTF-16 units.
+ */
+function withMarks(text, labels) {
+  const clean = (part) => part.replace(/[\uE000\uE001]/g, "\uFFFD");
+  let marked = "", last = 0;
+  labels.forEach(({ start, end, citations }, index) => {
+    marked += clean(text.slice(last, start)) + `\uE000${index}.${citations.length}\uE001`;
+    last = end;
+  });
+  return marked + clean(text.slice(last));
+}
+
 /** Keeps a container showing the text so far; only blocks that changed are built again. */
 class AnswerView {
-  constructor(container, makeCitation) {
-    this.container = container;
-    this.makeCitation = makeCitation;
+  /** makeChips(label): for text that looks like a label; makeResolved(citations): for one that is. Both return nodes. */
+  constructor(container, makeChips, makeResolved) {
+    Object.assign(this, { container, makeChips, makeResolved });
     this.shown = [];
   }
 
-  show(text, streaming) {
-    let visible = text;
+  show(text, streaming, labels) {
+    let visible = withMarks(text, labels);
     if (streaming) {
       visible = visible.replace(/\[[\sA-Za-z]{0,9}\s?#?\d{0,3}$/, "");  // half a label: wait for the rest
       const tail = visible.slice(visible.lastIndexOf("\n\n") + 1);
       if ((tail.match(/\*\*/g) ?? []).length % 2) visible = visible.endsWith("**") ? visible.slice(0, -2) : visible + "**";
     }
     const longLabels = LONG_LABEL.test(text);
-    const cite = (label) => (longLabels && !LONG_LABEL.test(label) ? null : this.makeCitation(label));
+    const cite = (label) => {
+      if (label.startsWith("\uE000")) return this.makeResolved(labels[Number.parseInt(label.slice(1), 10)].citations);
+      return longLabels && !LONG_LABEL.test(label) ? null : this.makeChips(label);
+    };
+    cite.plain = (code) => code.replace(RESOLVED, (_, index) => text.slice(labels[index].start, labels[index].end));
     const blocks = blocksOf(visible);
     const keys = blocks.map((block) => `${block.kind} ${longLabels} ${block.text}`);
     const focused = [...this.container.querySelectorAll("button")].indexOf(document.activeElement);

@@ -15,6 +15,7 @@ const talk = {
 
   start(turn) {
     const history = this.historyBefore(turn);
+    for (const picture of $("turns").querySelectorAll(".evidence[open]")) picture.open = false;
     this.following = false;
     welcome.draw();
     controls();
@@ -36,7 +37,14 @@ const talk = {
     $("question").focus();
   },
 
-  stop() { this.running?.controller.abort(); },
+  goOn(turn) {
+    if (this.running) return;
+    turn.goOn();
+    controls();
+    $("question").focus();
+  },
+
+  stop() { this.running?.stop(); },
 
   ended(turn) {
     if (!this.turns.includes(turn)) return;
@@ -47,7 +55,7 @@ const talk = {
   },
 
   clear() {
-    for (const turn of this.turns) turn.controller.abort();
+    this.stop();
     this.turns = [];
     $("turns").replaceChildren();
     if (panel.view === "source") panel.close();

@@ -1,10 +1,10 @@
 "use strict";
 // ---------------------------------------------------------------- asking the server
 class Problem extends Error {
-  constructor(message, { status = 0, requestId = null } = {}) {
+  /** isPassing: whether the same request may well work a little later. */
+  constructor(message, { status = 0, requestId = null, isPassing = status === 429 || status >= 500 } = {}) {
     super(message);
-    this.status = status;
-    this.requestId = requestId;
+    Object.assign(this, { status, requestId, isPassing });
   }
 }
 
@@ -56,19 +56,19 @@ const base = location.pathname.replace(/\/+$/, "").replace(/^\/+/, "/");
 $("open-statistics").href = base + "/statistics";
 
 /** A response with a good status; everything else is thrown as a Problem. Asks for a key on 401. */
-async function request(path, { method = "GET", json, signal, accept = "application/json" } = {}) {
+async function request(path, { method = "GET", json, signal, accept = "application/json", headers: more = {}, keepalive = false } = {}) {
   for (;;) {
     const usedKey = apiKey;
-    const headers = { Accept: accept };
+    const headers = { Accept: accept, ...more };
     // Not Authorization, which API Gateway does not read and CloudFront needs for itself.
     if (usedKey) headers["X-Api-Key"] = usedKey;
     if (json !== undefined) headers["Content-Type"] = "application/json";
     let response;
     try {
-      response = await fetch(base + path, { method, headers, signal, body: json === undefined ? undefined : JSON.stringify(json) });
+      response = await fetch(base + path, { method, headers, signal, keepalive, body: json === undefined ? undefined : JSON.stringify(json) });
     } catch (error) {
       if (signal?.aborted) throw error;
-      throw new Problem("The server cannot be reached.");
+      throw new Problem("The server cannot be reached.", { isPassing: true });
     }
     if (response.ok) return response;
     if (response.status === 401 && await askForKey(usedKey)) {
@@ -110,11 +110,11 @@ async function upload(path, files, onProgress) {
   }
 }
 
-/** Server-sent events of a response body, as the HTML standard parses them, yielding {event, data}. */
+/** Server-sent events of a response body, as the HTML standard parses them, yielding {event, data, id}; without an id of its own it is null. */
 async function* serverEvents(body, onBytes) {
   const reader = body.getReader();
   const decoder = new TextDecoder();  // keeps the bytes of a character that is cut between two reads
-  let buffer = "", name = "", data = [];
+  let buffer = "", name = "", data = [], id = null;
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -129,8 +129,8 @@ async function* serverEvents(body, onBytes) {
         const line = buffer.slice(from, end);
         from = end + (buffer[end] === "\r" && buffer[end + 1] === "\n" ? 2 : 1);
         if (line === "") {
-          if (data.length) yield { event: name || "message", data: data.join("\n") };
-          name = ""; data = [];
+          if (data.length) yield { event: name || "message", data: data.join("\n"), id };
+          name = ""; data = []; id = null;
           continue;
         }
         const colon = line.indexOf(":");
@@ -139,6 +139,7 @@ async function* serverEvents(body, onBytes) {
         const content = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
         if (field === "event") name = content;
         else if (field === "data") data.push(content);
+        else if (field === "id") id = content;
       }
       buffer = buffer.slice(from);
       if (done) return;  // an event without its blank line is not an event

@@ -64,6 +64,7 @@ $("scroll").addEventListener("scroll", () => {
   talk.drawLatest();
 }, { passive: true });
 narrow.addEventListener("change", () => panel.fit());
+addEventListener("pagehide", () => talk.stop());  // nobody reads on: the model need not write on
 
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || document.querySelector("dialog[open]")) return;

@@ -1,6 +1,5 @@
 "use strict";
 // ---------------------------------------------------------------- one question and its answer
-const FIRST_BYTE_MS = 150000, SILENCE_MS = 60000;  // the server pings every 15 s once it has begun
 const ENDINGS = {
   length: "The answer reached its length limit and stops here.", deadline: "Time ran out, so the answer stops here.",
   content_filter: "The model's content filter ended this answer.",
@@ -14,13 +13,13 @@ class Turn {
   }
 
   reset() {
-    Object.assign(this, { text: "", sources: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, controller: new AbortController(), silent: false });
+    Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, progress: null });
     this.head = el("h2", this.question.length > 160 ? { class: "long" } : {}, this.question);
     this.status = el("p", { class: "state" }, "Searching");
     this.body = el("div", { class: "answer streaming", "aria-live": "polite", "aria-busy": "true", "aria-label": "Answer" });
     this.tail = el("div");
     this.node.replaceChildren(this.head, this.status, this.body, this.tail);
-    this.view = new AnswerView(this.body, (label) => this.citations(label));
+    this.view = new AnswerView(this.body, (label) => this.chipsOf(label), (citations) => this.resolvedChips(citations));
     this.setPhase("waiting");
   }
 
@@ -36,55 +35,82 @@ class Turn {
   }
 
   /** Buttons for the numbers of a label, or null when one of them names no source. */
-  citations(label) {
+  chipsOf(label) {
     const numbers = [...new Set(label.match(/\d+/g).map(Number))];
     const known = numbers.map((n) => this.sources.findIndex((s) => s.number === n));
     if (known.includes(-1)) return null;
-    return known.map((index) => el("button", {
-      class: "cite", type: "button", "data-source": index, title: sourceName(this.sources[index]),
-      "aria-label": `Source ${this.sources[index].number}: ${sourceName(this.sources[index])}`,
+    return known.map((index) => this.chip(index));
+  }
+
+  /** The same for a label that the server has resolved, with what it found. */
+  resolvedChips(citations) {
+    return citations.map(({ source_number: number, verdict }) => this.chip(this.sources.findIndex((s) => s.number === number), verdict));
+  }
+
+  chip(index, verdict = null) {
+    const item = this.sources[index], name = `Source ${item.number}: ${sourceName(item)}`;
+    const said = verdict in VERDICTS ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: ${VERDICTS[verdict]}` : null;
+    return el("button", {
+      class: "cite", type: "button", "data-source": index, "data-verdict": said ? verdict : null,
+      title: said ? `${sourceName(item)}\n${said}` : sourceName(item), "aria-label": said ? `${name}. ${said}` : name,
       "aria-current": source.current?.turn === this && source.current.index === index ? "true" : null,
       onclick: (event) => source.open(this.sources, index, event.currentTarget, wordsBefore(event.currentTarget)),
-    }, String(this.sources[index].number)));
+    }, String(item.number));
   }
 
-  async run(history) {
-    const { signal } = this.controller;
-    let timer;
-    const patience = (ms) => { clearTimeout(timer); timer = setTimeout(() => { this.silent = true; this.controller.abort(); }, ms); };
+  run(history) {
+    const json = { query: this.question };
+    if (history.length) json.messages = history;
+    // The collection's own door tells the model to cite. Without any collection the other one says how to start.
+    const path = this.collectionId ? `/v1/collections/${encodeURIComponent(this.collectionId)}/query` : "/v1/rag/query";
+    this.stream = new AnswerStream(path, json, { onEvent: (event, value) => this.receive(event, value), onResuming: (isResuming) => this.showProgress(isResuming ? "Connection lost, resuming…" : null) });
+    return this.until(this.stream.run());
+  }
+
+  /** Fetches the rest of an answer whose connection was lost for too long. */
+  goOn() {
+    this.problem = null;
+    this.tail.replaceChildren();
+    this.setPhase("streaming");
+    return this.until(this.stream.resume());
+  }
+
+  async until(end) {
+    const stream = this.stream;
     try {
-      patience(FIRST_BYTE_MS);
-      const json = { query: this.question, stream: true };
-      if (history.length) json.messages = history;
-      // The collection's own door tells the model to cite. Without any collection the other one says how to start.
-      const path = this.collectionId ? `/v1/collections/${encodeURIComponent(this.collectionId)}/query` : "/v1/rag/query";
-      const response = await request(path, { method: "POST", json, signal, accept: "text/event-stream" });
-      if (!/^text\/event-stream/.test(response.headers.get("Content-Type") ?? "") || !response.body) throw new Problem("The server did not stream an answer.");
-      await this.read(response.body, () => patience(SILENCE_MS));
+      await end;
     } catch (error) {
-      if (this.silent) this.problem = new Problem("The server went silent before the answer was complete.");
-      else if (signal.aborted) { this.finish("stopped"); return; }
-      else if (error instanceof Problem) this.problem = error;
-      else this.problem = new Problem("The connection broke before the answer was complete.");
-    } finally {
-      clearTimeout(timer);
+      this.problem ??= error instanceof Problem ? error : new Problem("This page failed to show the answer.");
     }
-    this.finish(this.problem ? "failed" : "answered");
+    if (this.stream !== stream) return;  // asked again meanwhile
+    this.showProgress(null);
+    if (this.done) this.finish(this.done.finish_reason === "stopped" ? "stopped" : "answered");
+    else this.finish(stream.stopping || stream.abandoned ? "stopped" : "failed");
   }
 
-  async read(body, onBytes) {
-    for await (const { event, data } of serverEvents(body, onBytes)) {
-      const value = parseJson(data);
-      if (value === null) throw new Problem("The server's stream could not be read.");
-      if (event === "meta") this.meta = value;
-      else if (event === "sources") this.receiveSources(value);
-      else if (event === "degraded") this.meta = { ...this.meta, ...value };
-      else if (event === "token") this.receiveText(value.text ?? "");
-      else if (event === "usage") this.usage = value;
-      else if (event === "done") { this.done = value; return; }
-      else if (event === "error") { this.problem = problemFrom(value.problem ?? value, (value.problem ?? value).status ?? 500, null); return; }
-    }
-    throw new Problem("The answer broke off before its end.");
+  receive(event, value) {
+    if (event === "meta") this.meta = value;
+    else if (event === "sources") this.receiveSources(value);
+    else if (event === "degraded") this.meta = { ...this.meta, ...value };
+    else if (event === "token") this.receiveText(value.text ?? "");
+    else if (event === "citation") this.receiveCitation(value);
+    else if (event === "usage") this.usage = value;
+    else if (event === "done") this.done = value;
+    else if (event === "error") this.problem = problemFrom(value.problem ?? value, (value.problem ?? value).status ?? 500, null);
+  }
+
+  /** Says below what there is of the answer what is going on with the rest; null: nothing special. */
+  showProgress(text) {
+    this.progress?.remove();
+    this.progress = text && el("p", { class: "state" }, text);
+    if (!text) return;
+    this.body.after(this.progress);
+    announce(text);
+  }
+
+  stop() {
+    this.stream.stop();
+    if (this.running) this.showProgress("Stopping…");
   }
 
   receiveSources({ sources = [], retrieval_ms: ms }) {
@@ -106,11 +132,25 @@ class Turn {
   receiveText(text) {
     this.text += text;
     if (this.phase === "waiting" && this.text) { this.setPhase("streaming"); this.status.remove(); }
+    this.drawSoon();
+  }
+
+  /** Citations come with their sentence's end, in the order of their labels; those of one label are drawn together. */
+  receiveCitation(citation) {
+    if (!this.sources.some((s) => s.number === citation.source_number)) return;
+    this.citations.push(citation);
+    const start = codeUnits(this.text, citation.start), last = this.labels.at(-1);
+    if (last?.start === start) last.citations.push(citation);
+    else if (start >= (last?.end ?? 0)) this.labels.push({ start, end: codeUnits(this.text, citation.end), citations: [citation] });
+    this.drawSoon();
+  }
+
+  drawSoon() {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; if (this.running) this.draw(); });
   }
 
   draw() {
-    this.view.show(this.text, this.running);
+    this.view.show(this.text, this.running, this.labels);
     this.drawBadge();
     talk.follow();
   }
@@ -119,7 +159,7 @@ class Turn {
     if (typeof this.done?.answer === "string") this.text = this.done.answer;
     this.setPhase(phase);
     this.draw();
-    this.tail.replaceChildren(...[this.ending(), this.sourceList(), this.footer()].filter(Boolean));
+    this.tail.replaceChildren(...[this.ending(), this.sourceList(), this.footer(), evidenceOf(this)].filter(Boolean));
     talk.ended(this);
   }
 
@@ -127,7 +167,8 @@ class Turn {
     if (this.phase === "failed") {
       return el("div", { class: "problem", role: "alert" }, el("p", {}, this.problem.message),
         this.problem.requestId ? el("small", {}, `Request ${this.problem.requestId}`) : null,
-        el("button", { class: "button", type: "button", onclick: () => talk.retry(this) }, "Retry"));
+        this.stream.canResume ? el("button", { class: "button solid", type: "button", onclick: () => talk.goOn(this) }, "Fetch the rest") : null,
+        el("button", { class: "button", type: "button", onclick: () => talk.retry(this) }, this.stream.canResume ? "Ask again" : "Retry"));
     }
     if (this.phase === "stopped") return el("p", { class: "note", role: "note" }, this.text ? "Stopped. This is not the whole answer." : "Stopped before an answer came.");
     const reason = ENDINGS[this.done?.finish_reason] ?? ENDINGS[this.done?.outcome];
@@ -176,6 +217,7 @@ class Turn {
     if (typeof total === "number") facts.push(`answered in ${duration(total)}`);
     if (this.usage?.total_tokens && !this.meta?.extractive) facts.push(`${(this.usage.prompt_tokens ?? 0).toLocaleString()} tokens read, ${(this.usage.completion_tokens ?? 0).toLocaleString()} written`);
     if (this.meta?.model && !this.meta.extractive) facts.push(this.meta.model);
+    if (this.done?.cost_usd !== undefined && !this.meta?.extractive) facts.push(typeof this.done.cost_usd === "number" ? usd(this.done.cost_usd) : "price unknown");
     const node = el("p", { class: "foot" }, el("span", {}, facts.join(" · ")));
     if (this.text && navigator.clipboard) {
       const copy = el("button", { class: "text-button", type: "button", onclick: () => navigator.clipboard.writeText(this.text).then(() => { copy.textContent = "Copied"; announce("Answer copied."); }, () => announce("Copying is not allowed here.")) }, "Copy");

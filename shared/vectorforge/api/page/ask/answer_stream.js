@@ -1,0 +1,134 @@
+"use strict";
+// ---------------------------------------------------------------- one answer's stream, over as many connections as it takes
+const FIRST_BYTE_MS = 150000, SILENCE_MS = 60000;  // the server pings every 15 s once it has begun
+const STOP_WAIT_MS = 3000;
+/** Pauses before coming back, 31 s in all: the server goes on for about as long without a reader. */
+const RESUME_AFTER_MS = [250, 750, 2000, 4000, 8000, 8000, 8000];
+
+/** The connection ended before the answer did. */
+class Cut extends Problem {
+  constructor(message) { super(message, { isPassing: true }); }
+}
+
+class AnswerStream {
+  /**
+   * onEvent(name, value): each event once, in order, whatever happened to the connection.
+   * onResuming(isResuming): the connection is lost; it is back.
+   */
+  constructor(path, json, { onEvent, onResuming }) {
+    Object.assign(this, { path, json: { ...json, stream: true, resumable: true }, onEvent, onResuming });
+    Object.assign(this, { queryId: null, lastId: 0, ended: false, stopping: false, abandoned: false, resuming: false, connection: null, wake: null });
+  }
+
+  /** Whether the rest can be asked for. */
+  get canResume() { return this.queryId !== null && !this.ended; }
+
+  /** Resolves when the last event has come, or the stream was abandoned; throws a Problem when it will never come. */
+  async run() {
+    try {
+      await this.connect(this.path, { method: "POST", json: this.json }, FIRST_BYTE_MS);
+    } catch (error) {
+      if (!(error instanceof Cut) || !this.canResume) throw error;
+      await this.resume();
+    }
+  }
+
+  /** Comes back for the rest, again and again; each connection that brings something new starts the patience afresh. */
+  async resume() {
+    let attempt = 0;
+    while (!this.ended && !this.abandoned) {
+      this.setResuming(true);
+      if (attempt === RESUME_AFTER_MS.length) throw new Cut("The connection was lost, and the rest of the answer could not be fetched.");
+      await this.wait(RESUME_AFTER_MS[attempt] * (0.75 + Math.random() / 2));
+      if (this.abandoned) return;
+      const before = this.lastId;
+      try {
+        await this.connect(`/v1/queries/${encodeURIComponent(this.queryId)}/events`, { headers: { "Last-Event-ID": String(before) } }, SILENCE_MS);
+      } catch (error) {
+        if (!error.isPassing) throw error.status === 404 ? this.lost() : error;
+      }
+      attempt = this.lastId > before ? 0 : attempt + 1;
+    }
+  }
+
+  /** Nothing more will come: 404 and 204 both say so. */
+  lost() {
+    this.queryId = null;
+    return new Problem("The connection was lost, and the server does not have the rest of the answer any more.");
+  }
+
+  async connect(path, options, firstByteMs) {
+    const connection = this.connection = new AbortController();
+    let timer, silent = false;
+    const patience = (ms) => { clearTimeout(timer); timer = setTimeout(() => { silent = true; connection.abort(); }, ms); };
+    try {
+      patience(firstByteMs);
+      const response = await request(path, { ...options, signal: connection.signal, accept: "text/event-stream" });
+      if (response.status === 204) throw this.lost();
+      if (!/^text\/event-stream/.test(response.headers.get("Content-Type") ?? "") || !response.body) throw new Problem("The server did not stream an answer.");
+      await this.read(response.body, () => patience(SILENCE_MS));
+    } catch (error) {
+      if (this.abandoned) return;
+      if (silent) throw new Cut("The server went silent before the answer was complete.");
+      if (error instanceof Problem) throw error;
+      throw new Cut("The connection broke before the answer was complete.");
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async read(body, onBytes) {
+    for await (const { event, data, id } of serverEvents(body, onBytes)) {
+      const value = parseJson(data), number = Number.parseInt(id, 10);
+      if (value === null) throw new Problem("The server's stream could not be read.");
+      if (number <= this.lastId) continue;  // had it before the connection was lost
+      if (number) this.lastId = number;
+      if (event === "meta") {
+        this.queryId = value.request_id ?? null;
+        if (this.stopping) this.askToStop();
+      }
+      this.setResuming(false);
+      this.ended = event === "done" || event === "error";
+      this.onEvent(event, value);
+      if (this.ended) return;
+    }
+    throw new Cut("The answer broke off before its end.");
+  }
+
+  setResuming(isResuming) {
+    if (this.resuming === isResuming) return;
+    this.resuming = isResuming;
+    this.onResuming(isResuming);
+  }
+
+  /** A pause that ends early when the network is back, or when nobody waits any more. */
+  async wait(ms) {
+    await new Promise((resolve) => {
+      this.wake = resolve;
+      addEventListener("online", resolve, { once: true });
+      setTimeout(resolve, ms);
+    });
+    removeEventListener("online", this.wake);
+  }
+
+  /** Has the server end the answer, which then says so itself; without a word from it the connection is closed. */
+  stop() {
+    if (this.stopping) { this.abandon(); return; }
+    this.stopping = true;
+    if (this.queryId !== null) this.askToStop();
+    setTimeout(() => this.abandon(), STOP_WAIT_MS);
+  }
+
+  askToStop() {
+    // keepalive: also when the page is being left
+    request(`/v1/queries/${encodeURIComponent(this.queryId)}/stop`, { method: "POST", keepalive: true }).catch(() => this.abandon());
+  }
+
+  /** Closes the connection; an answer that cannot be resumed ends with it. */
+  abandon() {
+    if (this.ended) return;
+    this.abandoned = true;
+    this.connection?.abort();
+    this.wake?.();
+  }
+}

@@ -1,0 +1,29 @@
+"""The route that docs/ai-sdk.md gives to Next.js, run as it stands there."""
+
+import asyncio
+
+from tests.clients.conftest import RunNode
+from tests.clients.guides import QUESTION, Guides, unending
+from tests.clients.npm import HERE
+from vectorforge.testing.fake_openai import FakeOpenAI
+
+DOCUMENT = str(HERE.parents[1] / "docs" / "ai-sdk.md")
+
+
+async def test_the_route_passes_answers_and_errors_on(guides: Guides, run_node: RunNode) -> None:
+    asked = {**guides.options, "document": DOCUMENT, "text": QUESTION}
+    said = await run_node("next_route.mjs", asked)
+    assert (said["status"], said["type"].partition(";")[0]) == (200, "text/event-stream")
+    assert said["text"].endswith("data: [DONE]\n\n")
+    said = await run_node("next_route.mjs", {**asked, "body": {"collection": "nowhere"}})
+    assert (said["status"], said["type"]) == (404, "application/problem+json")
+
+
+async def test_the_route_passes_stop_on(guides: Guides, openai: FakeOpenAI, run_node: RunNode) -> None:
+    openai.script(unending("Two hours"))
+    await run_node(
+        "next_route.mjs",
+        {**guides.options, "document": DOCUMENT, "text": QUESTION, "abortAtText": True},
+    )
+    async with asyncio.timeout(1):
+        await openai.requests[0].client_closed.wait()

@@ -1,0 +1,137 @@
+"""The OpenAI-shaped doors with the AI SDK's provider packages: what of an answer each of them keeps."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.clients.conftest import RunNode, StartNode
+from tests.clients.guides import BROKEN, QUESTION, Guides, unending
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Reply
+
+SCRIPT = "provider.mjs"
+PROVIDERS = ["chat", "responses", "compatible"]
+"""``openai.chat()``, ``openai.responses()`` and the provider of ``@ai-sdk/openai-compatible``."""
+TEXT = "👩‍🔧 Let it rise for two hours 🕑 [1]. 🎉 Wait [1]."
+PIECES = ("👩‍🔧 Let it rise", " for two hours 🕑 [Sou", "rce 1]. 🎉 Wait [Source", " 1].")
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@STREAMED
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_answer_has_its_text_its_tokens_and_the_sources_that_the_package_keeps(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
+) -> None:
+    openai.script(Reply(texts=PIECES))
+    asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
+    said = await run_node(SCRIPT, asked)
+    assert (said["text"], said["finishReason"]) == (TEXT, "stop")
+    usage = said["usage"]
+    assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (11, 7, 18)
+    if provider == "chat":  # one for each citation; a document without a web address has that of its text
+        assert [source["title"] for source in said["sources"]] == ["Bread", "Bread"]
+        async with guides.api.client(guides.tenant) as client:
+            text = (await client.get(said["sources"][0]["url"])).json()["text"]
+        assert "two hours" in text
+    elif provider == "responses":
+        assert {(source["sourceType"], source["filename"]) for source in said["sources"]} == {
+            ("document", "bread.md")
+        }
+        (part,) = (part for part in said["content"] if part["type"] == "text")
+        assert [citation["source"]["title"] for citation in part["citations"]] == ["bread.md"] * 2
+    else:
+        assert said["sources"] == []  # the package drops annotations: hence [n], and append_sources
+
+
+@STREAMED
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_error_before_the_answer_has_a_status_and_a_sentence(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str, stream: bool
+) -> None:
+    asked = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
+    for wrong, status, sentence in (
+        ({"model": "vectorforge/nowhere"}, 404, "There is no such model"),
+        ({"key": "wrong"}, 401, "The API key is not valid."),
+    ):
+        said = await run_node(SCRIPT, {**asked, **wrong})
+        failed = said["errors"][0] if stream else said["failed"]
+        assert (failed["name"], failed["status"]) == ("AI_APICallError", status)
+        assert sentence in failed["message"]
+    assert openai.requests == []
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_error_inside_the_stream_comes_after_what_was_said(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
+) -> None:
+    openai.script(Reply(texts=("Two hours [Source 1]. And", " then"), ending="cut"))
+    said = await run_node(SCRIPT, {**guides.options, "provider": provider, "stream": True, "text": QUESTION})
+    assert said["text"] == "Two hours [1]. And then"
+    (failed,) = said["errors"]
+    assert failed["message"] == BROKEN
+    assert said["types"].index("error") > said["types"].index("text-delta")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_cancelling_stops_the_model_within_a_second(
+    guides: Guides, openai: FakeOpenAI, start_node: StartNode, provider: str
+) -> None:
+    openai.script(unending("Two hours"))
+    asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
+    script = await start_node(SCRIPT, {**guides.options, **asked})
+    assert (await script.read()) == {"aborting": True}
+    async with asyncio.timeout(1):
+        await openai.requests[0].client_closed.wait()
+    assert (await script.read())["types"][-1] == "abort"
+    await script.end()
+    async with guides.api.client(guides.tenant) as client:
+        (query,) = (await client.get("/v1/queries")).json()["queries"]
+    row = await guides.logged(query["id"])
+    assert (row["outcome"], row["generated_response"]) == ("aborted", "Two hours")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_earlier_messages_are_the_conversation(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode, provider: str
+) -> None:
+    messages = [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": "Two hours [1]."},
+        {"role": "user", "content": "How hot is the oven?"},
+    ]
+    more = {"model": "vectorforge/default", "instructions": "Be brief.", "messages": messages}
+    await run_node(SCRIPT, {**guides.options, "provider": provider, **more})
+    sent = [(message["role"], message["content"]) for message in openai.bodies[0]["messages"]]
+    assert ("user", QUESTION) in sent
+    assert "Be brief." in " ".join(content for role, content in sent if role in ("system", "developer"))
+    assert ("assistant", "Two hours.") in sent
+    assert "How hot is the oven?" in sent[-1][1]
+
+
+async def test_fields_of_ours_go_along_with_openai_compatible(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    openai.script(Reply(texts=("Oil it [Source 1].",)))
+    body: dict[str, Any] = {"filters": {"kind": "bike"}, "append_sources": True}
+    asked = {**guides.options, "provider": "compatible", "stream": True, "text": QUESTION, "body": body}
+    said = await run_node(SCRIPT, asked)
+    answer, _, footer = said["text"].partition("\n")
+    assert answer == "Oil it [1]."
+    assert "Bike" in footer
+    assert "Bread" not in footer
+
+
+async def test_the_tool_file_search_chooses_collection_and_filters(
+    guides: Guides, openai: FakeOpenAI, run_node: RunNode
+) -> None:
+    openai.script(Reply(texts=("Oil it [Source 1].",)))
+    tool = {
+        "vectorStoreIds": [guides.collection_id],
+        "filters": {"type": "eq", "key": "kind", "value": "bike"},
+    }
+    asked = {**guides.options, "provider": "responses", "stream": True, "text": QUESTION, "fileSearch": tool}
+    said = await run_node(SCRIPT, asked)
+    assert [source["filename"] for source in said["sources"]] == ["bike.md"]
+    call = next(part for part in said["content"] if part["type"] == "tool-call")
+    assert "invalid" not in call  # as it is where the tool is not named

@@ -1,0 +1,89 @@
+"""``/mcp`` through the query function, streamed by our runtime or buffered by Mangum."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import jsonschema
+import pytest
+from mcp_types import CallToolResult, TextContent
+
+from vectorforge.local.lambda_service.front_door import FrontDoor
+from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.mcp_client import MODES, mcp_client
+from vectorforge.testing.query_events import Mode, query_function
+
+QUESTION = {"query": "How long does a refund take?"}
+TOOLS = ("semantic_search", "semantic_search_with_context", "ask")
+RESPONSE_MODES = pytest.mark.parametrize("response_mode", ["buffered", "stream"])
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+def text_of(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@RESPONSE_MODES
+async def test_the_official_client_calls_every_tool_again_and_again(
+    surroundings: QuerySurroundings, response_mode: Mode
+) -> None:
+    function = query_function(surroundings, response_mode)
+    async with FunctionProcess(function) as process:
+        doors: list[FrontDoor] = [
+            FunctionUrl(process, response_mode=response_mode),
+            RestApi(process, response_mode=response_mode),
+        ]
+        for door in doors:
+            async with door:
+                for mode in MODES:
+                    await every_tool(door.url, surroundings.tenant, mode)
+        assert process.starts == 1
+
+
+async def every_tool(url: str, tenant: str, mode: str) -> None:
+    async with mcp_client(url, tenant, mode=mode) as client:
+        assert client.protocol_version == MODES[mode]
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for name in TOOLS:
+            result = await client.call_tool(name, QUESTION)
+            assert isinstance(result, CallToolResult)
+            jsonschema.validate(result.structured_content, tools[name].output_schema or {})
+            assert "refunds.txt" in text_of(result)
+        wrong = await client.call_tool("ask", {**QUESTION, "collection": "manuals"})
+        assert isinstance(wrong, CallToolResult)
+        assert wrong.is_error
+        assert "one of these: default." in text_of(wrong)
+
+
+@RESPONSE_MODES
+async def test_a_call_ends_before_lambda_would_end_it(
+    surroundings: QuerySurroundings, response_mode: Mode
+) -> None:
+    variables = {"VECTORFORGE_DEGRADED_ANSWERS": "false"}
+    function = query_function(surroundings, response_mode, variables=variables, timeout_s=5.0)
+    async with (
+        FunctionProcess(function) as process,
+        FunctionUrl(process, response_mode=response_mode) as door,
+        asyncio.timeout(60),
+        mcp_client(door.url, surroundings.tenant) as client,
+    ):
+        surroundings.vendor.script(Reply(pause_s=60))
+        late = await client.call_tool("ask", QUESTION)
+        assert isinstance(late, CallToolResult)
+        assert late.is_error
+        assert "time" in text_of(late)
+        again = await client.call_tool("ask", QUESTION)
+        assert not again.is_error
+        assert process.starts == 1

@@ -1,0 +1,73 @@
+"""The signal that ends an answer in good order."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from vectorforge.pipeline.stopping import QueryStopped, StopSignal
+
+
+class Model:
+    """Says two pieces, then waits for ever, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.waits = asyncio.Event()
+        self.ended_by: list[str] = []
+
+    async def texts(self) -> AsyncGenerator[str, None]:
+        try:
+            yield "one "
+            yield "two "
+            self.waits.set()
+            if self.error is not None:
+                raise self.error
+            await asyncio.Event().wait()
+        except BaseException as exc:
+            self.ended_by.append(type(exc).__name__)
+            raise
+
+
+async def read(model: Model, stop: StopSignal, heard: list[str]) -> None:
+    async for text in stop.interrupting(model.texts()):
+        heard.append(text)  # noqa: PERF401 - also before an error
+
+
+async def test_it_interrupts_the_wait_for_the_next_piece() -> None:
+    model, stop, heard = Model(), StopSignal(), list[str]()
+    reading = asyncio.create_task(read(model, stop, heard))
+    await model.waits.wait()
+    stop.request()
+    stop.request()
+    with pytest.raises(QueryStopped):
+        await reading
+    assert (heard, model.ended_by) == (["one ", "two "], ["CancelledError"])
+    assert reading.cancelling() == 0  # whoever awaits in it after that is not cancelled
+
+
+async def test_it_ends_between_two_pieces() -> None:
+    model, stop, heard = Model(), StopSignal(), list[str]()
+    texts = stop.interrupting(model.texts())
+    heard.append(await anext(texts))
+    stop.request()
+    with pytest.raises(QueryStopped):
+        await anext(texts)
+    assert (heard, model.ended_by) == (["one "], ["GeneratorExit"])
+
+
+async def test_an_answer_that_was_stopped_before_it_began_is_not_begun() -> None:
+    model, stop = Model(), StopSignal()
+    stop.request()
+    with pytest.raises(QueryStopped):
+        await read(model, stop, [])
+    assert not model.waits.is_set()
+
+
+@pytest.mark.parametrize("error", [TimeoutError("the vendor's"), RuntimeError("a bug")])
+async def test_the_models_own_errors_stay_what_they_are(error: Exception) -> None:
+    stop, heard = StopSignal(), list[str]()
+    with pytest.raises(type(error)) as caught:
+        await read(Model(error), stop, heard)
+    assert caught.value is error
+    assert heard == ["one ", "two "]
