@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import httpx2
@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from openai import AsyncOpenAI
 
-from tests.clients.conftest import NodeScript, RunNode
+from tests.clients.conftest import RunNode, StartNode
 from tests.clients.doors import QUESTION, Door, ServerKind, check_end, held_back, open_door
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
@@ -272,7 +272,7 @@ async def test_the_ai_sdk_chats(door: Door, run_node: RunNode) -> None:
     assert (refused["name"], refused["status"]) == ("AI_APICallError", 404)
 
 
-async def test_the_ai_sdk_aborts(door: Door, start_node: Callable[..., Awaitable[NodeScript]]) -> None:
+async def test_the_ai_sdk_aborts(door: Door, start_node: StartNode) -> None:
     door.surroundings.vendor.script(held_back(door))
     script = await start_node("ui_stream.mjs", {**door.options, "text": QUESTION, "abortAtText": True})
     async with asyncio.timeout(60):
