@@ -1,5 +1,6 @@
 """The same service behind uvicorn and behind our Lambda runtime: what clients see has to be the same."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import QuerySurroundings
 from vectorforge.testing.live_server import serve
 from vectorforge.testing.query_events import query_function
 
+QUESTION = "How long does a refund take?"
 ServerKind: TypeAlias = Literal["uvicorn", "lambda"]
 SETTINGS: Mapping[str, str] = {
     "VECTORFORGE_DEGRADED_ANSWERS": "false",  # a vendor's failure is an error, and not a lesser answer
@@ -58,3 +61,40 @@ async def open_door(
     application = Application.build(VectorForgeConfig.from_environment())
     async with serve(create_app(application)) as url:
         yield Door(kind, url, surroundings)
+
+
+async def check_end(door: Door, query_id: str, text: str) -> None:
+    """What becomes of an answer whose reader has gone, and that others are still answered.
+
+    uvicorn tells the application, which closes the vendor's stream within a second. Lambda does not: the
+    function goes on to the answer's end, as AWS documents it.
+    """
+    vendor = door.surroundings.vendor
+    if door.kind == "uvicorn":
+        async with asyncio.timeout(1):
+            await vendor.requests[-1].client_closed.wait()
+    outcome = "aborted" if door.kind == "uvicorn" else "answered"
+    async with door.surroundings.client(door.url) as native, asyncio.timeout(20):
+        while True:
+            response = await native.get(f"/v1/queries/{query_id}")
+            if response.status_code == 200 and response.json()["outcome"] != "started":
+                break
+            await asyncio.sleep(0.02)
+        row = response.json()
+        assert row["outcome"] == outcome
+        assert row["generated_response"].startswith(text)
+        again = await native.post("/v1/rag/query", json={"query": QUESTION})
+        assert again.json()["response"] == "The answer is 42 [Source 1]."
+
+
+def held_back(door: Door) -> Reply:
+    """An answer that does not end by itself; on Lambda it does when the client has had time to go."""
+    gone = asyncio.Event()
+
+    async def gate(number: int) -> None:
+        if number == 1:
+            if door.kind == "lambda":
+                asyncio.get_running_loop().call_later(1, gone.set)
+            await gone.wait()
+
+    return Reply(texts=("It takes five", " days [Source 1]."), gate=gate)

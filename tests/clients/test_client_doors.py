@@ -2,32 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
+import httpx2
 import openai
 import pytest
+from mcp import Client
 from openai import AsyncOpenAI
 
-from functions.authorizer.handler import handler as authorize
-from tests.clients.conftest import NodeScript, RunNode
-from tests.clients.doors import SETTINGS, Door, ServerKind, open_door
-from vectorforge.local.lambda_service.front_doors import RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.proxy_events import ProxyRequest
+from tests.clients.conftest import RunNode, StartNode
+from tests.clients.doors import QUESTION, Door, ServerKind, check_end, held_back, open_door
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.fake_vendor import Failure, Reply
 from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import query_function
+from vectorforge.testing.mcp_client import MODES, mcp_client
 
-QUESTION = "How long does a refund take?"
 ASKED: Any = [{"role": "user", "content": QUESTION}]
 MODEL = "vectorforge/default"
 TEXTS = ("It takes five", " days [Sou", "rce 1].")
 ANSWER = "It takes five days [1]."
 BROKEN = Reply(texts=("It takes", " five"), ending="cut")
-GATEWAY_KEY, GATEWAY_KEY_ID = "ExampleKeyOfApiGateway0123456789", "k3yidacm3e"
 
 
 @pytest.fixture
@@ -50,43 +47,6 @@ async def door(
 async def client(door: Door) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=f"{door.url}/v1", api_key=door.key, max_retries=0) as opened:
         yield opened
-
-
-async def check_end(door: Door, query_id: str, text: str) -> None:
-    """What becomes of an answer whose reader has gone, and that others are still answered.
-
-    uvicorn tells the application, which closes the vendor's stream within a second. Lambda does not: the
-    function goes on to the answer's end, as AWS documents it.
-    """
-    vendor = door.surroundings.vendor
-    if door.kind == "uvicorn":
-        async with asyncio.timeout(1):
-            await vendor.requests[-1].client_closed.wait()
-    outcome = "aborted" if door.kind == "uvicorn" else "answered"
-    async with door.surroundings.client(door.url) as native, asyncio.timeout(20):
-        while True:
-            response = await native.get(f"/v1/queries/{query_id}")
-            if response.status_code == 200 and response.json()["outcome"] != "started":
-                break
-            await asyncio.sleep(0.02)
-        row = response.json()
-        assert row["outcome"] == outcome
-        assert row["generated_response"].startswith(text)
-        again = await native.post("/v1/rag/query", json={"query": QUESTION})
-        assert again.json()["response"] == "The answer is 42 [Source 1]."
-
-
-def held_back(door: Door) -> Reply:
-    """An answer that does not end by itself; on Lambda it does when the client has had time to go."""
-    gone = asyncio.Event()
-
-    async def gate(number: int) -> None:
-        if number == 1:
-            if door.kind == "lambda":
-                asyncio.get_running_loop().call_later(1, gone.set)
-            await gone.wait()
-
-    return Reply(texts=("It takes five", " days [Source 1]."), gate=gate)
 
 
 # -- a plain reader of server-sent events
@@ -192,31 +152,96 @@ async def test_the_openai_client_cancels(door: Door, client: AsyncOpenAI) -> Non
     await check_end(door, chunk.id.removeprefix("chatcmpl-"), "It takes five")
 
 
-class KeyedRestApi(RestApi):
-    """A REST API whose key comes from ``functions/authorizer``, and is checked as by a usage plan."""
+async def test_the_openai_client_asks_for_responses(door: Door, client: AsyncOpenAI) -> None:
+    vendor = door.surroundings.vendor
+    vendor.script(Reply(texts=TEXTS), Reply(texts=TEXTS), BROKEN)
+    whole = await client.responses.create(model=MODEL, input=QUESTION)
+    assert whole.output_text == ANSWER
+    message: Any = whole.output[-1]
+    [citation] = message.content[0].annotations
+    assert (citation.type, citation.filename) == ("file_citation", "refunds.txt")
+    assert ANSWER[citation.index :].startswith("[1]")
+    assert whole.usage is not None
+    assert (whole.usage.input_tokens, whole.usage.output_tokens) == (11, 7)
 
-    def event(self, request: ProxyRequest) -> dict[str, Any]:
-        """With the id of the key, where API Gateway has found one."""
-        event = super().event(request)
-        answer = authorize({"methodArn": "arn:aws:execute-api:...", "headers": event["headers"]}, None)
-        if answer.get("usageIdentifierKey") == GATEWAY_KEY:
-            event["requestContext"]["identity"]["apiKeyId"] = GATEWAY_KEY_ID
-        return event
+    async with client.responses.stream(model=MODEL, input=QUESTION) as stream:
+        types = [event.type async for event in stream]
+        final = await stream.get_final_response()
+    assert (types[0], types[-1]) == ("response.created", "response.completed")
+    assert (final.output_text, final.usage) == (ANSWER, whole.usage)
+
+    types = []
+    events = await client.responses.create(model=MODEL, input=QUESTION, stream=True)
+
+    async def read() -> None:
+        async for event in events:
+            types.append(event.type)
+
+    with pytest.raises(openai.APIError, match="broke off before its end"):
+        await read()
+    assert types.count("response.output_text.delta") == 2
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.create(model="vectorforge/none", input=QUESTION, stream=True)
 
 
-async def test_a_key_of_api_gateway_is_enough_for_the_openai_client(surroundings: QuerySurroundings) -> None:
-    keys = {"VECTORFORGE_API_KEYS": "{}"}
-    keys["VECTORFORGE_API_GATEWAY_KEYS"] = json.dumps({GATEWAY_KEY_ID: surroundings.tenant})
-    function = query_function(surroundings, "stream", variables={**SETTINGS, **keys})
-    in_x_api_key: Any = {"api_key": "-", "default_headers": {"x-api-key": GATEWAY_KEY}}
-    async with FunctionProcess(function) as process, KeyedRestApi(process) as entrance:
-        for options in ({"api_key": GATEWAY_KEY}, in_x_api_key):
-            async with AsyncOpenAI(base_url=f"{entrance.url}/v1", max_retries=0, **options) as client:
-                completion = await client.chat.completions.create(model=MODEL, messages=ASKED)
-                assert completion.choices[0].message.content == "The answer is 42 [1]."
-        async with AsyncOpenAI(base_url=f"{entrance.url}/v1", api_key="wrong", max_retries=0) as stranger:
-            with pytest.raises(openai.AuthenticationError):
-                await stranger.chat.completions.create(model=MODEL, messages=ASKED)
+async def test_the_openai_client_cancels_a_response(door: Door, client: AsyncOpenAI) -> None:
+    door.surroundings.vendor.script(held_back(door))
+    stream = await client.responses.create(model=MODEL, input=QUESTION, stream=True)
+    query_id = ""
+    async for event in stream:
+        if event.type == "response.created":
+            query_id = str(uuid.UUID(event.response.id.removeprefix("resp_")))
+        if event.type == "response.output_text.delta":
+            break
+    await stream.close()
+    await check_end(door, query_id, "It takes five")
+
+
+# -- the official MCP client
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_mcp_client_calls_tools(door: Door, mode: str) -> None:
+    vendor, tenant = door.surroundings.vendor, door.surroundings.tenant
+    vendor.script(Reply(texts=TEXTS), Failure(500))
+    async with mcp_client(door.url, tenant, mode=mode) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == ["semantic_search", "semantic_search_with_context", "ask"]
+        found = await called(client, "semantic_search", query=QUESTION)
+        assert found.structured_content["passages"][0]["source"] == "refunds.txt"
+        answer = (await called(client, "ask", query=QUESTION)).structured_content
+        assert answer["answer"] == "".join(TEXTS)
+        assert (answer["citations"][0]["source_number"], answer["usage"]["total_tokens"]) == (1, 18)
+        unknown = await called(client, "ask", query=QUESTION, collection="nowhere")
+        assert unknown.is_error
+        assert "Call again with one of these: default." in str(unknown.content)
+        failed = await called(client, "ask", query=QUESTION)
+        assert failed.is_error
+    async with httpx2.AsyncClient() as http:
+        nobody = await http.post(f"{door.url}/mcp", json={"jsonrpc": "2.0", "method": "ping", "id": 1})
+    assert nobody.status_code == 401
+
+
+async def test_the_mcp_client_gives_a_call_up(door: Door) -> None:
+    """The server is as good as before; a call has one answer, so there is nothing to be kept of it."""
+    vendor = door.surroundings.vendor
+    vendor.script(Reply(texts=TEXTS, pause_s=0.3))
+    async with mcp_client(door.url, door.surroundings.tenant) as client:
+        given_up = asyncio.create_task(called(client, "ask", query=QUESTION))
+        async with asyncio.timeout(20):
+            while not vendor.requests:  # noqa: ASYNC110 - the vendor tells nobody
+                await asyncio.sleep(0.02)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+    await asyncio.sleep(1 if door.kind == "lambda" else 0)  # one question at a time, and nobody tells it
+    async with mcp_client(door.url, door.surroundings.tenant) as client:
+        answer = await called(client, "ask", query=QUESTION)
+    assert answer.structured_content["answer"] == "The answer is 42 [Source 1]."
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> Any:
+    """The result of a tool."""
+    return await client.call_tool(tool, arguments)
 
 
 # -- the AI SDK
@@ -247,7 +272,7 @@ async def test_the_ai_sdk_chats(door: Door, run_node: RunNode) -> None:
     assert (refused["name"], refused["status"]) == ("AI_APICallError", 404)
 
 
-async def test_the_ai_sdk_aborts(door: Door, start_node: Callable[..., Awaitable[NodeScript]]) -> None:
+async def test_the_ai_sdk_aborts(door: Door, start_node: StartNode) -> None:
     door.surroundings.vendor.script(held_back(door))
     script = await start_node("ui_stream.mjs", {**door.options, "text": QUESTION, "abortAtText": True})
     async with asyncio.timeout(60):

@@ -61,7 +61,7 @@ class Tenant:
     async def request(self, route: Route, body: Mapping[str, Any] | None, **more: Any) -> httpx2.Response:
         """Use a route with the tenant's own ids; the response is read to its end."""
         method, path = route
-        sent = {"json": {**self.fill(body), **more}} if body is not None else {}
+        sent: dict[str, Any] = {"json": {**self.fill(body), **more}} if body is not None else {}
         return await self.client.request(method, self.fill(path), **sent)
 
 

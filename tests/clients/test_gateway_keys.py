@@ -1,0 +1,54 @@
+"""Keys of API Gateway, as OpenAI's client sends them: docs/front-doors.md."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from functions.authorizer.handler import handler as authorize
+from vectorforge.local.lambda_service.front_doors import RestApi
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.lambda_service.proxy_events import ProxyRequest
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_query_function import query_surroundings
+from vectorforge.testing.query_events import query_function
+
+GATEWAY_KEY, GATEWAY_KEY_ID = "ExampleKeyOfApiGateway0123456789", "k3yidacm3e"
+ASKED: Any = [{"role": "user", "content": "How long does a refund take?"}]
+MODEL = "vectorforge/default"
+
+
+class KeyedRestApi(RestApi):
+    """A REST API whose key comes from ``functions/authorizer``, and is checked as by a usage plan."""
+
+    def event(self, request: ProxyRequest) -> dict[str, Any]:
+        """With the id of the key, where API Gateway has found one."""
+        event = super().event(request)
+        answer = authorize({"methodArn": "arn:aws:execute-api:...", "headers": event["headers"]}, None)
+        if answer.get("usageIdentifierKey") == GATEWAY_KEY:
+            event["requestContext"]["identity"]["apiKeyId"] = GATEWAY_KEY_ID
+        return event
+
+
+async def test_a_key_of_api_gateway_is_enough_for_the_openai_client(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> None:
+    tenant = make_tenant()
+    gateway_keys = json.dumps({GATEWAY_KEY_ID: tenant})
+    keys = {"VECTORFORGE_API_KEYS": "{}", "VECTORFORGE_API_GATEWAY_KEYS": gateway_keys}
+    in_x_api_key: Any = {"api_key": "-", "default_headers": {"x-api-key": GATEWAY_KEY}}
+    async with (
+        query_surroundings(postgres_server.app_url, tenant) as surroundings,
+        FunctionProcess(query_function(surroundings, "stream", variables=keys)) as process,
+        KeyedRestApi(process) as entrance,
+    ):
+        for options in ({"api_key": GATEWAY_KEY}, in_x_api_key):
+            async with AsyncOpenAI(base_url=f"{entrance.url}/v1", max_retries=0, **options) as client:
+                completion = await client.chat.completions.create(model=MODEL, messages=ASKED)
+                assert completion.choices[0].message.content == "The answer is 42 [1]."
+        async with AsyncOpenAI(base_url=f"{entrance.url}/v1", api_key="wrong", max_retries=0) as stranger:
+            with pytest.raises(openai.AuthenticationError):
+                await stranger.chat.completions.create(model=MODEL, messages=ASKED)
