@@ -536,6 +536,7 @@ async def test_an_answer_that_was_cut_off_is_incomplete(client: AsyncOpenAI, ven
     whole: Any = valid(await client.responses.create(model=MODEL, input=ASKED))
     last = (await events_of(client, extra_headers=FRESH))[-1]
     assert last.type == "response.incomplete"
+    assert annotations_of(last.response) == annotations_of(whole)  # also of a label that was held back
     for response in (whole, last.response):
         assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
         assert (response.output_text, cited(response)) == ("Two hours [1]", [("[1]", "bread.md")])
