@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, chat_completion
 from vectorforge.api.openai.conversation import Conversation
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.openai.model_names import AskedModel
 from vectorforge.api.openai.models import find_answering_collection
 from vectorforge.api.openai.refusals import refuse_impossible
-from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
 from vectorforge.api.schemas.openai_chat import ChatCompletion, ChatCompletionRequest
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.openai.embeddings import as_base64, check_size, count_tokens, embed, find_embedder
-from vectorforge.api.openai.responses import openai_problems
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.schemas.openai_embeddings import (
     EmbeddingBody,

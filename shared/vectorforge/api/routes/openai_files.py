@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from vectorforge.api.dependencies import Tenant
 from vectorforge.api.openai.cursors import Page
-from vectorforge.api.openai.responses import openai_problems
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.schemas.openai_files import (
     FileContentPage,
     TextContent,

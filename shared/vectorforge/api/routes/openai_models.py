@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.openai.model_names import AskedModel
 from vectorforge.api.openai.models import find_answering_collection, list_models
-from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.schemas.openai_models import ModelBody, ModelList
 
 router = APIRouter(prefix="/v1/models", tags=["openai"])

@@ -14,10 +14,10 @@ from vectorforge.api.openai.asked_response import (
     read_conversation,
     refuse_impossible,
 )
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.openai.model_names import AskedModel
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
-from vectorforge.api.openai.responses import openai_problems
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
 from vectorforge.api.schemas.openai_response_objects import (
     EchoedRequest,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
 from vectorforge.api.openai.cursors import Page
-from vectorforge.api.openai.responses import openai_problems
+from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.schemas.openai_files import SearchResultBody
 from vectorforge.api.schemas.openai_vector_stores import (
