@@ -5,14 +5,16 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pytest
 
+from tests.clients.doors import Door, ServerKind, open_door
 from tests.clients.guides import Guides, serve_guides
 from tests.clients.npm import NodeScript, installed_modules
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
 
 __all__ = ["NodeScript", "RunNode", "StartNode"]
 
@@ -66,3 +68,21 @@ async def guides(
     """The guides behind the vendor ``openai``."""
     async with serve_guides(postgres_server.app_url, make_tenant(), openai) as served:
         yield served
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    """One document, and everything around a server of it."""
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+@pytest.fixture(params=["uvicorn", "lambda"])
+async def door(
+    request: pytest.FixtureRequest, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Door]:
+    """The server: behind uvicorn, then behind our Lambda runtime."""
+    async with open_door(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
+        yield opened

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import openai
@@ -13,11 +13,9 @@ from mcp import Client
 from openai import AsyncOpenAI
 
 from tests.clients.conftest import RunNode, StartNode
-from tests.clients.doors import QUESTION, Door, ServerKind, check_end, held_back, open_door
-from vectorforge.local.postgres import EmbeddedPostgres
+from tests.clients.doors import QUESTION, Door, check_end, held_back
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
 from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
 from vectorforge.testing.mcp_client import MODES, mcp_client
 
 ASKED: Any = [{"role": "user", "content": QUESTION}]
@@ -25,22 +23,6 @@ MODEL = "vectorforge/default"
 TEXTS = ("It takes five", " days [Sou", "rce 1].")
 ANSWER = "It takes five days [1]."
 BROKEN = Reply(texts=("It takes", " five"), ending="cut")
-
-
-@pytest.fixture
-async def surroundings(
-    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
-) -> AsyncIterator[QuerySurroundings]:
-    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
-        yield started
-
-
-@pytest.fixture(params=["uvicorn", "lambda"])
-async def door(
-    request: pytest.FixtureRequest, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Door]:
-    async with open_door(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,0 +1,50 @@
+"""The AI SDK's provider package for OpenAI at uvicorn's door and at our Lambda runtime's."""
+
+import asyncio
+
+import pytest
+
+from tests.clients.conftest import RunNode, StartNode
+from tests.clients.doors import QUESTION, Door, check_end, held_back
+from vectorforge.testing.fake_vendor import Reply
+
+SCRIPT = "provider.mjs"
+TEXTS = ("It takes five", " days [Sou", "rce 1].")
+ANSWER = "It takes five days [1]."
+BROKEN = "The answer of provider openai broke off before its end"
+PROVIDERS = pytest.mark.parametrize("provider", ["chat", "responses"])
+
+
+@PROVIDERS
+async def test_answers_and_errors(door: Door, run_node: RunNode, provider: str) -> None:
+    asked = {**door.options, "provider": provider, "text": QUESTION}
+    door.surroundings.vendor.script(
+        Reply(texts=TEXTS), Reply(texts=TEXTS), Reply(texts=("It takes", " five"), ending="cut")
+    )
+    for stream in (False, True):
+        said = await run_node(SCRIPT, {**asked, "stream": stream})
+        assert (said["text"], said["finishReason"]) == (ANSWER, "stop")
+        assert (said["usage"]["inputTokens"], said["usage"]["outputTokens"]) == (11, 7)
+        (source,) = said["sources"]
+        assert source["title"] == "refunds.txt"
+
+    broken = await run_node(SCRIPT, {**asked, "stream": True})
+    assert broken["text"] == "It takes five"
+    assert [failed["message"] for failed in broken["errors"]] == [BROKEN]
+
+    failed = (await run_node(SCRIPT, {**asked, "model": "vectorforge/nowhere"}))["failed"]
+    assert (failed["name"], failed["status"]) == ("AI_APICallError", 404)
+
+
+@PROVIDERS
+async def test_a_stream_is_aborted(door: Door, start_node: StartNode, provider: str) -> None:
+    door.surroundings.vendor.script(held_back(door))
+    asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
+    script = await start_node(SCRIPT, {**door.options, **asked})
+    async with asyncio.timeout(60):
+        assert await script.read() == {"aborting": True}
+        assert (await script.read())["types"][-1] == "abort"
+        await script.end()
+    async with door.surroundings.client(door.url) as native:
+        (query,) = (await native.get("/v1/queries")).json()["queries"]
+    await check_end(door, query["id"], "It takes five")
