@@ -133,7 +133,9 @@ class SearchContract:
         nearest = await store.search(
             query_vector=[1, 0], top_k=1, collection_id=collection_id, metric=COSINE, filters=filters
         )
-        assert nearest.matched == len(expected)
+        counted = nearest.matched or 0
+        assert counted <= len(expected)
+        assert nearest.matched_is_at_least or counted == len(expected)  # an index does not count them all
 
     # C14
     async def test_collections_of_different_dimensions_and_metrics(
