@@ -10,6 +10,9 @@ from infra.settings import PROD, STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge import errors
 
+_OF_ANSWERS = (errors.LLMError, errors.AnswerUnavailableError, errors.AnswerStreamLostError)
+"""No document is answered."""
+
 
 @pytest.fixture(scope="module", params=sorted(STAGES))
 def stage(request: pytest.FixtureRequest) -> StageSettings:
@@ -97,8 +100,7 @@ def test_errors_of_our_own_are_named_as_lambda_reports_them(task: dict[str, Any]
     may_pass = {
         name
         for name, error in vars(errors).items()
-        if getattr(error, "retryable", False)
-        and not issubclass(error, (errors.LLMError, errors.AnswerUnavailableError))  # no document is answered
+        if getattr(error, "retryable", False) and not issubclass(error, _OF_ANSWERS)
     }
     may_pass.remove("UntrustedDatabaseError")  # as long as its certificate is the same
     assert {"DatabaseUnavailableError", "ObjectStoreError"} <= may_pass <= set(own)

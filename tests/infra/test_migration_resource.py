@@ -68,7 +68,7 @@ def test_new_code_serves_only_after_the_migration(template: StackTemplate) -> No
         key
         for kind in ("AWS::Lambda::Version", "AWS::Lambda::Alias")
         for key in template.of_kind(kind)
-        if not key.startswith("Migration")
+        if not key.startswith("Migration") and "KeyAuthorizer" not in key  # which knows no database
     ]
     assert len(published) == 6
     for waits in published:
