@@ -53,7 +53,10 @@ async def openai() -> AsyncIterator[FakeOpenAI]:
 
 
 def settings(postgres_server: EmbeddedPostgres, tenants: list[str], **query: Any) -> VectorForgeConfig:
-    return settings_for(postgres_server.app_url, tenants, query=QuerySettings(variants=OWN, **query))
+    # A hundred questions at once want three connections each.
+    return settings_for(
+        postgres_server.app_url, tenants, pool_size=20, query=QuerySettings(variants=OWN, **query)
+    )
 
 
 def provider(openai: FakeOpenAI) -> OpenAIProvider:

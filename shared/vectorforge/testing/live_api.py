@@ -42,19 +42,25 @@ def key_of(tenant: str) -> str:
 
 
 def settings_for(
-    database_url: str, tenants: Sequence[str] = (), *, server: dict[str, Any] | None = None, **sections: Any
+    database_url: str,
+    tenants: Sequence[str] = (),
+    *,
+    pool_size: int = 5,
+    server: dict[str, Any] | None = None,
+    **sections: Any,
 ) -> VectorForgeConfig:
     """Settings with these tenants' keys.
 
     Args:
         database_url: Of the app role.
         tenants: Who has a key.
+        pool_size: Connections; twenty times as many requests may wait for one.
         server: Other settings of the server.
         **sections: Other sections.
     """
     keys = {hashlib.sha256(key_of(tenant).encode()).hexdigest(): tenant for tenant in tenants}
     return VectorForgeConfig(
-        database=DatabaseSettings(database_url=SecretStr(database_url), database_pool_size=5),
+        database=DatabaseSettings(database_url=SecretStr(database_url), database_pool_size=pool_size),
         server=ServerSettings(api_keys=keys, **(server or {})),
         **sections,
     )
@@ -70,7 +76,9 @@ def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) ->
         llm_registry.register(provider)
     llm_registry.set_fallbacks(config.llm.llm_fallbacks)
     assert config.database.database_url is not None
-    database = Database(config.database.database_url.get_secret_value(), pool_size=5)
+    database = Database(
+        config.database.database_url.get_secret_value(), pool_size=config.database.database_pool_size
+    )
     return Application(
         config, database=database, embedding_registry=embedding_registry, llm_registry=llm_registry
     )
