@@ -59,7 +59,8 @@ class QueryRun:
     """Of the collection, before the search; None: not known."""
     stored: "StoredAnswer | None" = None
     """What the same question got before, on the same documents."""
-    passages: Passages = field(default_factory=Passages)
+    retrieved: Passages = field(default_factory=Passages)
+    """The passages found, best first."""
     payload: ContextPayload | None = None
     answer: str = ""
     response: LLMResponse | None = None
@@ -82,11 +83,6 @@ class QueryRun:
     stop: StopSignal = field(default_factory=StopSignal)
     """Ends the answer of a query that streams."""
     started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def retrieved(self) -> list[RetrievedChunk]:
-        """The passages found, best first."""
-        return self.passages
 
     @property
     def preset(self) -> Preset:
@@ -164,7 +160,7 @@ class QueryRun:
 
     def funnel(self) -> Funnel:
         """What the steps so far left of the passages."""
-        found = self.passages
+        found = self.retrieved
         return Funnel(
             matched=found.matched,
             matched_is_at_least=found.matched_is_at_least,

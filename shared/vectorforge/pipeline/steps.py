@@ -111,7 +111,7 @@ class QuerySteps:
         FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
-                run.passages = await self.retriever.retrieve(
+                run.retrieved = await self.retriever.retrieve(
                     run.rewritten_query or run.search_text,
                     run.collection_id,
                     run.config.top_k,

@@ -57,10 +57,10 @@ class StoredAnswer:
         if not whole or poor or run.degraded:
             return None
         return cls(
-            retrieved=list(run.passages),
-            matched=run.passages.matched,
-            matched_is_at_least=run.passages.matched_is_at_least,
-            below_min_score=run.passages.below_min_score,
+            retrieved=list(run.retrieved),
+            matched=run.retrieved.matched,
+            matched_is_at_least=run.retrieved.matched_is_at_least,
+            below_min_score=run.retrieved.below_min_score,
             answer=run.answer,
             citations=run.citations,
             invalid_citations=run.invalid_citations,
@@ -90,10 +90,10 @@ class StoredAnswer:
 
     def bring_passages(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
-        run.passages = Passages(
+        run.retrieved = Passages(
             NearestChunks(self.retrieved, self.matched, matched_is_at_least=self.matched_is_at_least)
         )
-        run.passages.below_min_score = self.below_min_score
+        run.retrieved.below_min_score = self.below_min_score
         run.rewritten_query = self.rewritten_query
 
     def replay(self, run: QueryRun) -> Iterator[QueryEvent]:
