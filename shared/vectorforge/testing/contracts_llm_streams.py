@@ -19,8 +19,10 @@ from vectorforge.testing.fake_vendor import FakeVendor, Reply
 class LLMStreamContract(LLMVendorContract):
     """Everything of ``LLMVendorContract``, and streams that break."""
 
-    async def test_pings_do_not_hide_silence(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
+    async def test_pings_do_not_hide_silence(self, server: FakeVendor) -> None:
         """A stream that only pings after its first texts ends with a timeout and is not tried again."""
+        provider = self.make_provider(server.api_key, server.base_url, timeout_s=30.0, token_gap_s=1.0)
+        await provider.preload()
         server.script(Reply(ending="stall"))
         seen: list[LLMStreamEvent] = []
         with pytest.raises(LLMTimeoutError) as caught:
@@ -29,6 +31,7 @@ class LLMStreamContract(LLMVendorContract):
         assert caught.value.retryable is False
         assert len(server.requests) == 1
         await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
+        await provider.aclose()
 
     async def test_deadline_ends_a_stream_that_flows(
         self, server: FakeVendor, provider: BaseLLMProvider
