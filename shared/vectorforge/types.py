@@ -22,6 +22,17 @@ class DistanceMetric(StrEnum):
     """score = 1 / (1 + Euclidean distance), in (0, 1]."""
 
 
+class SearchMode(StrEnum):
+    """What passages are found by."""
+
+    HYBRID = "hybrid"
+    """Vectors and words together."""
+    DENSE = "dense"
+    """Vectors only."""
+    LEXICAL = "lexical"
+    """Words only (BM25); the question is not embedded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A set of documents that share one embedding model, dimension and metric."""
@@ -41,6 +52,14 @@ class Collection:
     data_version: int = 0
     """Grows by one with every change of the collection's documents."""
     description: str = ""
+    search_mode: SearchMode = SearchMode.HYBRID
+    """How questions are searched that do not say it themselves."""
+    dense_weight: float = 0.5
+    """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
+    language: str = "english"
+    """The text search configuration of PostgreSQL that reads the passages' words."""
+    space: str = ""
+    """The partition of the embeddings that holds the collection's vectors."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
@@ -92,6 +111,10 @@ class RetrievedChunk:
     document_source: str
     """Where the document came from: path, URL or key."""
     document_title: str | None = None
+    relevance: float | None = None
+    """What passages of a hybrid or lexical search are ranked by; None: by ``score``."""
+    lexical_score: float | None = None
+    """BM25 of a hybrid or lexical search, 0 or more; 0: none of the question's words; None: not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ WHERE n.nspname = 'vectorforge' AND c.relkind IN ('r', 'p') AND NOT (
     c.relrowsecurity AND c.relforcerowsecurity
     AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)
     AND (c.relname = 'schema_migrations' OR EXISTS (
-        SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND a.attnotnull
+        SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnotnull
+            AND a.attname = CASE c.relname WHEN 'postings' THEN 'scope' ELSE 'tenant_id' END
     ))
 )
 """

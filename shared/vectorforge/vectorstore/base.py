@@ -48,29 +48,38 @@ class VectorStore(ABC):
     async def search(
         self,
         *,
-        query_vector: Vector,
+        query_vector: Vector | None,
         top_k: int,
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
+        query_text: str | None = None,
+        dense_weight: float = 0.5,
+        space: str | None = None,
     ) -> NearestChunks:
-        """Find the chunks nearest to a vector.
+        """Find the chunks nearest to a vector, those that hold a question's words, or the best of both.
 
         Only chunks of the current version of each document are seen, and a document being replaced is seen
         either as it was or as it becomes.
 
         Args:
-            query_vector: As many finite floats as the collection has dimensions, not all zero.
+            query_vector: As many finite floats as the collection has dimensions, not all zero. None: a
+                lexical search.
             top_k: How many chunks are wanted, 1 to ``MAX_TOP_K``.
             collection_id: Where to search. A collection that does not exist (any more) holds nothing.
             metric: The collection's metric.
             filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
             profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
                 documents.
+            query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
+            dense_weight: Of a search with vector and text. A chunk's relevance is
+                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``.
+            space: The partition that holds the collection's vectors; None: that of metric and dimension.
 
         Returns:
-            The min(top_k, matching) nearest chunks: best score first, equal scores by chunk id. Never fewer
+            The min(top_k, matching) best chunks, equal ones by chunk id; a lexical search only finds chunks
+            with a word of the question. Ranked by ``relevance``, in a dense search by score. Never fewer
             because of the filter, and never more than match. Where a store answers from an approximate
             index, which of several equally distant chunks make the cut is up to the index. With them comes
             how many match: exactly, or the number at which the store stopped counting.

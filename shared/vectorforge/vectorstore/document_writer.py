@@ -31,7 +31,8 @@ _ATTEMPTS = 5
 
 # FOR KEY SHARE, not FOR SHARE: two holders of the latter would deadlock when data_version is raised.
 _COLLECTION = """
-SELECT dimension, distance_metric, by_profile FROM vectorforge.collections
+SELECT dimension, by_profile, coalesce(space, distance_metric || '_' || dimension) AS space
+FROM vectorforge.collections
 WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
 """
 _DOCUMENT = """
@@ -226,7 +227,7 @@ class DocumentWriter:
         if self._profile_id is not None and not collection["by_profile"]:
             raise ConflictError("The collection was not made for profiles.")
         self._dimension = collection["dimension"]
-        self._scope["space"] = f"{collection['distance_metric']}_{collection['dimension']}"
+        self._scope["space"] = collection["space"]
 
     async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
         for _ in range(_ATTEMPTS):

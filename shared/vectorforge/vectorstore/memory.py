@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
-from vectorforge.errors import ConflictError, VectorForgeError
+from vectorforge.errors import ConflictError, InvalidInputError, VectorForgeError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
@@ -68,14 +68,19 @@ class InMemoryVectorStore(VectorStore):
     async def search(
         self,
         *,
-        query_vector: Vector,
+        query_vector: Vector | None,
         top_k: int,
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
+        query_text: str | None = None,
+        dense_weight: float = 0.5,
+        space: str | None = None,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
+        if query_vector is None:
+            raise InvalidInputError("query_vector is required.", field="query_vector")
         condition = filter_language.parse(filters)
         if profile_id is not None:
             checked_profile(profile_id)

@@ -54,14 +54,19 @@ class PgVectorStore(VectorStore):
     async def search(
         self,
         *,
-        query_vector: Vector,
+        query_vector: Vector | None,
         top_k: int,
         collection_id: UUID,
         metric: DistanceMetric,
         filters: Mapping[str, Any] | None = None,
         profile_id: int | None = None,
+        query_text: str | None = None,
+        dense_weight: float = 0.5,
+        space: str | None = None,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
+        if query_vector is None:
+            raise InvalidInputError("query_vector is required.", field="query_vector")
         condition = filter_language.parse(filters)
         query = single_precision(query_vector, field="query_vector")
         statements = search_sql.build(metric, len(query), condition, of_profile=profile_id is not None)
@@ -69,7 +74,7 @@ class PgVectorStore(VectorStore):
             **statements.filter_params,
             "tenant": self._db.tenant_id,
             "collection": collection_id,
-            "space": f"{metric.value}_{len(query)}",
+            "space": space or f"{metric.value}_{len(query)}",
             "query": wire_vector(query),
             "top_k": checked_top_k(top_k),
             "profile": None if profile_id is None else checked_profile(profile_id),

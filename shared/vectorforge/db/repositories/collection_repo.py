@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, SearchMode
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -23,7 +23,8 @@ _SPACE_ATTEMPTS = 3
 
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
-document_prefix, by_profile, data_version, document_count, chunk_count, created_at
+document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
+coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
 _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
@@ -170,4 +171,5 @@ def _check(name: str, dimension: int) -> None:
 
 def make_collection(row: "DictRow") -> Collection:
     """The collection of a row with ``COLUMNS``."""
-    return Collection(**{**row, "distance_metric": DistanceMetric(row["distance_metric"])})
+    metric, mode = DistanceMetric(row["distance_metric"]), SearchMode(row["search_mode"])
+    return Collection(**{**row, "distance_metric": metric, "search_mode": mode})

@@ -19,11 +19,12 @@ sha256(convert_to(
 """
 _STORED = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
 _FIND = f"""
-SELECT {", ".join(f"c.{name.strip()}" for name in COLUMNS.split(","))}, e.vector
-FROM vectorforge.collections AS c
+SELECT c.*, e.vector
+FROM (
+    SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+) AS c
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = c.tenant_id AND e.expires_at > now() AND e.key = {_STORED}
-WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection_id)s
+    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED}
 """
 _GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
 _KEEP = f"""
