@@ -34,8 +34,8 @@ class SearchMode(StrEnum):
 
 
 ScanReason: TypeAlias = Literal["few", "many", "sparse", "unindexed", "short", "words"]
-"""Why a search was made as it was. Few match; many do; the collection is a small part of what the index holds;
-there is no index; the index gave fewer than match; by words there is no other way."""
+"""Why a search was made as it was. Few match; many do; the collection is a small part of what the index
+holds; there is no index; the index gave fewer than match; by words there is no other way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class Nearest:
         if self.everything:
             yield self._dense(self._compared(_ALL, f"{_IN_COLLECTION} AND {way} <> 'many'"), _KEPT)
             return
-        rest = f"e.chunk_id IN ({matching(of_profile=self.of_profile)})"
+        rest = f"(e.chunk_id IN ({matching(of_profile=self.of_profile)})) IS TRUE"  # hashed, not joined
         yield self._dense(
             self._compared(_FOUND, f"{_IN_FOUND} AND {way} = 'few'"),
             self._compared(_ALL, f"{_IN_COLLECTION} AND {way} NOT IN ('few', 'many') AND {rest}"),

@@ -46,8 +46,8 @@ class SearchStatement:
     ``profile``.
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
-    by_profile, chunk_count``, how many match (``matching``, at most limit + 1) and the ``reason`` of the way that was
-    taken; the columns of a chunk are NULL where nothing was found.
+    by_profile, chunk_count``, how many match (``matching``, at most limit + 1) and the ``reason`` of the way
+    that was taken; the columns of a chunk are NULL where nothing was found.
     """
 
     sql: str
