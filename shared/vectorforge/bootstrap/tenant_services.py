@@ -27,7 +27,7 @@ from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.dense import DenseRetriever
+from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -112,9 +112,9 @@ class TenantServices:
         return QueryPreprocessor(self._application.config.query.max_query_length)
 
     @cached_property
-    def retriever(self) -> DenseRetriever:
+    def retriever(self) -> HybridRetriever:
         """Finds passages of the tenant."""
-        return DenseRetriever(
+        return HybridRetriever(
             self._application.embedding_registry,
             self.vector_store,
             self.collections,
