@@ -200,6 +200,10 @@ class TestIngestAndAsk:
             vectorforge("ingest", f"{name}.md", "-c", "teams", "-m", f"team={team}")
         of_hr = ("-c", "teams", "--filter", '{"team": "hr"}')
         assert vectorforge.json("documents", "list", *of_hr)["total"] == 2
+        found = vectorforge.json("search", "text of c", *of_hr)["results"]
+        assert {hit["metadata"]["team"] for hit in found} == {"hr"}
+        assert "Text of c" not in vectorforge("ask", "What is the text of c?", *of_hr).stdout
+        vectorforge("search", "text of c", "-c", "teams", "--filter", '{"team": "none"}', code=1)
         counted = vectorforge.json("documents", "delete", *of_hr, "--dry-run")
         assert counted == {"matched": 2, "deleted": 0, "remaining": 2}
         assert (
