@@ -33,6 +33,17 @@ class SearchMode(StrEnum):
     """Words only (BM25); the question is not embedded."""
 
 
+class VectorIndex(StrEnum):
+    """What the HNSW index of a collection's vectors is made of; the vectors themselves are kept in full."""
+
+    FULL = "full"
+    """The vectors; above 2,000 dimensions in half precision."""
+    HALF = "half"
+    """The vectors in half precision: half the size; up to 4,000 dimensions, no number beyond 65,504."""
+    BINARY = "binary"
+    """The signs of their numbers, one bit each; not for the metric L2."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A set of documents that share one embedding model, dimension and metric."""
@@ -63,6 +74,12 @@ class Collection:
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
+
+    @property
+    def vector_index(self) -> VectorIndex:
+        """What the index of its vectors is made of, as the name of their partition says."""
+        kind = self.space.rpartition("_")[2]
+        return VectorIndex(kind) if kind in VectorIndex else VectorIndex.FULL
 
     @property
     def embedding_config(self) -> Mapping[str, Any]:

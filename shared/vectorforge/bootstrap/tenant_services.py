@@ -28,7 +28,7 @@ from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
@@ -247,6 +247,7 @@ class TenantServices:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
         by_profile: bool = False,
+        vector_index: VectorIndex = VectorIndex.FULL,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -282,4 +283,5 @@ class TenantServices:
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
             by_profile=by_profile,
+            vector_index=vector_index,
         )

@@ -7,7 +7,7 @@ import typer
 from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
 from vectorforge.cli.terminal import command
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.schemas.collections import CollectionBody
@@ -66,6 +66,9 @@ def create(
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
     ] = None,
     metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    vector_index: Annotated[
+        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+    ] = VectorIndex.FULL,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -86,6 +89,7 @@ def create(
                 embedding_provider=embedding_provider,
                 embedding_model=embedding_model,
                 distance_metric=metric,
+                vector_index=vector_index,
             )
 
         made = run_in_session(terminal, data_dir, work)

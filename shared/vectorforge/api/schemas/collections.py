@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field, StringConstraints
 
 from vectorforge.api.schemas.base import MAX_NAME_CHARS, ModelName, ProviderName, RequestBody
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, VectorIndex
 
 
 class CollectionRequest(RequestBody):
@@ -21,6 +21,11 @@ class CollectionRequest(RequestBody):
     distance_metric: DistanceMetric = DistanceMetric.COSINE
     query_prefix: str | None = Field(default=None, max_length=500)
     document_prefix: str | None = Field(default=None, max_length=500)
+    vector_index: VectorIndex = Field(
+        default=VectorIndex.FULL,
+        description="What the index of the vectors is made of, once there are more than 10,000: the "
+        "vectors, the vectors in half precision, or their signs. What it finds is ranked by the full ones.",
+    )
 
 
 class CollectionBody(BaseModel):
@@ -33,6 +38,7 @@ class CollectionBody(BaseModel):
     embedding_model: str
     dimension: int
     distance_metric: DistanceMetric
+    vector_index: VectorIndex
     by_profile: bool = Field(
         description="True: every document belongs to a profile, and every question and search names one."
     )
@@ -51,6 +57,7 @@ class CollectionBody(BaseModel):
             embedding_model=collection.embedding_model,
             dimension=collection.dimension,
             distance_metric=collection.distance_metric,
+            vector_index=collection.vector_index,
             by_profile=collection.by_profile,
             document_count=collection.document_count,
             chunk_count=collection.chunk_count,
