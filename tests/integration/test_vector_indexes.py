@@ -1,9 +1,11 @@
-"""HNSW indexes are built where they pay, beside readers and writers, and nothing half-built stays in the way."""
+"""HNSW indexes are built where they pay, beside readers and writers, and what is half-built is replaced."""
 
 import asyncio
+import random
 import shutil
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,7 +26,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -73,10 +75,11 @@ async def index_of(owner_url: str, space: str) -> SpaceIndex:
     return next(index for index in await list_indexes(owner_url) if index.space == space)
 
 
-async def wait_for(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.05)
+async def begun(building: "asyncio.Task[Any]", progress: "asyncio.Event") -> None:
+    """Wait until a build has reported progress, or has ended."""
+    waiting = asyncio.create_task(progress.wait())
+    await asyncio.wait([waiting, building], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    waiting.cancel()
 
 
 class TestWhereOnePays:
@@ -176,19 +179,68 @@ class TestCollections:
         await store(tenant_db, half.id, [[65_504.0, 1.0]])
 
 
+class TestSearching:
+    # C14: the index finds, the full vectors rank
+    @pytest.mark.parametrize("dimension", [16, 2100])
+    @pytest.mark.parametrize("metric", [COSINE, DistanceMetric.INNER_PRODUCT])
+    @pytest.mark.parametrize("kind", VectorIndex)
+    async def test_every_kind_finds_the_nearest(
+        self, owner_url: str, kind: VectorIndex, metric: DistanceMetric, dimension: int
+    ) -> None:
+        generator = random.Random(5)
+        stored = [random_vector(generator, dimension) for _ in range(120)]
+        query = random_vector(generator, dimension)
+        with psycopg.connect(
+            owner_url, autocommit=True
+        ) as connection:  # small tables tempt the planner to sort
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET enable_sort = off".encode())
+        async with Database(app_url(owner_url)) as database:
+            db = database.for_tenant("a")
+            collection = await make(db, dimension, kind, metric)
+            await store(db, collection.id, stored)
+            searched = partial(
+                PgVectorStore(db, exact_scan_limit=0).search,
+                query_vector=query,
+                top_k=10,
+                collection_id=collection.id,
+                metric=metric,
+                space=collection.space,
+            )
+            exact = await searched()
+            assert exact.scan is not None
+            assert exact.scan.reason == "unindexed"
+            await build_indexes(owner_url, larger_than=100)
+            found = await searched()
+        assert found.scan is not None
+        assert found.scan.method == "index"
+        by_distance = sorted(range(120), key=lambda n: expected_distance(metric, stored[n], query))
+        assert [result.chunk.index for result in exact] == by_distance[:10]
+        assert [(r.chunk.index, r.distance) for r in found] == [(r.chunk.index, r.distance) for r in exact]
+        with psycopg.connect(owner_url) as connection:
+            [(scans,)] = connection.execute(
+                "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = %s",
+                (f"embeddings_{collection.space}_hnsw",),
+            ).fetchall()
+        assert scans == 1
+
+
 class TestBuilding:
     async def test_writers_and_readers_go_on_meanwhile(self, owner_url: str) -> None:
         phases: list[BuildProgress] = []
+        progress = asyncio.Event()
+
+        def note(seen: BuildProgress) -> None:
+            phases.append(seen)
+            progress.set()
+
         async with Database(app_url(owner_url)) as database:
             db = database.for_tenant("a")
             collection = await make(db)
             await store(db, collection.id, vectors(20))
             with psycopg.connect(owner_url) as writer:  # a writer's transaction that is open
                 writer.execute("LOCK TABLE vectorforge.embeddings_cosine_3 IN ROW EXCLUSIVE MODE")
-                building = asyncio.create_task(
-                    build_indexes(owner_url, larger_than=10, on_progress=phases.append)
-                )
-                await wait_for(lambda: bool(phases) or building.done())
+                building = asyncio.create_task(build_indexes(owner_url, larger_than=10, on_progress=note))
+                await begun(building, progress)
                 assert not building.done()  # it waits for that transaction, and nobody waits for it
                 await store(db, collection.id, vectors(5), source="meanwhile")
                 found = await PgVectorStore(db).search(
@@ -205,11 +257,13 @@ class TestBuilding:
     async def test_one_at_a_time(self, owner_url: str) -> None:
         with psycopg.connect(owner_url) as writer:
             writer.execute("LOCK TABLE vectorforge.embeddings_cosine_384 IN ROW EXCLUSIVE MODE")
-            seen: list[BuildProgress] = []
+            progress = asyncio.Event()
             first = asyncio.create_task(
-                build_indexes(owner_url, larger_than=0, spaces=["cosine_384"], on_progress=seen.append)
+                build_indexes(
+                    owner_url, larger_than=0, spaces=["cosine_384"], on_progress=lambda _: progress.set()
+                )
             )
-            await wait_for(lambda: bool(seen) or first.done())
+            await begun(first, progress)
             with pytest.raises(ConflictError, match="Another process"):
                 await build_indexes(owner_url, larger_than=0)
             writer.commit()
@@ -236,11 +290,13 @@ class TestBuilding:
     async def test_what_a_killed_build_left_is_replaced(self, owner_url: str) -> None:
         with psycopg.connect(owner_url) as writer:
             writer.execute("LOCK TABLE vectorforge.embeddings_cosine_384 IN ROW EXCLUSIVE MODE")
-            seen: list[BuildProgress] = []
+            progress = asyncio.Event()
             building = asyncio.create_task(
-                build_indexes(owner_url, larger_than=0, spaces=["cosine_384"], on_progress=seen.append)
+                build_indexes(
+                    owner_url, larger_than=0, spaces=["cosine_384"], on_progress=lambda _: progress.set()
+                )
             )
-            await wait_for(lambda: bool(seen) or building.done())
+            await begun(building, progress)
             with psycopg.connect(owner_url, autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_progress_create_index")
             with pytest.raises(DatabaseError):
@@ -303,7 +359,8 @@ async def test_partitions_in_use_keep_their_index(make_database: Callable[..., s
         )
         connection.execute(
             "INSERT INTO vectorforge.documents (tenant_id, collection_id, id, source, media_type, text,"
-            " size_chars, content_hash) VALUES ('a', %(collection)s, %(document)s, 's', 't', '', 0, sha256(''))",
+            " size_chars, content_hash)"
+            " VALUES ('a', %(collection)s, %(document)s, 's', 't', '', 0, sha256(''))",
             ids,
         )
         connection.execute(
