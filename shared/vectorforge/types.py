@@ -97,8 +97,8 @@ class Collection:
     @property
     def vector_index(self) -> VectorIndex:
         """What the index of its vectors is made of, as the name of their partition says."""
-        kind = self.space.rpartition("_")[2]
-        return VectorIndex(kind) if kind in VectorIndex else VectorIndex.FULL
+        suffix = self.space.rpartition("_")[2]
+        return next((kind for kind in VectorIndex if kind == suffix), VectorIndex.FULL)
 
     @property
     def embedding_config(self) -> Mapping[str, Any]:

@@ -34,7 +34,8 @@ SELECT pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
        current_setting('max_parallel_workers')::int AS workers
 """
 _PROGRESS = """
-SELECT phase, blocks_done, blocks_total FROM pg_stat_progress_create_index WHERE pid = %s
+SELECT coalesce(phase, 'initializing') AS phase, blocks_done, blocks_total
+FROM pg_stat_progress_create_index WHERE pid = %s
 """
 
 
