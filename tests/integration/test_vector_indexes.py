@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from vectorforge.cli.storage_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
 from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
@@ -26,6 +27,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from vectorforge.local.index_keeper import indexes_kept
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
@@ -370,3 +372,24 @@ async def test_partitions_in_use_keep_their_index(make_database: Callable[..., s
     await migrate(conninfo)
     assert (await index_of(conninfo, "cosine_384")).state is IndexState.READY
     assert (await index_of(conninfo, "cosine_1536")).state is IndexState.NONE
+
+
+async def test_the_doctor_reads_it_all(owner_url: str) -> None:
+    well = await storage_checks(owner_url, larger_than=10)
+    assert [(check.name, check.status) for check in well] == [
+        ("vector indexes", "ok"), ("dead rows", "ok"), ("statistics", "ok"),
+    ]  # fmt: skip
+    async with Database(app_url(owner_url)) as database:
+        db = database.for_tenant("a")
+        await store(db, (await make(db)).id, vectors(11))
+    [check, *_] = await storage_checks(owner_url, larger_than=10)
+    assert (check.status, check.remedy) == ("warn", "Run `vectorforge index build`.")
+
+
+async def test_a_laptop_builds_by_itself(owner_url: str) -> None:
+    async with Database(app_url(owner_url)) as database:
+        db = database.for_tenant("a")
+        async with indexes_kept(owner_url, larger_than=10, every_s=0.05), asyncio.timeout(20):
+            await store(db, (await make(db)).id, vectors(11))
+            while (await index_of(owner_url, "cosine_3")).state is not IndexState.READY:  # noqa: ASYNC110 - a server's
+                await asyncio.sleep(0.05)

@@ -22,20 +22,29 @@ _MAX_VECTOR_DIMENSION: Final = 2_000
 
 _SPACES = """
 SELECT s.space, coalesce(z.vectors, 0) AS vectors, coalesce(z.largest, 0) AS largest,
-       pg_relation_size(p.oid) AS table_bytes, coalesce(x.bytes, 0) AS index_bytes, x.valid,
-       vectorforge.vector_index_statement(s.space, true) AS statement
+       pg_relation_size(p.oid) AS table_bytes, coalesce(x.bytes, 0) AS index_bytes,
+       coalesce(x.scans, 0) AS scans, x.valid, vectorforge.vector_index_statement(s.space, true) AS statement
 FROM pg_inherits AS i
 JOIN pg_class AS p ON p.oid = i.inhrelid
 CROSS JOIN LATERAL (SELECT substr(p.relname, length('embeddings_') + 1) AS space) AS s
 LEFT JOIN vectorforge.embedding_space_sizes() AS z ON z.space = s.space
 LEFT JOIN LATERAL (
-    SELECT i.indisvalid AS valid, pg_relation_size(c.oid) AS bytes
+    SELECT i.indisvalid AS valid, pg_relation_size(c.oid) AS bytes, pg_stat_get_numscans(c.oid) AS scans
     FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
     WHERE i.indrelid = p.oid AND a.amname = 'hnsw' ORDER BY i.indisvalid DESC LIMIT 1
 ) AS x ON true
 WHERE i.inhparent = 'vectorforge.embeddings'::regclass
 ORDER BY 1
 """
+
+
+# https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ALL-TABLES-VIEW
+_TABLES = """
+SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead, n_mod_since_analyze AS changed,
+       coalesce(last_analyze, last_autoanalyze) IS NOT NULL AS analyzed
+FROM pg_stat_user_tables WHERE schemaname = 'vectorforge' ORDER BY 1
+"""
+_SHARED_BUFFERS = "SELECT pg_size_bytes(current_setting('shared_buffers')) AS bytes"
 
 
 class IndexState(StrEnum):
@@ -64,10 +73,45 @@ class SpaceIndex:
     """Whether there can be one: pgvector indexes at most 4,000 dimensions, or 16,000 signs."""
     vector_bytes: int
     """Of one vector in the index."""
+    scans: int = 0
+    """Searches that used it, since the server's statistics were last reset."""
 
     def pays(self, larger_than: int) -> bool:
         """Whether it should have one: a collection has more vectors than are compared one by one."""
         return self.possible and self.largest > larger_than
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """What PostgreSQL has counted of one table; estimates."""
+
+    name: str
+    live: int
+    """Rows."""
+    dead: int
+    """Rows that were changed or deleted, and take room until they are vacuumed."""
+    changed: int
+    """Rows changed since the planner's statistics were made."""
+    analyzed: bool
+    """Whether there are any."""
+
+
+async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
+    """The tables of the schema by name, and the bytes of the server's ``shared_buffers``.
+
+    Args:
+        conninfo: Of the role that owns the schema.
+
+    Raises:
+        DatabaseUnavailableError: No connection.
+    """
+    from vectorforge.db.session import translated_errors
+
+    with translated_errors():
+        async with as_owner(conninfo) as connection:
+            tables = [TableStatistics(**row) for row in await fetch(connection, _TABLES)]
+            [buffers] = await fetch(connection, _SHARED_BUFFERS)
+            return tables, buffers["bytes"]
 
 
 async def list_indexes(conninfo: str) -> list[SpaceIndex]:
@@ -129,4 +173,5 @@ def _space_index(row: "DictRow") -> SpaceIndex:
         index_bytes=row["index_bytes"],
         possible=row["statement"] is not None,
         vector_bytes=dimension * bits // 8,
+        scans=row["scans"],
     )
