@@ -92,7 +92,7 @@ class PgVectorStore(VectorStore):
         )
         limit = _NO_LIMIT if statement.counts_all else self._exact_scan_limit
         depth = top_k if mode is SearchMode.DENSE else max(top_k, search_sql.LEG_DEPTH)
-        candidates = depth * statement.candidates_per_row
+        candidates = max(depth * statement.candidates_per_row, statement.least_candidates)
         params = {
             **statement.filter_params,
             "tenant": self._db.tenant_id,
