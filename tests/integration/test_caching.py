@@ -138,6 +138,7 @@ async def test_the_second_equal_question_asks_no_model(
     assert second["funnel"] == {
         "matched": 2, "matched_is_at_least": False, "candidates": 2, "below_min_score": 0,
         "dropped_by_budget": 0, "used": 2, "cited": 1,
+        "search_mode": "hybrid", "scan": "exact", "scan_reason": "few",
     }  # fmt: skip
     assert second["usage"] == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     assert second["cost_usd"] == 0

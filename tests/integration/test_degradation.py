@@ -310,26 +310,48 @@ async def test_without_an_embedder_it_is_a_503_and_no_model_makes_something_up(
 ) -> None:  # fault 13
     here = await start(("anthropic",))
     await here.embedder.__aexit__()
-    response = await here.client.post(RAG, json=QUESTION)
+    dense = {**QUESTION, "search_mode": "dense"}
+    response = await here.client.post(RAG, json=dense)
     assert (response.status_code, response.json()["code"]) == (503, "answer_unavailable")
     assert int(response.headers["retry-after"]) >= 1
-    streamed = await here.client.post(RAG, json={**QUESTION, "stream": True})
+    streamed = await here.client.post(RAG, json={**dense, "stream": True})
     assert streamed.status_code == 503
     assert here.first.requests == here.second.requests == []
+
+
+async def test_without_an_embedder_words_find_the_passages(start: Start) -> None:  # fault 13
+    here = await start(("anthropic",))
+    whole = await here.ask()
+    assert (whole["degraded"], whole["funnel"]["search_mode"]) == ([], "hybrid")
+    await here.embedder.__aexit__()
+    answer = await here.ask(query="dough")
+    assert (answer["degraded"], answer["provider"]) == (["lexical"], "openai")
+    assert (answer["funnel"]["search_mode"], answer["funnel"]["scan_reason"]) == ("lexical", "words")
+    assert "dough" in answer["context"][0]["text"].lower()
+    assert here.counted("lexical") == 1
+    here.first.unscripted = Failure(500)
+    events = await here.stream(query="the dough")
+    assert [e.name for e in events[:4]] == ["meta", "sources", "degraded", "degraded"]
+    assert [e.data["step"] for e in events if e.name == "degraded"] == ["lexical", "provider"]
+    row = await here.row(events[0].data["request_id"])
+    assert (row["degraded"], row["provider"]) == (["lexical", "provider"], "anthropic")
+    nothing = await here.client.post(RAG, json={**QUESTION, "query": "xylophone"})  # no passage has the word
+    assert nothing.status_code == 503
 
 
 async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(start: Start) -> None:
     here = await start(("anthropic",))
     await here.embedder.__aexit__()
-    answer = await here.ask(allow_ungrounded=True)
+    answer = await here.ask(search_mode="dense", allow_ungrounded=True)
     assert (answer["degraded"], answer["context"], answer["citations"]) == (["ungrounded"], [], [])
     assert answer["funnel"] == {
         "matched": None, "matched_is_at_least": False, "candidates": 0, "below_min_score": 0,
         "dropped_by_budget": 0, "used": 0, "cited": 0,
+        "search_mode": None, "scan": None, "scan_reason": None,
     }  # fmt: skip
     assert [m["role"] for m in here.first.bodies[0]["messages"]] == ["user"]
     here.first.unscripted = Failure(500)
-    events = await here.stream(allow_ungrounded=True)
+    events = await here.stream(search_mode="dense", allow_ungrounded=True)
     assert [e.data["step"] for e in events if e.name == "degraded"] == ["ungrounded", "provider"]
     assert events[-1].data["degraded"] == ["ungrounded", "provider"]
     row = await here.row(events[0].data["request_id"])
