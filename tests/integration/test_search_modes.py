@@ -1,0 +1,59 @@
+"""Hybrid, dense and lexical searches through the doors, and what they say of themselves."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from vectorforge.types import DistanceMetric, Scan, ScanReason
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+COSINE = DistanceMetric.COSINE
+
+
+async def fill(db: TenantDatabase, vectors: list[list[float]]) -> UUID:
+    """One passage for each vector; its text is its position."""
+    collection_id = await insert_collection(db, len(vectors[0]), COSINE)
+    chunks = chunk_drafts([f"n{position}" for position in range(len(vectors))], vectors)
+    await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
+    return collection_id
+
+
+# D2: PgBouncer hands every call to any backend, and no plan may be kept from one call to the next
+async def test_fifty_calls_find_as_much_as_the_first(
+    database: Database, make_tenant: Callable[[], str]
+) -> None:
+    db = database.for_tenant(make_tenant())
+    generator = random.Random(5)
+    vectors = [random_vector(generator, 24) for _ in range(1500)]
+    collection_id = await fill(db, vectors)
+    for exact_scan_limit, reason in ((10_000, "few"), (100, "many")):
+        store = PgVectorStore(db, exact_scan_limit=exact_scan_limit)
+        found_in_all = 0
+        for _ in range(50):
+            query = random_vector(generator, 24)
+            found = await store.search(
+                query_vector=query, query_text="n7", top_k=10, dense_weight=1.0,
+                collection_id=collection_id, metric=COSINE,
+            )  # fmt: skip
+            order = sorted(range(1500), key=lambda n: expected_distance(COSINE, vectors[n], query))
+            assert len(found) == 10
+            assert found.scan in (Scan.for_reason(reason), Scan.for_reason("unindexed"))
+            found_in_all += len({f"n{n}" for n in order[:10]} & {hit.chunk.text for hit in found})
+        assert found_in_all >= 0.97 * 500
+
+
+@pytest.mark.parametrize("reason", ["few", "unindexed"])
+async def test_the_reason_of_an_exact_scan(tenant_db: TenantDatabase, reason: ScanReason) -> None:
+    vectors = [random_vector(random.Random(number), 4001) for number in range(12)]
+    collection_id = await fill(tenant_db, vectors)
+    store = PgVectorStore(tenant_db, exact_scan_limit=10_000 if reason == "few" else 3)
+    asked: dict[str, Any] = {"top_k": 20, "collection_id": collection_id, "metric": COSINE}
+    found = await store.search(query_vector=vectors[0], query_text="n3", **asked)
+    assert found.scan == Scan("exact", reason)
+    assert (len(found), found.matched) == (12, 12)
