@@ -249,6 +249,8 @@ class TestByFilter:
             response = await client.get(path, params={"filters": text})
             assert response.status_code == 422, text
             assert response.json()["errors"][0]["field"].startswith("filters")
-        for body in ({}, {"filters": {}}, {"filters": None}, {"filters": {"kind": "a"}, "limit": 1}):
+        unlimited: dict[str, Any] = {"filters": {"kind": "a"}, "limit": 1}
+        bodies: list[dict[str, Any]] = [{}, {"filters": {}}, {"filters": None}, unlimited]
+        for body in bodies:
             assert (await client.post(f"{path}/delete", json=body)).status_code == 422
         assert await self.listed(client, path, {}) == {"a", "b", "c"}

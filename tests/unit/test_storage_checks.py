@@ -42,6 +42,7 @@ def test_indexes(index: SpaceIndex, words: str | None) -> None:
     found = list(index_advice([index], 10_000, GIB))
     assert [check.status for check in found] == ([] if words is None else ["warn"])
     for check in found:
+        assert words is not None
         assert words in check.detail
         assert check.remedy
 

@@ -148,10 +148,10 @@ class SearchContract:
         for filters in ({"n": 9}, {"of": "passage"}, {"n": "1"}):
             assert await store.count_documents(kept, filters) == 0
             assert await store.delete_documents(kept, filters) == 0
-        filters = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
-        assert await store.count_documents(kept, filters) == 3
-        assert await store.delete_documents(kept, filters) == 3
-        assert await store.delete_documents(kept, filters) == 0
+        either = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
+        assert await store.count_documents(kept, either) == 3
+        assert await store.delete_documents(kept, either) == 3
+        assert await store.delete_documents(kept, either) == 0
         for collection_id, expected in ((kept, ["t2", "t3"]), (other, [f"t{n}" for n in range(5)])):
             found = await store.search(
                 query_vector=[1, 0], top_k=10, collection_id=collection_id, metric=COSINE
@@ -162,7 +162,8 @@ class SearchContract:
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
-        for refused in ({}, {"n": {"$near": 1}}, {"$or": []}):
+        refusals: list[dict[str, Any]] = [{}, {"n": {"$near": 1}}, {"$or": []}]
+        for refused in refusals:
             with pytest.raises(FilterError):
                 await store.delete_documents(collection_id, refused)
             with pytest.raises(FilterError):
