@@ -371,17 +371,18 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
     process = await start(answer_cache_ttl_s=0.2, embedding_cache_ttl_s=0)
     async with process.client(tenants[0]) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
-        fresh = await ask(client)
+        dense = {"search_mode": "dense"}  # without the embedder, nothing can be found
+        fresh = await ask(client, **dense)
         await asyncio.sleep(0.3)
         process.openai.unscripted = Failure(500)
-        stale = await ask(client)
+        stale = await ask(client, **dense)
         assert (stale["degraded"], stale["cached"], stale["outcome"]) == (["stale"], True, "cached")
         assert (stale["response"], stale["context"]) == (fresh["response"], fresh["context"])
         assert stale["funnel"] == fresh["funnel"]
         row = await row_of(client, stale)
         assert (row["degraded"], row["cached"]) == (["stale"], True)
         assert process.counted("pipeline.query.degraded", step="stale") == 1
-        events = await ask_streaming(client, RAG, QUESTION)
+        events = await ask_streaming(client, RAG, {**QUESTION, **dense})
         assert [e.name for e in events[:4]] == ["meta", "sources", "degraded", "token"]
         assert events[2].data["step"] == "stale"
         assert named(events, "done")[0]["degraded"] == ["stale"]
@@ -389,14 +390,14 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
 
         # Also when the search itself fails (fault 13)
         await process.embedder.__aexit__()
-        events = await ask_streaming(client, RAG, QUESTION)
+        events = await ask_streaming(client, RAG, {**QUESTION, **dense})
         assert [e.name for e in events[:3]] == ["meta", "sources", "degraded"]
         assert named(events, "sources")[0]["sources"][0]["text"] == fresh["context"][0]["text"]
         assert named(events, "degraded")[0]["reason"] == "embedding_error"
         assert named(events, "done")[0]["answer"] == fresh["response"]
         assert named(events, "done")[0]["funnel"] == fresh["funnel"]
         await process.openai.__aexit__()
-        assert (await ask(client))["degraded"] == ["stale"]
+        assert (await ask(client, **dense))["degraded"] == ["stale"]
 
 
 async def test_a_changed_collection_has_no_stale_answers(start: Start, tenants: tuple[str, str]) -> None:
