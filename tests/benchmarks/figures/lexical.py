@@ -41,7 +41,7 @@ WITH scope AS (
     SELECT term_scope, language, chunk_count, term_count FROM vectorforge.collections
     WHERE tenant_id = %(tenant)s AND id = %(collection)s
 ), {ctes}
-SELECT chunk_id, lexical_score, (SELECT count(*) FROM matched) AS matched,
+SELECT chunk_id, lexical_score, (SELECT sum(df) FROM terms) AS matched,
     (SELECT count(*) FROM terms) AS terms
 FROM best_by_words
 """
