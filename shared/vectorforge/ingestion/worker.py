@@ -12,6 +12,7 @@ from uuid import UUID
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
+from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.job_run import JobRun
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 30.0
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
+_TERMS_POLL_S = 60.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
@@ -67,7 +69,8 @@ class IngestionWorker:
         self._kept_log_days = kept_log_days
         self._kept_stale_s = kept_stale_s
         self._document_time_s = document_time_s
-        self._next_cleaning = float("-inf")
+        self._next_cleaning = self._next_reading = float("-inf")
+        self._terms = TermReader(database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,7 +136,9 @@ class IngestionWorker:
             await dispatcher.delete_expired_streams()
 
     async def run_next(self) -> bool:
-        """Carry out one waiting job; False when there is none that could be begun now.
+        """Carry out one waiting job, or else read some words of passages that are not read yet.
+
+        False when there is nothing of either kind that could be begun now.
 
         Raises:
             VectorForgeError: As ``run_until_idle``.
@@ -142,7 +147,7 @@ class IngestionWorker:
         await self._clean(dispatcher)
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
-            return False
+            return await self._read_terms()
         db = self._database.for_tenant(claimed.tenant_id)
         if claimed.claims > MAX_CLAIMS:
             message = f"The job stopped its worker {MAX_CLAIMS} times without finishing a document."
@@ -164,6 +169,14 @@ class IngestionWorker:
         )
         await run.run(self._stopping)
         return True
+
+    async def _read_terms(self) -> bool:
+        if time.monotonic() < self._next_reading:
+            return False
+        read = await self._terms.step()
+        if not read:
+            self._next_reading = time.monotonic() + _TERMS_POLL_S
+        return read
 
     async def _loop(self) -> None:
         failures = 0
