@@ -8,8 +8,15 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
-from vectorforge.cli.question import conversation_id, read_question
+from vectorforge.cli.options import (
+    CollectionOption,
+    DataDirOption,
+    DebugOption,
+    FilterOption,
+    JsonOption,
+    ProfileOption,
+)
+from vectorforge.cli.question import conversation_id, parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
 
@@ -27,6 +34,7 @@ def ask(
             "--top-k", "-k", min=1, help="Passages to retrieve at most.", show_default="10, or the variant's"
         ),
     ] = None,
+    where: FilterOption = None,
     provider: Annotated[
         str | None,
         typer.Option(help="Who answers: openai, anthropic, extractive ...", show_default="first with a key"),
@@ -85,6 +93,7 @@ def ask(
             "llm_provider": provider,
             "llm_model": model,
             "profile_id": profile,
+            "filters": parse_filter(where),
         }
         explicit = {name: value for name, value in given.items() if value is not None}
 
