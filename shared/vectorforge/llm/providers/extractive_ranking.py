@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vectorforge.llm.providers.extractive_sentences import Piece
 from vectorforge.llm.types import GroundingSource
@@ -70,6 +71,7 @@ class Candidate:
     before: frozenset[str]
 
 
+@lru_cache(maxsize=16_384)  # passages share their words; at most about 2 MB
 def stem(word: str) -> str:
     """A lower-case word without its ending; at least three letters stay."""
     for suffix, replacement in _SUFFIXES:
@@ -83,8 +85,11 @@ def stem(word: str) -> str:
 
 def terms(text: str) -> frozenset[str]:
     """The stems of the words that carry meaning; of Chinese, Japanese and Korean, every two characters."""
+    words = set(_WORD.findall(text.lower()))
+    if text.isascii():
+        return frozenset(map(stem, words - _STOP_WORDS))
     found: set[str] = set()
-    for word in _WORD.findall(text.lower()):
+    for word in words:
         if runs := _IDEOGRAPHS.findall(word):
             found.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
         elif word not in _STOP_WORDS:
