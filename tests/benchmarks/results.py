@@ -37,6 +37,11 @@ class Results:
         record: dict[str, Any] = json.loads(path.read_text())
         return record
 
+    def commit_of(self, part: str) -> str | None:
+        """The commit that a part was last measured at; None: it has not been."""
+        record = self.read(part)
+        return None if record is None else str(record["measured"]["commit"])
+
 
 def measured() -> dict[str, Any]:
     """When and where, at which commit, and how busy the machine was."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from figures.measuring import progress
 
-from peers.database import BenchmarkDatabase, benchmark_database
+from peers.database import SERVICE_DATABASE, BenchmarkDatabase
 from peers.environments import REQUIREMENTS, InstallationError, interpreter, versions
 from peers.processes import FOLDER, ServerProcess, WorkerProcess, environment
-from peers.roster import DENSE, HYBRID, Entry
+from peers.roster import DENSE, HYBRID, ROSTER, Entry
 
 CHUNKS = 10_000
 """Passages that questions are asked about."""
@@ -58,6 +58,8 @@ class Arena:
 
     def load(self, entries: Sequence[Entry], chunks: int = CHUNKS) -> None:
         """Have every contestant store the passages in its own way, unless it has already."""
+        ours = [entry.name for entry in ROSTER.values() if entry.collection]
+        self.database.migrated(SERVICE_DATABASE, ours)
         for entry in entries:
             facts = {"chunks": chunks, "versions": self.versions(entry)}
             table = _table(entry)
@@ -75,7 +77,7 @@ class Arena:
 
     def forget_loaded(self, entry: Entry) -> None:
         """What the contestant has stored is not what ``load`` wants any more."""
-        self.database.loaded.put(_table(entry), {})
+        self.database.loaded.forget(_table(entry))
 
     def versions(self, entry: Entry) -> dict[str, str]:
         """What the contestant's environment was asked to hold, in the versions that it has."""
@@ -96,17 +98,21 @@ def _table(entry: Entry) -> str:
 
 
 @contextmanager
-def arena(folder: Path, entries: Sequence[Entry]) -> Iterator[Arena]:
-    """Make environments, start database and model; both are stopped at the end.
+def arena(folder: Path, database: BenchmarkDatabase, entries: Sequence[Entry]) -> Iterator[Arena]:
+    """Make environments and start the model, which is stopped at the end.
 
     Args:
         folder: What is kept between runs.
+        database: Of the same folder.
         entries: Who is to take part; optional ones whose environment cannot be made are left out.
+
+    Raises:
+        InstallationError: An environment cannot be made that is needed.
     """
     interpreters = _interpreters(folder / "environments", entries)
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
-    with benchmark_database(folder) as database, _model(interpreters["raw"]) as url:
+    with _model(interpreters["raw"]) as url:
         yield Arena(database, url, interpreters, logs)
 
 

@@ -1,10 +1,11 @@
 """One PostgreSQL for all contestants, kept between runs with what they have stored."""
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ host peers,service all 127.0.0.1/32 trust
 """pg_hba.conf: over TCP, which not all drivers can do without, only what a benchmark's data needs."""
 
 
+class BenchmarkBusyError(Exception):
+    """Another run is going on in the same folder."""
+
+
 @dataclass(frozen=True)
 class BenchmarkDatabase:
     """The running server."""
@@ -54,6 +59,29 @@ class BenchmarkDatabase:
     def owner_url(self) -> str:
         """Of the superuser, in this service's database; libpq's form, over the Unix socket."""
         return make_conninfo(self.server.migrator_url, dbname=SERVICE_DATABASE)
+
+    def migrated(self, name: str, stored: Sequence[str]) -> tuple[str, str]:
+        """A database of this version of the service; one of another version is made anew, empty.
+
+        Args:
+            name: Of the database.
+            stored: What is remembered as stored in it, to be forgotten when it is made anew.
+
+        Returns:
+            URLs of the app role and of the owner, over the Unix socket.
+        """
+        schema, key = _schema(), f"schema of {name}"
+        owner_url = make_conninfo(self.server.migrator_url, dbname=name)
+        if not self.loaded.has(key, schema):
+            root = make_conninfo(self.server.migrator_url, dbname="postgres")
+            with connect(root, autocommit=True) as connection:
+                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+                connection.execute(f"CREATE DATABASE {name}".encode())
+            self.loaded.forget(*stored)
+            with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+                thread.submit(asyncio.run, migrate(owner_url)).result()
+            self.loaded.put(key, schema)
+        return make_conninfo(self.server.app_url, dbname=name), owner_url
 
     def place(self, model_url: str) -> Place:
         """What contestants are told."""
@@ -88,19 +116,23 @@ def benchmark_database(folder: Path) -> Iterator[BenchmarkDatabase]:
     server = EmbeddedPostgres(
         folder / "postgres", settings={**SETTINGS, "listen_addresses": host, "max_wal_senders": "0"}
     )
-    if server.running_pid() is not None:
-        raise RuntimeError(f"Another benchmark is using {folder}; wait for it, or choose another --folder.")
-    server.start()
-    try:
-        loaded = Loaded(folder)
-        _prepare(server, loaded)
-        yield BenchmarkDatabase(server, host, loaded)
-    finally:
-        server.stop(force=True)
+    with (folder / "benchmark.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise BenchmarkBusyError(
+                f"Another benchmark is using {folder}; wait for it, or choose another --folder."
+            ) from exc
+        server.stop(force=True)  # one that a killed run has left: it may listen elsewhere
+        server.start()
+        try:
+            _prepare(server)
+            yield BenchmarkDatabase(server, host, Loaded(folder))
+        finally:
+            server.stop(force=True)
 
 
-def _prepare(server: EmbeddedPostgres, loaded: "Loaded") -> None:
-    schema = _schema()
+def _prepare(server: EmbeddedPostgres) -> None:
     (server.data_dir / "pg_hba.conf").write_text(_ACCESS)
     root = make_conninfo(server.migrator_url, dbname="postgres")
     with connect(root, autocommit=True) as connection:
@@ -108,20 +140,10 @@ def _prepare(server: EmbeddedPostgres, loaded: "Loaded") -> None:
         roles = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'peer'").fetchone()
         if roles is None:
             connection.execute("CREATE ROLE peer LOGIN")
-        if not loaded.has(SERVICE_DATABASE, schema):  # of another version: its data are to be stored anew
-            connection.execute(f"DROP DATABASE IF EXISTS {SERVICE_DATABASE} WITH (FORCE)".encode())
-            loaded.forget_all()
-        there = {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
-        for name in {"peers", SERVICE_DATABASE} - there:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        connection.execute("ALTER DATABASE peers OWNER TO peer")
+            connection.execute("CREATE DATABASE peers OWNER peer")
     with connect(make_conninfo(server.migrator_url, dbname="peers"), autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("ALTER SCHEMA public OWNER TO peer")
-    with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
-        url = make_conninfo(server.migrator_url, dbname=SERVICE_DATABASE)
-        thread.submit(asyncio.run, migrate(url)).result()
-    loaded.put(SERVICE_DATABASE, schema)
 
 
 def _schema() -> dict[str, str]:
@@ -154,11 +176,21 @@ class Loaded:
         """Whether this was stored like that."""
         return self._facts.get(name) == facts
 
-    def forget_all(self) -> None:
-        """Nothing is stored any more."""
-        self._facts.clear()
+    def facts(self, name: str) -> dict[str, Any] | None:
+        """What was remembered; None: it was not stored."""
+        found: dict[str, Any] | None = self._facts.get(name)
+        return found
+
+    def forget(self, *names: str) -> None:
+        """These are not stored any more."""
+        for name in names:
+            self._facts.pop(name, None)
+        self._write()
 
     def put(self, name: str, facts: Mapping[str, Any]) -> None:
         """Remember that it was."""
         self._facts[name] = dict(facts)
+        self._write()
+
+    def _write(self) -> None:
         self._path.write_text(json.dumps(self._facts, indent=1))

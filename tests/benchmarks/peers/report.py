@@ -9,20 +9,19 @@ from peers.comparison import CASES
 from peers.roster import FLOOR, ROSTER
 
 
-def tables(results: Mapping[str, Any], where: str) -> list[Table]:
+def tables(results: Mapping[str, Any]) -> list[Table]:
     """One table for each case, the floor first, and one of memory.
 
     Args:
         results: Of ``comparison.measure_modules`` or ``measure_servers``.
-        where: What the titles say about them.
     """
     made = []
     for case in CASES:
-        table = Table(f"{case.title}, {where}", _columns(stream=case.stream))
+        table = Table(case.title, _columns(stream=case.stream))
         for result in results.values():
             table.add(result["title"], *_cells(result["cases"][case.name], stream=case.stream))
         made.append(table)
-    memory = Table(f"Memory after the questions, {where}", ("contestant", "resident MB"))
+    memory = Table("Memory after the questions", ("contestant", "resident MB"))
     for result in results.values():
         memory.add(result["title"], result["resident_mb"])
     floor = ROSTER[FLOOR].title
