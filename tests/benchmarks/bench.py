@@ -76,7 +76,7 @@ def main() -> None:
     except (BenchmarkBusyError, ContestantError, InstallationError, ScriptError) as exc:
         sys.exit(str(exc))
     if not (arguments.no_page or arguments.quick):
-        changed = write_page(_sections(results))
+        changed = write_page(_sections(results), list(PARTS))
         progress.print(f"docs/performance.md: {', '.join(changed) or 'nothing'} written anew.")
 
 

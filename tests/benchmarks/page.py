@@ -34,14 +34,16 @@ class Section:
     plots: Sequence[Plot] = field(default_factory=tuple)
 
 
-def write_page(sections: Mapping[str, tuple[Section, Mapping[str, Any]]], page: Path = PAGE) -> list[str]:
+def write_page(
+    sections: Mapping[str, tuple[Section, Mapping[str, Any]]], order: Sequence[str], page: Path = PAGE
+) -> list[str]:
     """Put the sections into the page, in place of their blocks of before.
 
-    A block without a new section stays as it is, as does all text outside of blocks. A section without a
-    block goes to the end.
+    A block without a new section stays as it is, as does all text outside of blocks.
 
     Args:
         sections: By part; each with the ``measured`` of its result.
+        order: All parts; a section that has no block yet goes before the first block that follows it here.
         page: The document; the images go into ``images`` beside it.
 
     Returns:
@@ -52,10 +54,10 @@ def write_page(sections: Mapping[str, tuple[Section, Mapping[str, Any]]], page: 
     changed = []
     for name, (section, measured) in sections.items():
         block = f"<!-- bench: {name} -->\n{_markdown(name, section, measured)}<!-- end: {name} -->\n"
-        if name not in there:
-            text = f"{text.rstrip()}\n\n{block}"
-        else:
+        if name in there:
             text = text.replace(there[name], block)
+        else:
+            text = _inserted(text, block, order[order.index(name) + 1 :])
         if there.get(name) != block:
             changed.append(name)
         for plot in section.plots:
@@ -64,6 +66,15 @@ def write_page(sections: Mapping[str, tuple[Section, Mapping[str, Any]]], page: 
     if text != before:
         page.write_text(text, encoding="utf-8")
     return changed
+
+
+def _inserted(text: str, block: str, followers: Sequence[str]) -> str:
+    """The text with the block before the first of its followers, or at the end."""
+    for follower in followers:
+        before, mark, after = text.partition(f"<!-- bench: {follower} -->\n")
+        if mark:
+            return f"{before}{block}\n{mark}{after}"
+    return f"{text.rstrip()}\n\n{block}"
 
 
 def _markdown(name: str, section: Section, measured: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from figures.scale import Scale
 from page import Plot, Section
 from peers import comparison, report, starting, storing
 from peers.arena import Arena, arena
-from peers.database import BenchmarkDatabase, benchmark_database
-from peers.roster import ROSTER, Entry
+from peers.database import SERVICE_DATABASE, BenchmarkDatabase, benchmark_database
+from peers.roster import OURS, ROSTER, Entry
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _cold(workshop: Workshop) -> Any:
 
 
 def _ingestion(workshop: Workshop) -> Any:
-    workshop.loaded()  # collections and tables are there
+    workshop.database.migrated(SERVICE_DATABASE, OURS)
     chunks = max(1, workshop.options.chunks // 5)
     return storing.measure_storing(workshop.arena, workshop.entries, workshop.options.rounds, chunks)
 
@@ -222,6 +222,13 @@ PARTS: dict[str, Part] = {
             ),
             with_contestants=True,
         ),
+        Part(
+            "service",
+            "import, start, ingestion of documents: service_figures.py",
+            8,
+            partial(_script, script="service_figures.py"),
+            _tables_section("The service by itself", _OF_SCRIPTS, scripts.tables),
+        ),
         *(
             Part(
                 f"search-{size}",
@@ -242,13 +249,6 @@ PARTS: dict[str, Part] = {
                 "Retrieval quality", "The default configuration with the local model.", _quality_tables
             ),
             needs_data=True,
-        ),
-        Part(
-            "service",
-            "import, start, ingestion of documents: service_figures.py",
-            8,
-            partial(_script, script="service_figures.py"),
-            _tables_section("The service by itself", _OF_SCRIPTS, scripts.tables),
         ),
         Part(
             "functions",

@@ -10,7 +10,7 @@ from figures.measuring import progress
 from peers.database import SERVICE_DATABASE, BenchmarkDatabase
 from peers.environments import REQUIREMENTS, InstallationError, interpreter, versions
 from peers.processes import FOLDER, ServerProcess, WorkerProcess, environment
-from peers.roster import DENSE, HYBRID, ROSTER, Entry
+from peers.roster import DENSE, HYBRID, OURS, Entry
 
 CHUNKS = 10_000
 """Passages that questions are asked about."""
@@ -39,9 +39,10 @@ class Arena:
         return entry.environment is None or entry.environment in self._interpreters
 
     @contextmanager
-    def worker(self, entry: Entry) -> Iterator[WorkerProcess]:
-        """The contestant's module in a process of its own."""
-        process = WorkerProcess(entry, entry.python(self._interpreters), self._variables(entry), self._logs)
+    def worker(self, entry: Entry, suffix: str = "") -> Iterator[WorkerProcess]:
+        """The contestant's module in a process of its own; see ``job.Place`` for the suffix."""
+        variables = self._variables(entry, suffix)
+        process = WorkerProcess(entry, entry.python(self._interpreters), variables, self._logs)
         try:
             yield process
         finally:
@@ -58,8 +59,7 @@ class Arena:
 
     def load(self, entries: Sequence[Entry], chunks: int = CHUNKS) -> None:
         """Have every contestant store the passages in its own way, unless it has already."""
-        ours = [entry.name for entry in ROSTER.values() if entry.collection]
-        self.database.migrated(SERVICE_DATABASE, ours)
+        self.database.migrated(SERVICE_DATABASE, OURS)
         for entry in entries:
             facts = {"chunks": chunks, "versions": self.versions(entry)}
             table = _table(entry)
@@ -75,10 +75,6 @@ class Arena:
         self.database.settle()
         self.database.forget_answers()
 
-    def forget_loaded(self, entry: Entry) -> None:
-        """What the contestant has stored is not what ``load`` wants any more."""
-        self.database.loaded.forget(_table(entry))
-
     def versions(self, entry: Entry) -> dict[str, str]:
         """What the contestant's environment was asked to hold, in the versions that it has."""
         if entry.environment is None:
@@ -87,9 +83,9 @@ class Arena:
         names = [requirement.partition("[")[0] for requirement in REQUIREMENTS[entry.environment]]
         return {name: found[name] for name in names if name in found}
 
-    def _variables(self, entry: Entry) -> dict[str, str]:
+    def _variables(self, entry: Entry, suffix: str = "") -> dict[str, str]:
         own = entry.variables(self.database.app_url, self._model_url)
-        return {**self.database.place(self._model_url).environment(), **own}
+        return {**self.database.place(self._model_url, suffix).environment(), **own}
 
 
 def _table(entry: Entry) -> str:

@@ -83,9 +83,9 @@ class BenchmarkDatabase:
             self.loaded.put(key, schema)
         return make_conninfo(self.server.app_url, dbname=name), owner_url
 
-    def place(self, model_url: str) -> Place:
+    def place(self, model_url: str, suffix: str) -> Place:
         """What contestants are told."""
-        return Place(database_host=self.host, model_url=model_url)
+        return Place(database_host=self.host, model_url=model_url, suffix=suffix)
 
     def settle(self) -> None:
         """Do what autovacuum does a minute after a large ingestion, lest it does so while we measure."""

@@ -7,7 +7,7 @@ the model; the answer and its sources.
 import os
 import random
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 DIMENSION = 1536
@@ -18,8 +18,8 @@ TOP_K = 10
 EMBEDDING_BATCH = 256
 """Texts in one request for vectors, for whoever lets it be chosen."""
 ANSWER_TOKENS = 128
-TOKEN_MARK = "tok"
-"""In every piece of the answer, and nowhere else: streams of any format can be counted."""
+TOKEN_MARK = "tok0"
+"""In every piece of the answer, and in no passage, whose words are letters: any stream can be counted."""
 CHUNK_CHARS = 800
 SYSTEM = (
     "You are a careful assistant. Answer only from the numbered context passages. Cite passages as [n]. "
@@ -47,8 +47,8 @@ class Place:
     database_port: int = 5432
     database: str = "peers"
     user: str = "peer"
-    extra: dict[str, str] = field(default_factory=dict)
-    """More variables, of one contestant."""
+    suffix: str = ""
+    """Of the names of tables and collections: those of another part are others."""
 
     @property
     def authority(self) -> str:
@@ -66,7 +66,7 @@ class Place:
             "PEER_DATABASE_HOST": self.database_host,
             "PEER_DATABASE_PORT": str(self.database_port),
             "PEER_MODEL_URL": self.model_url,
-            **self.extra,
+            "PEER_SUFFIX": self.suffix,
         }
 
     @classmethod
@@ -80,6 +80,7 @@ class Place:
             database_host=os.environ["PEER_DATABASE_HOST"],
             database_port=int(os.environ["PEER_DATABASE_PORT"]),
             model_url=os.environ["PEER_MODEL_URL"],
+            suffix=os.environ["PEER_SUFFIX"],
         )
 
 
@@ -106,8 +107,11 @@ class Contestant(Protocol):
     def stream(self, question: str, category: str) -> AsyncIterator[str]:
         """The whole job, the answer in pieces."""
 
+    async def clear(self) -> None:
+        """Forget what was stored, and have an empty table or collection."""
+
     async def ingest(self, chunks: Sequence[Chunk]) -> None:
-        """Store the chunks in place of those of before."""
+        """Embed the chunks and store them."""
 
     async def index(self) -> None:
         """Build what a search is fast by, where ingestion has not."""

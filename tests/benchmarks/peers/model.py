@@ -21,7 +21,7 @@ from peers.job import ANSWER_TOKENS, DIMENSION, TOKEN_MARK
 
 _BANK = 2048
 _CENTRES = 256
-_PIECES = [f" {TOKEN_MARK}{number % 1000:03d}" for number in range(ANSWER_TOKENS)]
+_PIECES = [f" {TOKEN_MARK}{number:03d}" for number in range(ANSWER_TOKENS)]
 _ANSWER = "".join(_PIECES)
 _TOKENS_AT_A_TIME = 16
 """Pieces written before other connections get their turn."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,11 @@ class WorkerProcess:
                 cwd=FOLDER,
                 env=environment(variables),
             )
-        self.hello = self._result()
-        self.ready_s = time.perf_counter() - self.spawned
+        try:
+            self.hello = self._result()
+        except ContestantError:
+            self.close()
+            raise
 
     def run(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Have a command of ``peers.worker`` done.
@@ -104,7 +108,8 @@ class WorkerProcess:
         """End the process."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(15)
         except subprocess.TimeoutExpired:

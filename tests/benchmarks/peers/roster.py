@@ -122,3 +122,5 @@ ROSTER: dict[str, Entry] = {
         Entry("haystack", "Haystack", "haystack", "haystack"),
     )
 }
+OURS = [name for name, entry in ROSTER.items() if entry.collection]
+"""Names of this service."""

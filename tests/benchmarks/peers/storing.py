@@ -13,22 +13,18 @@ from peers.roster import FLOOR, HYBRID, Entry
 
 
 def measure_storing(arena: Arena, entries: Sequence[Entry], rounds: int, chunks: int) -> dict[str, Any]:
-    """Have every contestant's module store the passages in turns, in place of those of before.
-
-    Afterwards nothing is loaded any more: what was stored is another number of passages.
+    """Have every contestant's module store the passages in turns, in tables and collections for this only.
 
     Args:
         arena: Where.
-        entries: Who; those that share a table take turns with it.
+        entries: Who.
         rounds: How often.
         chunks: Passages in a round.
     """
     entries = [entry for entry in entries if entry.collection != HYBRID]
     runs: dict[str, list[dict[str, float]]] = {entry.name: [] for entry in entries}
     with ExitStack() as stack:
-        workers = {entry.name: stack.enter_context(arena.worker(entry)) for entry in entries}
-        for entry in entries:
-            arena.forget_loaded(entry)
+        workers = {entry.name: stack.enter_context(arena.worker(entry, "_anew")) for entry in entries}
         for number in track(range(rounds), "  storing", console=progress, transient=True):
             for name, worker in workers.items():
                 before = postgres_cpu_s(arena.database.server.pid)

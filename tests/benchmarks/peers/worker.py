@@ -71,6 +71,7 @@ async def ask(
 async def ingest(contestant: job.Contestant, *, count: int, first: int = 0) -> dict[str, Any]:
     """Store that many chunks, from this number on, in place of what is there."""
     chunks = job.chunks(count, first=first)
+    await contestant.clear()
     cpu, begun = time.process_time(), time.perf_counter()
     await contestant.ingest(chunks)
     return {"wall_s": time.perf_counter() - begun, "cpu_s": time.process_time() - cpu}

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from peers import job
@@ -12,11 +11,10 @@ from peers import job
 Embed = Callable[[list[str]], Awaitable[Sequence[Any]]]
 
 _SEARCH = f"""
-SELECT id, content, metadata, embedding <=> %(vector)b AS distance FROM by_hand
+SELECT id, content, metadata, embedding <=> %(vector)b AS distance FROM {{table}}
 WHERE category = %(category)s ORDER BY embedding <=> %(vector)b LIMIT {job.TOP_K}
 """
-_TABLE = f"""
-CREATE TABLE by_hand (
+_COLUMNS = f"""(
     id text PRIMARY KEY, category text NOT NULL, content text NOT NULL, metadata jsonb NOT NULL,
     embedding vector({job.DIMENSION}) NOT NULL
 )"""
@@ -26,6 +24,8 @@ class Passages:
     """The passages in a table of their own, behind a pool of binary connections."""
 
     def __init__(self, place: job.Place) -> None:
+        self._table = f"by_hand{place.suffix}"
+        self._search = _SEARCH.format(table=self._table).encode()
         self._pool = AsyncConnectionPool(
             place.conninfo,
             min_size=4,
@@ -46,21 +46,19 @@ class Passages:
     async def nearest(self, vector: Any, category: str) -> list[tuple[Any, ...]]:
         """Rows of id, content, metadata and distance, nearest first."""
         async with self._pool.connection() as connection, connection.cursor(binary=True) as cursor:
-            await cursor.execute(_SEARCH.encode(), {"vector": vector, "category": category})
+            await cursor.execute(self._search, {"vector": vector, "category": category})
             return await cursor.fetchall()
 
-    async def replace_all(self, chunks: Sequence[job.Chunk], embed: Embed) -> None:
-        """Make the table anew and copy the chunks into it."""
+    async def clear(self) -> None:
+        """Make the table anew."""
         async with self._pool.connection() as connection:
-            await connection.execute("DROP TABLE IF EXISTS by_hand")
-            await connection.execute(_TABLE.encode())
-            await self._copy(connection, chunks, embed)
+            await connection.execute(f"DROP TABLE IF EXISTS {self._table}".encode())
+            await connection.execute(f"CREATE TABLE {self._table} {_COLUMNS}".encode())
 
-    async def _copy(
-        self, connection: AsyncConnection[Any], chunks: Sequence[job.Chunk], embed: Embed
-    ) -> None:
-        columns = "COPY by_hand FROM STDIN (FORMAT BINARY)"
-        async with connection.cursor().copy(columns) as copy:
+    async def add(self, chunks: Sequence[job.Chunk], embed: Embed) -> None:
+        """Copy the chunks into the table."""
+        statement = f"COPY {self._table} FROM STDIN (FORMAT BINARY)".encode()
+        async with self._pool.connection() as connection, connection.cursor().copy(statement) as copy:
             copy.set_types(["text", "text", "text", "jsonb", "vector"])
             for start in range(0, len(chunks), job.EMBEDDING_BATCH):
                 batch = chunks[start : start + job.EMBEDDING_BATCH]
@@ -72,8 +70,8 @@ class Passages:
     async def index(self) -> None:
         """Build the indexes."""
         async with self._pool.connection() as connection:
-            await connection.execute("CREATE INDEX ON by_hand USING hnsw (embedding vector_cosine_ops)")
-            await connection.execute("CREATE INDEX ON by_hand (category)")
+            for what in ("USING hnsw (embedding vector_cosine_ops)", "(category)"):
+                await connection.execute(f"CREATE INDEX ON {self._table} {what}".encode())
 
 
 def _json(metadata: dict[str, Any]) -> Any:

@@ -19,7 +19,6 @@ from haystack_integrations.document_stores.pgvector import PgvectorDocumentStore
 
 from peers import job
 
-_TABLE = "haystack_passages"
 _KEY = Secret.from_token(job.API_KEY)
 _USER = (
     "Context:\n{% for document in documents %}[{{ loop.index }}] {{ document.content }}\n\n{% endfor %}"
@@ -32,6 +31,8 @@ class Contestant:
 
     def __init__(self) -> None:
         self._place = job.Place.from_environment()
+        self._table = f"haystack_passages{self._place.suffix}"
+        self._index_name = f"{self._table}_hnsw"
         self._pipeline: Any = None
         self._stores: list[Any] = []
 
@@ -42,13 +43,15 @@ class Contestant:
         for store in self._stores:
             await store.close_async()
 
-    def _new_store(self, *, recreate: bool = False) -> Any:
+    def _new_store(self, *, indexed: bool = False, recreate: bool = False) -> Any:
         store = PgvectorDocumentStore(
             connection_string=Secret.from_token(f"postgresql://{self._place.authority}"),
-            table_name=_TABLE,
+            table_name=self._table,
             embedding_dimension=job.DIMENSION,
-            search_strategy="exact_nearest_neighbor" if recreate else "hnsw",
+            search_strategy="hnsw" if indexed else "exact_nearest_neighbor",
             recreate_table=recreate,
+            hnsw_index_name=self._index_name,
+            keyword_index_name=f"{self._table}_words",
         )
         self._stores.append(store)
         return store
@@ -60,7 +63,9 @@ class Contestant:
         url = self._place.model_url
         parts: dict[str, Any] = {
             "embedder": OpenAITextEmbedder(api_key=_KEY, model=job.EMBEDDING_MODEL, api_base_url=url),
-            "retriever": PgvectorEmbeddingRetriever(document_store=self._new_store(), top_k=job.TOP_K),
+            "retriever": PgvectorEmbeddingRetriever(
+                document_store=self._new_store(indexed=True), top_k=job.TOP_K
+            ),
             "prompt": ChatPromptBuilder(
                 template=[ChatMessage.from_system(job.SYSTEM), ChatMessage.from_user(_USER)],
                 required_variables="*",
@@ -103,8 +108,12 @@ class Contestant:
                 yield text
         await run
 
-    async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
+    async def clear(self) -> None:
         store = self._new_store(recreate=True)
+        await store.write_documents_async([])  # which makes the table
+
+    async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
+        store = self._new_store()
         embedder: Any = OpenAIDocumentEmbedder(
             api_key=_KEY,
             model=job.EMBEDDING_MODEL,
@@ -117,8 +126,8 @@ class Contestant:
         await store.write_documents_async(embedded["documents"])
 
     async def index(self) -> None:
-        # The name that the store's strategy "hnsw" looks for.
-        statement = f"CREATE INDEX haystack_hnsw_index ON {_TABLE} USING hnsw (embedding vector_cosine_ops)"
+        what = f"{self._table} USING hnsw (embedding vector_cosine_ops)"
+        statement = f"CREATE INDEX {self._index_name} ON {what}"
         with psycopg.connect(self._place.conninfo, autocommit=True) as connection:
             connection.execute(statement.encode())
 

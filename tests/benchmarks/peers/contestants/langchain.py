@@ -16,14 +16,13 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from peers import job
 
-_TABLE = "langchain_passages"
-
 
 class Contestant:
     """See ``job.Contestant``."""
 
     def __init__(self) -> None:
         self._place = job.Place.from_environment()
+        self._table = f"langchain_passages{self._place.suffix}"
         self._store: Any = None
 
     async def open(self) -> None:
@@ -49,7 +48,7 @@ class Contestant:
         """The store; it looks at its table when it is made, so after the table is."""
         if self._store is None:
             self._store = await PGVectorStore.create(
-                self._engine, self._embeddings, _TABLE, metadata_columns=["category"], k=job.TOP_K
+                self._engine, self._embeddings, self._table, metadata_columns=["category"], k=job.TOP_K
             )
         return self._store
 
@@ -75,10 +74,13 @@ class Contestant:
             if text:
                 yield text
 
-    async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
+    async def clear(self) -> None:
+        columns = [Column("category", "TEXT")]
         await self._engine.ainit_vectorstore_table(
-            _TABLE, job.DIMENSION, metadata_columns=[Column("category", "TEXT")], overwrite_existing=True
+            self._table, job.DIMENSION, metadata_columns=columns, overwrite_existing=True
         )
+
+    async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
         store = await self._stored()
         await store.aadd_texts(
             [chunk.text for chunk in chunks], [{**chunk.metadata, "chunk_id": chunk.id} for chunk in chunks]

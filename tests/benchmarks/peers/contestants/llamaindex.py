@@ -18,9 +18,6 @@ from llama_index.vector_stores.postgres import PGVectorStore
 
 from peers import job
 
-_TABLE = "llamaindex_passages"
-_DATA = f"data_{_TABLE}"
-"""What the store makes of the name."""
 _TEMPLATE = f"{job.SYSTEM}\n\nContext:\n{{context_str}}\n\nQuestion: {{query_str}}\nAnswer:"
 
 
@@ -29,6 +26,8 @@ class Contestant:
 
     def __init__(self) -> None:
         self._place = job.Place.from_environment()
+        self._table = f"llamaindex_passages{self._place.suffix}"
+        self._data_table = f"data_{self._table}"  # what the store makes of the name
         self._engines: dict[tuple[str, bool], Any] = {}
 
     async def open(self) -> None:
@@ -56,7 +55,7 @@ class Contestant:
             database=self._place.database,
             user=self._place.user,
             password="none",
-            table_name=_TABLE,
+            table_name=self._table,
             embed_dim=job.DIMENSION,
             use_jsonb=True,
             indexed_metadata_keys={("category", "text")},
@@ -97,8 +96,10 @@ class Contestant:
             if text:
                 yield text
 
+    async def clear(self) -> None:
+        self._execute(f"DROP TABLE IF EXISTS {self._data_table}")
+
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
-        self._execute(f"DROP TABLE IF EXISTS {_DATA}")
         store = self._new_store(with_index=False)
         nodes = [TextNode(id_=chunk.id, text=chunk.text, metadata=chunk.metadata) for chunk in chunks]
         vectors = await self._embeddings.aget_text_embedding_batch([chunk.text for chunk in chunks])
@@ -108,7 +109,7 @@ class Contestant:
         await store.close()
 
     async def index(self) -> None:
-        self._execute(f"CREATE INDEX ON {_DATA} USING hnsw (embedding vector_cosine_ops)")
+        self._execute(f"CREATE INDEX ON {self._data_table} USING hnsw (embedding vector_cosine_ops)")
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._place.conninfo, autocommit=True) as connection:

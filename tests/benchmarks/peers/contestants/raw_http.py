@@ -61,8 +61,11 @@ class Contestant:
             async for text in _deltas(response.content.iter_any()):
                 yield text
 
+    async def clear(self) -> None:
+        await self._passages.clear()
+
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
-        await self._passages.replace_all(chunks, self._embed)
+        await self._passages.add(chunks, self._embed)
 
     async def index(self) -> None:
         await self._passages.index()

@@ -50,8 +50,11 @@ class Contestant:
             if event.choices and (text := event.choices[0].delta.content):
                 yield text
 
+    async def clear(self) -> None:
+        await self._passages.clear()
+
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
-        await self._passages.replace_all(chunks, self._embed)
+        await self._passages.add(chunks, self._embed)
 
     async def index(self) -> None:
         await self._passages.index()

@@ -28,7 +28,7 @@ class Contestant:
     def __init__(self) -> None:
         self._application = Application.build(VectorForgeConfig.from_environment())
         self._tenant = self._application.for_tenant("local")
-        self._name = os.environ["PEER_COLLECTION"]
+        self._name = os.environ["PEER_COLLECTION"] + os.environ["PEER_SUFFIX"]
 
     async def open(self) -> None:
         await self._application.open()
@@ -53,7 +53,7 @@ class Contestant:
             yield text
 
     async def ingest(self, chunks: Sequence[job.Chunk]) -> None:
-        collection = await self._fresh_collection()
+        collection = await self._tenant.find_collection(self._name)
         starts = iter(range(0, len(chunks), CHUNKS_A_DOCUMENT))
 
         async def work() -> None:
@@ -62,14 +62,14 @@ class Contestant:
 
         await asyncio.gather(*(work() for _ in range(_WRITERS)))
 
-    async def _fresh_collection(self) -> Collection:
+    async def clear(self) -> None:
         try:
             found = await self._tenant.find_collection(self._name)
         except NotFoundError:
             pass
         else:
             await self._tenant.collections.delete(found.id)
-        return await self._tenant.create_collection(self._name)
+        await self._tenant.create_collection(self._name)
 
     async def _store(self, collection: Collection, start: int, chunks: Sequence[job.Chunk]) -> None:
         provider = self._application.embedding_registry.get(collection.embedding_provider)
