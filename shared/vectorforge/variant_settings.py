@@ -1,9 +1,8 @@
 """Variants as an operator writes them: named overlays on the query configuration, in JSON or a TOML file."""
 
 import json
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_settings import NoDecode
@@ -39,6 +38,7 @@ class VariantOverlay(BaseModel):
     system_prompt: Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)] | None = None
     rewrite: bool = False
     use_cache: bool = True
+    search_mode: Literal["hybrid", "dense", "lexical"] | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -56,6 +56,8 @@ def read_variants(value: Any) -> Any:
         return value
     if value.lstrip().startswith("{"):
         return read_object(value)
+    import tomllib
+
     try:
         with Path(value).expanduser().open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)

@@ -13,6 +13,7 @@ from vectorforge.errors import ConflictError, DimensionMismatchError, Extraction
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
+from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.extract import extract, media, split
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.types import (
@@ -205,19 +206,19 @@ class IngestionPipeline:
         if len(document.text) > self._limits.max_chars:
             limit = self._limits.max_chars
             raise ExtractionError(f"The text is longer than {limit:,} characters.", reason="too_large")
-        draft = await asyncio.to_thread(draft_document, document, collection, self._chunking)
+        draft = await asyncio.to_thread(draft_document, document, self._chunking)
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return _unchanged(current)
         _tell(on_stage, IngestionStage.CHUNK)
-        chunks = await asyncio.to_thread(draft_chunks, document, collection, self._chunking)
+        chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored and c.content_hash not in vectors]
             if new:
                 _tell(on_stage, IngestionStage.EMBED)
-                vectors.update(await self._embed(collection, new, on_progress))
+                vectors.update(await self._embed(collection, draft.title, new, on_progress))
             _tell(on_stage, IngestionStage.STORE)
             ready = [replace(chunk, vector=vectors.get(chunk.content_hash)) for chunk in chunks]
             try:
@@ -261,10 +262,15 @@ class IngestionPipeline:
         )
 
     async def _embed(
-        self, collection: Collection, chunks: Sequence[ChunkDraft], on_progress: OnProgress | None
+        self,
+        collection: Collection,
+        title: str | None,
+        chunks: Sequence[ChunkDraft],
+        on_progress: OnProgress | None,
     ) -> dict[bytes, Vector]:
         provider = self._embeddings.get(collection.embedding_provider)
-        texts = [collection.document_prefix + chunk.text for chunk in chunks]
+        prefix = collection.document_prefix
+        texts = [prefix + embedded_text(title, chunk.heading, chunk.text) for chunk in chunks]
         progress = on_progress or (lambda _done, _total: None)
         vectors = await provider.embed_documents(
             texts, model=collection.embedding_model, on_progress=lambda done: progress(done, len(texts))
