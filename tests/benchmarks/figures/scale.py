@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
-import psycopg
 from figures.database import DIMENSION, settle
 from figures.measuring import progress
 from rich.progress import track
 
 from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
-from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
 
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Metadata: TypeAlias = dict[str, int]
@@ -31,7 +31,6 @@ _SUBSPACE = 48
 """Dimensions in which texts' vectors differ much; those of the local model behave alike."""
 _BATCH = 500
 _PARALLEL = 4
-_PARTITION = f"embeddings_cosine_{DIMENSION}"
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def holdings(scale: Scale) -> list[Holding]:
 
 
 async def store(database: Database, owner_url: str, scale: Scale) -> dict[str, UUID]:
-    """Store everything: chunks first, then the index, as for any bulk load; collections by tenant."""
-    definition = _drop_index(owner_url)
+    """Store everything, chunks first, then the index; ids of the collections, by tenant."""
     generator, collections = Generator(), {}
     for holding in holdings(scale):
         db = database.for_tenant(holding.tenant)
@@ -134,10 +132,8 @@ async def store(database: Database, owner_url: str, scale: Scale) -> dict[str, U
         )
         collections[holding.tenant] = made.id
         await _store_holding(db, made.id, holding, generator, scale.words)
-    progress.print("  building the index")
-    with psycopg.connect(owner_url, autocommit=True) as connection:
-        connection.execute("SET maintenance_work_mem = '2GB'")
-        connection.execute(definition.encode())
+    progress.print("  building the index, where it pays")
+    await build_indexes(owner_url, larger_than=EXACT_SCAN_LIMIT)
     settle(owner_url)
     return collections
 
@@ -189,21 +185,3 @@ def text(number: int, words: int) -> str:
     """Words as frequent as words are: the n-th about n times rarer than the first. One is the number."""
     ranks = np.random.default_rng(number).zipf(1.2, words) % 50_000
     return " ".join(["number", str(number), *(f"w{rank}" for rank in ranks)])
-
-
-def _drop_index(owner_url: str) -> str:
-    """Drop the partition's HNSW index, if it has one; what makes it again."""
-    with psycopg.connect(owner_url, autocommit=True) as connection:
-        connection.execute("SELECT vectorforge.ensure_embedding_space('cosine', %s)", (DIMENSION,))
-        found = connection.execute(
-            "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'vectorforge' "
-            "AND tablename = %s AND indexdef LIKE '%%USING hnsw%%'",
-            (_PARTITION,),
-        ).fetchone()
-        if found is None:
-            return (
-                f"CREATE INDEX {_PARTITION}_hnsw ON vectorforge.{_PARTITION} "
-                f"USING hnsw ((embedding::public.vector({DIMENSION})) public.vector_cosine_ops)"
-            )
-        connection.execute(f"DROP INDEX vectorforge.{found[0]}".encode())
-        return str(found[1])

@@ -178,7 +178,7 @@ class _Searcher:
             "p95_ms": percentile(times, 95),
             "cpu_ms": cpu,
             "database_cpu_ms": database_cpu,
-            "scan": str(getattr(found[-1], "scan", None) or ""),
+            "scan": f"{scan.method} ({scan.reason})" if (scan := found[-1].scan) else "",
         }
 
 

@@ -17,8 +17,10 @@ from psycopg.conninfo import make_conninfo
 
 from peers.job import Place
 from vectorforge.db import migrate as migrations
+from vectorforge.db.index_building import build_indexes
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
 
 SERVICE_DATABASE = "service"
 SETTINGS = {
@@ -88,7 +90,9 @@ class BenchmarkDatabase:
         return Place(database_host=self.host, model_url=model_url, suffix=suffix)
 
     def settle(self) -> None:
-        """Do what autovacuum does a minute after a large ingestion, lest it does so while we measure."""
+        """Build the service's indexes where it would, and do what autovacuum does a minute after a load."""
+        with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+            thread.submit(asyncio.run, build_indexes(self.owner_url, larger_than=EXACT_SCAN_LIMIT)).result()
         for name in ("peers", SERVICE_DATABASE):
             url = make_conninfo(self.server.migrator_url, dbname=name)
             with connect(url, autocommit=True) as connection:
