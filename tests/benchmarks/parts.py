@@ -132,7 +132,7 @@ def _comparison_section(
         )
         if (rows := [(result["title"], result["cases"][case][figure]) for result in figures.values()])
     ]
-    text = f"{text} {_taking_part(settings)} {settings['rounds']} rounds in turns."
+    text = f"{text} {_taking_part(settings)} Rounds in turns: {settings['rounds']}."
     return Section(heading, text, report.tables(figures), plots)
 
 
