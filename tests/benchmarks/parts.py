@@ -117,7 +117,17 @@ def _script(workshop: Workshop, script: str, *arguments: str) -> Any:
 
 
 def _quality(workshop: Workshop) -> Any:
-    return {folder.name: scripts.run("retrieval_quality.py", str(folder)) for folder in workshop.options.data}
+    found = {}
+    for folder in workshop.options.data:
+        run_file = workshop.options.folder / f"run-{folder.name}.jsonl"
+        figures = scripts.run("retrieval_quality.py", str(folder), "--run-file", str(run_file))
+        found[folder.name] = {name: value for name, value in figures.items() if name != "run_file"}
+    return found
+
+
+def _index_kinds(workshop: Workshop) -> Any:
+    sizes = ["5000"] if workshop.options.quick else ["100000", "500000"]
+    return scripts.run("storage_figures.py", "--vectors", *sizes, "--json")
 
 
 def _comparison_section(
@@ -162,7 +172,7 @@ def _search_section(size: int, figures: Any, settings: Mapping[str, Any]) -> Sec
 
 
 def _quality_tables(figures: Any) -> list[Table]:
-    names = [name for name in next(iter(figures.values())) if name != "run_file"]
+    names = list(next(iter(figures.values())))
     table = Table("Found by what people judged relevant", ("collection", *names))
     for folder, found in figures.items():
         table.add(folder, *(found.get(name, "") for name in names))
@@ -239,6 +249,14 @@ PARTS: dict[str, Part] = {
                 optional=size > 100_000,
             )
             for size, words in SIZES.items()
+        ),
+        Part(
+            "index-kinds",
+            "full, half and binary vectors: build, size, latency and recall; storage_figures.py",
+            60,
+            _index_kinds,
+            _tables_section("Kinds of vector index", _OF_SCRIPTS, scripts.tables),
+            optional=True,
         ),
         Part(
             "quality",
