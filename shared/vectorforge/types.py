@@ -34,6 +34,18 @@ class SearchMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a collection is searched, where it is to be said; None: as it is, or as by default."""
+
+    search_mode: SearchMode | None = None
+    """What its questions are searched by that do not say it themselves."""
+    dense_weight: float | None = None
+    """Weight of the score by vector in a hybrid search, 0 to 1."""
+    language: str | None = None
+    """A text search configuration of PostgreSQL, e.g. "german"; "simple" takes words as they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """A set of documents that share one embedding model, dimension and metric."""
 
@@ -58,6 +70,8 @@ class Collection:
     """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
     language: str = "english"
     """The text search configuration of PostgreSQL that reads the passages' words."""
+    terms_complete: bool = True
+    """False: words of some passages are still to be read, or to be read anew by another language."""
     space: str = ""
     """The partition of the embeddings that holds the collection's vectors."""
     created_at: datetime | None = None

@@ -56,6 +56,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
     ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
     ("GET", "/v1/collections/{collection_id}"): Case(404),
+    ("PATCH", "/v1/collections/{collection_id}"): Case(404, {"dense_weight": 0}),
     ("DELETE", "/v1/collections/{collection_id}"): Case(404),
     ("GET", "/v1/collections/{collection_id}/documents"): Case(404),
     ("POST", "/v1/collections/{collection_id}/documents"): Case(404, DOCUMENTS),

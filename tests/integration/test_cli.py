@@ -311,6 +311,19 @@ class TestCollections:
         assert vectorforge.json("collections", "delete", "doomed", "--yes")["deleted"] is True
         assert "doomed" in vectorforge("collections", "show", "doomed", code=2).stderr
 
+    def test_how_it_is_searched(self, vectorforge: CommandLine) -> None:
+        made = vectorforge.json(
+            "collections", "create", "haus", "--language", "german", "--dense-weight", "0.3"
+        )
+        assert (made["language"], made["dense_weight"], made["search_mode"]) == ("german", 0.3, "hybrid")
+        done = vectorforge("collections", "set", "haus", "--search-mode", "lexical", "--language", "simple")
+        assert done.stdout == "haus: lexical search, language simple.\n"
+        shown = vectorforge.json("collections", "show", "haus")
+        assert (shown["language"], shown["dense_weight"], shown["search_mode"]) == ("simple", 0.3, "lexical")
+        assert "english, esto" in vectorforge("collections", "set", "haus", "--language", "x", code=2).stderr
+        assert "--dense-weight" in vectorforge("collections", "set", "haus", code=2).stderr
+        vectorforge("collections", "set", "haus", "--dense-weight", "1.1", code=2)
+
     def test_nothing_found_is_1(self, vectorforge: CommandLine) -> None:
         vectorforge("collections", "create", "void")
         assert vectorforge.json("search", "anything", "-c", "void", code=1)["results"] == []

@@ -29,7 +29,7 @@ from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
@@ -263,6 +263,7 @@ class TenantServices:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
         by_profile: bool = False,
+        search: SearchSettings | None = None,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -298,4 +299,5 @@ class TenantServices:
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
             by_profile=by_profile,
+            search=search or SearchSettings(),
         )

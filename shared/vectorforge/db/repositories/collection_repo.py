@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.search_settings import SET_SEARCH, checked_settings
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
-from vectorforge.types import Collection, DistanceMetric, SearchMode
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -20,11 +21,12 @@ MAX_DIMENSION = 16_000
 
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3
+_AS_BY_DEFAULT = SearchSettings()
 
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
-coalesce(space, distance_metric || '_' || dimension) AS space, created_at
+terms_complete, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
 _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
@@ -32,10 +34,11 @@ _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix, by_profile
+    query_prefix, document_prefix, by_profile, search_mode, dense_weight, language
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
-    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s
+    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s,
+    coalesce(%(search_mode)s, 'hybrid'), coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {COLUMNS}
@@ -73,6 +76,7 @@ class CollectionRepository:
         document_prefix: str = "",
         description: str = "",
         by_profile: bool = False,
+        search: SearchSettings = _AS_BY_DEFAULT,
     ) -> Collection:
         """Make an empty collection.
 
@@ -87,14 +91,16 @@ class CollectionRepository:
             document_prefix: Put before every passage when it is embedded.
             description: Free text.
             by_profile: Whether every document is to belong to a profile.
+            search: How it is to be searched.
 
         Raises:
             ConflictError: The tenant has a collection of this name.
-            InvalidInputError: Name or dimension is out of range.
+            InvalidInputError: Name, dimension or a setting is out of range.
             DatabaseUnavailableError: The tables for this dimension could not be made now.
         """
         _check(name, dimension)
         values = {
+            **await checked_settings(self._db, search),
             "tenant_id": self._db.tenant_id,
             "id": uuid4(),
             "name": name,
@@ -126,6 +132,25 @@ class CollectionRepository:
     async def list(self) -> list[Collection]:
         """Every collection of the tenant, by name."""
         return [make_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
+
+    async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
+        """Change how a collection is searched; answers cached of it are not given any more.
+
+        After a change of the language, passages are found by the words they were read by before until a
+        worker has read them anew; ``terms_complete`` is false until then.
+
+        Returns:
+            The collection as it is now; None when there is none.
+
+        Raises:
+            InvalidInputError: A setting is out of range.
+        """
+        values = await checked_settings(self._db, settings)
+        row = await self._db.fetch_one(
+            SET_SEARCH.format(columns=COLUMNS),
+            {**values, "tenant_id": self._db.tenant_id, "id": collection_id},
+        )
+        return make_collection(row) if row else None
 
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
