@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 Vector: TypeAlias = Sequence[float]
@@ -31,6 +31,25 @@ class SearchMode(StrEnum):
     """Vectors only."""
     LEXICAL = "lexical"
     """Words only (BM25); the question is not embedded."""
+
+
+ScanReason: TypeAlias = Literal["few", "many", "sparse", "unindexed", "short", "words"]
+"""Why a search was made as it was. Few match; many do; the collection is a small part of what the index
+holds; there is no index; the index gave fewer than match; by words there is no other way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How a search found the nearest passages."""
+
+    method: Literal["exact", "index"]
+    """All that match were compared, or the approximate index was asked."""
+    reason: ScanReason
+
+    @classmethod
+    def for_reason(cls, reason: ScanReason) -> Self:
+        """The scan that is made for a reason."""
+        return cls("index" if reason == "many" else "exact", reason)
 
 
 @dataclass(frozen=True, slots=True)

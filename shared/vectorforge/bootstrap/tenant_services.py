@@ -28,7 +28,7 @@ from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever
-from vectorforge.retriever.dense import DenseRetriever
+from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -129,8 +129,8 @@ class TenantServices:
         )
 
     @cached_property
-    def _search(self) -> DenseRetriever:
-        return DenseRetriever(
+    def _search(self) -> HybridRetriever:
+        return HybridRetriever(
             self._application.embedding_registry,
             self.vector_store,
             self.collections,

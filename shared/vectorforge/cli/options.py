@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from vectorforge.types import SearchMode
+
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel="Everywhere")
 ]
@@ -34,5 +36,13 @@ ProfileOption: TypeAlias = Annotated[
 ]
 TopKOption: TypeAlias = Annotated[
     int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
+]
+ModeOption: TypeAlias = Annotated[
+    SearchMode | None,
+    typer.Option(
+        "--mode",
+        help="Find passages by vectors and words, by vectors or by words; default: as the collection is set.",
+        show_default=False,
+    ),
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]

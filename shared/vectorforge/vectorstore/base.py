@@ -12,6 +12,7 @@ from vectorforge.types import (
     DocumentDraft,
     ReplacedProfile,
     RetrievedChunk,
+    Scan,
     StoredDocument,
     Vector,
 )
@@ -24,6 +25,7 @@ class NearestChunks(list[RetrievedChunk]):
         chunks: Best first.
         matched: Chunks that collection, profile and filter let through; None: not known.
         matched_is_at_least: Whether counting stopped at ``matched``, and there are more.
+        scan: How they were found; None: not known.
     """
 
     def __init__(
@@ -32,10 +34,12 @@ class NearestChunks(list[RetrievedChunk]):
         matched: int | None = None,
         *,
         matched_is_at_least: bool = False,
+        scan: Scan | None = None,
     ) -> None:
         super().__init__(chunks)
         self.matched = matched
         self.matched_is_at_least = matched_is_at_least
+        self.scan = scan
 
 
 class VectorStore(ABC):
@@ -73,8 +77,9 @@ class VectorStore(ABC):
             profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
                 documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
-            dense_weight: Of a search with vector and text. A chunk's relevance is
-                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``.
+            dense_weight: Of a search with vector and text, 0 to 1. A chunk's relevance is
+                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``. It is
+                computed for the max(100, top_k) nearest chunks and for as many with the question's words.
             space: The partition that holds the collection's vectors; None: that of metric and dimension.
 
         Returns:
@@ -86,8 +91,9 @@ class VectorStore(ABC):
 
         Raises:
             FilterError: The filter cannot be understood.
-            InvalidInputError: ``top_k``, ``query_vector`` or ``profile_id`` is not usable, or the
-                collection's documents belong to profiles and none is named.
+            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is not usable,
+                there is neither vector nor text, or the collection's documents belong to profiles and none is
+                named.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
         """
