@@ -33,6 +33,17 @@ class SearchMode(StrEnum):
     """Words only (BM25); the question is not embedded."""
 
 
+class VectorIndex(StrEnum):
+    """What the HNSW index of a collection's vectors is made of; the vectors themselves are kept in full."""
+
+    FULL = "full"
+    """The vectors; above 2,000 dimensions in half precision."""
+    HALF = "half"
+    """The vectors in half precision: half the size; up to 4,000 dimensions, no number beyond 65,504."""
+    BINARY = "binary"
+    """The signs of their numbers, one bit each; not for the metric L2."""
+
+
 ScanReason: TypeAlias = Literal["few", "many", "sparse", "unindexed", "short", "words"]
 """Why a search was made as it was. Few match; many do; the collection is a small part of what the index
 holds; there is no index; the index gave fewer than match; by words there is no other way."""
@@ -96,6 +107,12 @@ class Collection:
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
+
+    @property
+    def vector_index(self) -> VectorIndex:
+        """What the index of its vectors is made of, as the name of their partition says."""
+        suffix = self.space.rpartition("_")[2]
+        return next((kind for kind in VectorIndex if kind == suffix), VectorIndex.FULL)
 
     @property
     def embedding_config(self) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.testing.random_filters import NAMES, POOL, random_metadata
+from vectorforge.testing.vector_indexes import index_new_spaces
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector
@@ -185,7 +186,8 @@ def app_url_with(settings: list[LiteralString], admin_url: str) -> str:
 @pytest.fixture
 async def indexed_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
-    url = app_url_with(["enable_sort = off"], make_database())
+    index_new_spaces(superuser := make_database())
+    url = app_url_with(["enable_sort = off"], superuser)
     async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
@@ -193,7 +195,8 @@ async def indexed_database(make_database: Callable[..., str]) -> AsyncIterator[D
 @pytest.fixture
 async def impatient_database(make_database: Callable[..., str]) -> AsyncIterator[Database]:
     """The same, where index scans give up after their first candidates (as large ones do after 20,000)."""
-    url = app_url_with(["enable_sort = off", "hnsw.max_scan_tuples = 1"], make_database())
+    index_new_spaces(superuser := make_database())
+    url = app_url_with(["enable_sort = off", "hnsw.max_scan_tuples = 1"], superuser)
     async with Database(url, pool_size=5, timeout_s=10) as opened:
         yield opened
 

@@ -29,7 +29,7 @@ from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.hybrid import HybridRetriever
-from vectorforge.types import Collection, DistanceMetric, SearchSettings
+from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
@@ -264,6 +264,7 @@ class TenantServices:
         document_prefix: str | None = None,
         by_profile: bool = False,
         search: SearchSettings | None = None,
+        vector_index: VectorIndex = VectorIndex.FULL,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -300,4 +301,5 @@ class TenantServices:
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
             by_profile=by_profile,
             search=search or SearchSettings(),
+            vector_index=vector_index,
         )

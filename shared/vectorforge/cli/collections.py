@@ -8,7 +8,7 @@ from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
 from vectorforge.cli.terminal import command
 from vectorforge.errors import InvalidInputError
-from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.schemas.collections import CollectionBody
@@ -90,6 +90,9 @@ def create(
     language: LanguageOption = None,
     search_mode: SearchModeOption = None,
     dense_weight: DenseWeightOption = None,
+    vector_index: Annotated[
+        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+    ] = VectorIndex.FULL,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -111,6 +114,7 @@ def create(
                 embedding_model=embedding_model,
                 distance_metric=metric,
                 search=SearchSettings(search_mode, dense_weight, language),
+                vector_index=vector_index,
             )
 
         made = run_in_session(terminal, data_dir, work)

@@ -34,6 +34,15 @@ ProfileOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--profile", min=0, help="Only this profile.", metavar="NUMBER", show_default=False),
 ]
+FilterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        help='Metadata filter as JSON, e.g. [cyan]\'{"lang": "en"}\'[/cyan].',
+        metavar="JSON",
+        show_default=False,
+    ),
+]
 TopKOption: TypeAlias = Annotated[
     int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
 ]

@@ -141,6 +141,46 @@ class VectorStore(ABC):
         """
 
     @abstractmethod
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """Count the documents that ``delete_documents`` would remove.
+
+        Args:
+            collection_id: The collection.
+            filters: Condition on the documents' own metadata (not on what single passages have beside it),
+                see ``filters``; not empty.
+            profile_id: Only documents of this profile.
+
+        Raises:
+            FilterError: The filter cannot be understood, or is empty.
+            NotFoundError: There is no such collection.
+            ConflictError: A profile is named, and the collection was not made for profiles.
+            InvalidInputError: ``profile_id`` is not usable, or the collection's documents belong to profiles
+                and none is named.
+        """
+
+    @abstractmethod
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """Remove documents whose own metadata match, as many as one transaction takes well.
+
+        To be called until it returns 0. A document that is being replaced is judged as it becomes.
+
+        Args:
+            collection_id: As for ``count_documents``.
+            filters: As for ``count_documents``.
+            profile_id: As for ``count_documents``.
+
+        Returns:
+            How many were removed with their chunks and vectors; 0: none match (any more).
+
+        Raises:
+            As ``count_documents``.
+        """
+
+    @abstractmethod
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Collection[str]) -> int:
         """Remove the documents of a file that the file no longer holds.
 

@@ -23,6 +23,7 @@ from vectorforge.types import (
 )
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.document_filters import checked_selection
 from vectorforge.vectorstore.plain_words import bm25
 from vectorforge.vectorstore.ranking import Ranking, distance_between
 from vectorforge.vectorstore.replacement import (
@@ -220,6 +221,33 @@ class InMemoryVectorStore(VectorStore):
                     del collection.documents[source]
                     return True
         return False
+
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.count_documents``."""
+        return len(self._selected(collection_id, filters, profile_id))
+
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.delete_documents``."""
+        selected = self._selected(collection_id, filters, profile_id)
+        for source in selected:
+            del self._collections[collection_id].documents[source]
+        return len(selected)
+
+    def _selected(self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None) -> list[str]:
+        condition = checked_selection(filters)
+        if profile_id is not None:
+            checked_profile(profile_id)
+        documents = self._collections.get(collection_id, _Collection()).documents
+        return [
+            source
+            for source, document in documents.items()
+            if profile_id in (None, document.profile_id)
+            and filter_language.matches(condition, document.draft.metadata)
+        ]
 
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""

@@ -1,6 +1,7 @@
 """The vector store in PostgreSQL with pgvector."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from vectorforge.types import (
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.document_filters import SelectedDocuments, checked_selection
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
 from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
 from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
@@ -90,7 +92,7 @@ class PgVectorStore(VectorStore):
         )
         limit = _NO_LIMIT if statement.counts_all else self._exact_scan_limit
         depth = top_k if mode is SearchMode.DENSE else max(top_k, search_sql.LEG_DEPTH)
-        candidates = depth * statement.candidates_per_row
+        candidates = max(depth * statement.candidates_per_row, statement.least_candidates)
         params = {
             **statement.filter_params,
             "tenant": self._db.tenant_id,
@@ -158,6 +160,29 @@ class PgVectorStore(VectorStore):
         """See ``VectorStore.delete_document``."""
         async with self._db.transaction() as connection:
             return await delete_document(connection, self._db.tenant_id, document_id)
+
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.count_documents``."""
+        async with self._selected(collection_id, filters, profile_id) as documents:
+            return await documents.count()
+
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.delete_documents``."""
+        async with self._selected(collection_id, filters, profile_id) as documents:
+            return await documents.delete_some()
+
+    @asynccontextmanager
+    async def _selected(
+        self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None
+    ) -> AsyncIterator[SelectedDocuments]:
+        selection = checked_selection(filters)
+        profile = None if profile_id is None else checked_profile(profile_id)
+        async with self._db.transaction() as connection:
+            yield SelectedDocuments(connection, self._db.tenant_id, collection_id, selection, profile)
 
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""

@@ -1,7 +1,7 @@
 """The leg of the vectors in a search's statement; ``search_sql`` says how the way to them is chosen."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from vectorforge.types import DistanceMetric
@@ -26,6 +26,8 @@ class IndexKind:
     """The indexed expression and its distance to the query: with ``{operator}`` and ``{dimension}``."""
     candidates_per_row: int
     """How many candidates to ask for, for each row wanted; their distances are computed again in full."""
+    least_candidates: int = 0
+    """How many to ask for at least; those of few rows lie too close together for their signs to tell."""
 
 
 _FULL = IndexKind(
@@ -36,7 +38,13 @@ _HALF = IndexKind(
     "%(query)b::public.vector::public.halfvec({dimension})",
     4,
 )
-INDEX_KINDS: Final = {"": _FULL, "half": _HALF}
+_BINARY = IndexKind(
+    "public.binary_quantize(e.embedding)::bit({dimension}) OPERATOR(public.<~>) "
+    "public.binary_quantize(%(query)b::public.vector)::bit({dimension})",
+    4,
+    400,
+)
+INDEX_KINDS: Final = {"": _FULL, "half": _HALF, "binary": _BINARY}
 """By the suffix of the partition's name."""
 
 
@@ -58,8 +66,7 @@ def index_kind(kind: str, dimension: int) -> IndexKind:
 
 
 def _filled(kind: IndexKind, dimension: int) -> IndexKind:
-    order = kind.order.replace("{dimension}", str(dimension))
-    return IndexKind(order, kind.candidates_per_row)
+    return replace(kind, order=kind.order.replace("{dimension}", str(dimension)))
 
 
 # How an index would fare is read off the catalogue, and only where more match than are compared in any case:

@@ -54,6 +54,8 @@ class SearchStatement:
     filter_params: dict[str, Any]
     candidates_per_row: int
     """How many candidates the index should give for each row wanted."""
+    least_candidates: int
+    """How many it should give at least."""
     of_everything: bool
     """Whether every chunk of the collection matches, so that ``chunk_count`` is their number."""
     counts_all: bool
@@ -84,10 +86,12 @@ def build(
     filter_sql = compiler.compile(condition)
     whole = len(filter_sql) > _MAX_REPEATED_FILTER
     template = _template(mode, metric, dimension, unfiltered, of_profile, whole, kind)
+    index = index_kind(kind, dimension)
     return SearchStatement(
         sql=template.replace(_FILTER, filter_sql),
         filter_params=compiler.params,
-        candidates_per_row=index_kind(kind, dimension).candidates_per_row,
+        candidates_per_row=index.candidates_per_row,
+        least_candidates=index.least_candidates,
         of_everything=unfiltered and not of_profile,
         counts_all=whole,
     )

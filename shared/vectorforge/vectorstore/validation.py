@@ -69,6 +69,18 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
     return numbers
 
 
+def check_halvable(vector: "array[float]", space: str) -> None:
+    """Refuse a vector that the half-precision index of its partition cannot hold.
+
+    Raises:
+        InvalidInputError: A number is beyond ``MAX_HALF``.
+    """
+    if space.endswith("_half") and max(map(abs, vector)) > MAX_HALF:
+        raise InvalidInputError(
+            f"With vector_index half no number of a vector may exceed {MAX_HALF:.0f}.", field="chunks.vector"
+        )
+
+
 def checked_top_k(top_k: int) -> int:
     """Return ``top_k``, or raise InvalidInputError outside 1 to ``MAX_TOP_K``."""
     if not 1 <= top_k <= MAX_TOP_K:

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.schemas.base import MAX_NAME_CHARS, ModelName, ProviderName, RequestBody
-from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
 class SearchSettingsFields(RequestBody):
@@ -55,6 +55,11 @@ class CollectionRequest(SearchSettingsFields):
     distance_metric: DistanceMetric = DistanceMetric.COSINE
     query_prefix: str | None = Field(default=None, max_length=500)
     document_prefix: str | None = Field(default=None, max_length=500)
+    vector_index: VectorIndex = Field(
+        default=VectorIndex.FULL,
+        description="What the index of the vectors is made of, once there are more than 10,000: the "
+        "vectors, the vectors in half precision, or their signs. What it finds is ranked by the full ones.",
+    )
 
 
 class CollectionBody(BaseModel):
@@ -67,6 +72,7 @@ class CollectionBody(BaseModel):
     embedding_model: str
     dimension: int
     distance_metric: DistanceMetric
+    vector_index: VectorIndex
     by_profile: bool = Field(
         description="True: every document belongs to a profile, and every question and search names one."
     )
@@ -92,6 +98,7 @@ class CollectionBody(BaseModel):
             embedding_model=collection.embedding_model,
             dimension=collection.dimension,
             distance_metric=collection.distance_metric,
+            vector_index=collection.vector_index,
             by_profile=collection.by_profile,
             search_mode=collection.search_mode,
             dense_weight=collection.dense_weight,

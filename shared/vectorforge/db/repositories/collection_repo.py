@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.search_settings import SET_SEARCH, checked_settings
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
-from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_NAME_CHARS = 200
 MAX_DIMENSION = 16_000
 """Of pgvector's ``vector`` type."""
+MAX_HALF_DIMENSION = 4_000
+"""Of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
 
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3
@@ -29,15 +31,15 @@ document_prefix, by_profile, data_version, document_count, chunk_count, search_m
 terms_complete, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
-_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
+_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s)"
 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix, by_profile, search_mode, dense_weight, language
+    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
-    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s,
+    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
     coalesce(%(search_mode)s, 'hybrid'), coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
@@ -77,6 +79,7 @@ class CollectionRepository:
         description: str = "",
         by_profile: bool = False,
         search: SearchSettings = _AS_BY_DEFAULT,
+        vector_index: VectorIndex = VectorIndex.FULL,
     ) -> Collection:
         """Make an empty collection.
 
@@ -92,13 +95,16 @@ class CollectionRepository:
             description: Free text.
             by_profile: Whether every document is to belong to a profile.
             search: How it is to be searched.
+            vector_index: What the index of the vectors is made of, once there are enough of them to have one.
 
         Raises:
             ConflictError: The tenant has a collection of this name.
-            InvalidInputError: Name, dimension or a setting is out of range.
+            InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
+                others.
             DatabaseUnavailableError: The tables for this dimension could not be made now.
         """
         _check(name, dimension)
+        _check_index(vector_index, distance_metric, dimension)
         values = {
             **await checked_settings(self._db, search),
             "tenant_id": self._db.tenant_id,
@@ -112,6 +118,11 @@ class CollectionRepository:
             "query_prefix": query_prefix,
             "document_prefix": document_prefix,
             "by_profile": by_profile,
+            "kind": vector_index.value,
+            # NULL is the partition that versions before this one know
+            "space": None
+            if vector_index is VectorIndex.FULL
+            else f"{distance_metric.value}_{dimension}_{vector_index.value}",
         }
         await self._ensure_space(values)
         row = await self._db.fetch_one(_CREATE, values)
@@ -192,6 +203,19 @@ def _check(name: str, dimension: int) -> None:
         raise InvalidInputError(f"name must have 1 to {MAX_NAME_CHARS} characters.", field="name")
     if not 1 <= dimension <= MAX_DIMENSION:
         raise InvalidInputError(f"dimension must be between 1 and {MAX_DIMENSION}.", field="dimension")
+
+
+def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> None:
+    if kind is VectorIndex.HALF and dimension > MAX_HALF_DIMENSION:
+        raise InvalidInputError(
+            f"vector_index half holds at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
+            field="vector_index",
+        )
+    if kind is VectorIndex.BINARY and metric is DistanceMetric.L2:
+        raise InvalidInputError(
+            "vector_index binary compares directions and does not go with the metric l2.",
+            field="vector_index",
+        )
 
 
 def make_collection(row: "DictRow") -> Collection:
