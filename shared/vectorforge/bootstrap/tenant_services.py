@@ -27,6 +27,7 @@ from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
+from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
@@ -112,8 +113,23 @@ class TenantServices:
         return QueryPreprocessor(self._application.config.query.max_query_length)
 
     @cached_property
-    def retriever(self) -> HybridRetriever:
-        """Finds passages of the tenant."""
+    def retriever(self) -> BaseRetriever:
+        """Finds passages of the tenant, and has them reranked where a reranker is set."""
+        reranker, settings = self._application.reranker, self._application.config.rerank
+        if reranker is None:
+            return self._search
+        from vectorforge.retriever.rerank import RerankingRetriever
+
+        return RerankingRetriever(
+            self._search,
+            reranker,
+            candidates=settings.rerank_candidates,
+            max_top_k=self._application.config.query.max_top_k,
+            timeout_s=settings.rerank_timeout_s,
+        )
+
+    @cached_property
+    def _search(self) -> HybridRetriever:
         return HybridRetriever(
             self._application.embedding_registry,
             self.vector_store,

@@ -1,6 +1,6 @@
 """The lexical leg of a search: BM25 of a question's words, as common table expressions.
 
-    score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.2, b = 0.75
+    score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.5, b = 0.75
     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
 
 with f for how often a passage has the word
@@ -11,7 +11,7 @@ All three are those of the whole collection: a filter leaves out passages, and c
 
 from typing import Final
 
-K1: Final = 1.2
+K1: Final = 1.5
 """How soon a word's further occurrences stop to count."""
 B: Final = 0.75
 """How much a long passage's occurrences count less, 0 (not at all) to 1 (in proportion)."""

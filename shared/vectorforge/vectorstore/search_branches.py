@@ -5,6 +5,11 @@ from typing import Final
 
 from vectorforge.types import DistanceMetric, SearchMode
 
+SHARPNESS: Final = 1.5
+"""Exponent of the score by vector over the best one: cosines of what is beside the point are high, too."""
+DOCUMENT_SHARE: Final = 0.2
+"""Of a passage's relevance that is the mean of its document's candidates."""
+
 _SCORES: Final = {
     DistanceMetric.COSINE: "1 - distance",
     DistanceMetric.INNER_PRODUCT: "-distance",
@@ -114,12 +119,25 @@ measured AS (
     ) there ON true
     WHERE united.distance IS NOT NULL OR there.distance IS NOT NULL
 ),
+compared AS (
+    SELECT *, {score} AS score, least(0, min({score}) OVER ()) AS lowest, max({score}) OVER () AS highest
+    FROM measured
+),
+fused AS (
+    SELECT compared.chunk_id, distance, lexical_score, score, c.document_id,
+           %(dense_weight)s::float8
+           * coalesce(power((score - lowest) / nullif(highest - lowest, 0), {sharpness}), 0)
+           + (1 - %(dense_weight)s::float8)
+           * coalesce(lexical_score / (SELECT max(lexical_score) FROM best_by_words), 0) AS own
+    FROM compared
+    JOIN vectorforge.chunks c ON c.tenant_id = %(tenant)s AND c.id = compared.chunk_id
+),
 nearest AS (
     SELECT chunk_id, distance, lexical_score,
-           %(dense_weight)s::float8 * ({score}) + (1 - %(dense_weight)s::float8)
-           * coalesce(lexical_score / (SELECT max(lexical_score) FROM best_by_words), 0) AS relevance
-    FROM measured
-    ORDER BY relevance DESC, chunk_id
+           (1 - {document_share}) * own + {document_share} * avg(own) OVER (PARTITION BY document_id)
+           AS relevance
+    FROM fused
+    ORDER BY relevance DESC, score DESC, chunk_id
     LIMIT %(top_k)s
 )
 """
@@ -145,7 +163,11 @@ def ranked(mode: SearchMode, metric: DistanceMetric, operator: str) -> str:
         return _BY_VECTORS
     if mode is SearchMode.LEXICAL:
         return _BY_WORDS
-    return _UNITED.replace("{operator}", operator).replace("{score}", _SCORES[metric])
+    written = _UNITED.replace("{operator}", operator).replace("{score}", f"({_SCORES[metric]})")
+    constants = {"{sharpness}": SHARPNESS, "{document_share}": DOCUMENT_SHARE}
+    for name, constant in constants.items():
+        written = written.replace(name, str(constant))
+    return written
 
 
 # LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and

@@ -81,7 +81,7 @@ AS $$
 BEGIN
     WITH read AS (
         SELECT f.id, f.collection_id, f.document_id, c.term_scope, c.language, to_tsvector(
-            c.language::regconfig, left(concat_ws(E'\n', d.title, f.heading, f.text), 200000)
+            c.language::regconfig, left(concat_ws(E'\n', d.title, d.title, d.title, f.heading, f.text), 200000)
         ) AS words
         FROM vectorforge.chunks AS f
         JOIN vectorforge.documents AS d ON d.tenant_id = f.tenant_id AND d.id = f.document_id
