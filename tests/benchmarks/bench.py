@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from figures.measuring import progress
 from page import Section, write_page
@@ -83,7 +84,11 @@ def main() -> None:
 def _measure(part: Part, workshop: Workshop, results: Results) -> None:
     figures = part.measure(workshop)
     options = workshop.options
-    settings = {"rounds": options.rounds, "chunks": options.chunks, "questions": options.questions}
+    settings: dict[str, Any] = {
+        "rounds": options.rounds,
+        "chunks": options.chunks,
+        "questions": options.questions,
+    }
     if part.with_contestants:
         settings["versions"] = {entry.name: workshop.arena.versions(entry) for entry in workshop.entries}
     results.write(part.name, figures, settings)

@@ -63,7 +63,7 @@ class Generator:
         self._basis = rng.standard_normal((_SUBSPACE, DIMENSION)) / np.sqrt(DIMENSION)
         self._centres = rng.standard_normal((_CENTRES, _SUBSPACE))
 
-    def around(self, centres: Sequence[int] | Vectors, seed: int) -> Vectors:
+    def around(self, centres: Sequence[int] | np.ndarray[Any, Any], seed: int) -> Vectors:
         """A unit vector near each of these centres."""
         rng = np.random.default_rng(seed)
         places = self._centres[np.asarray(centres)] + 0.7 * rng.standard_normal((len(centres), _SUBSPACE))
