@@ -19,6 +19,7 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import HealthChecker
+from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.providers.extractive import ExtractiveProvider
@@ -249,7 +250,13 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
+            backfill=self.embedding_backfill,
         )
+
+    @cached_property
+    def embedding_backfill(self) -> EmbeddingBackfill:
+        """Embeds collections of all tenants anew while their models are being changed."""
+        return EmbeddingBackfill(self.database, self.embedding_registry)
 
     @cached_property
     def ingestion_queue(self) -> "IngestionQueue | None":

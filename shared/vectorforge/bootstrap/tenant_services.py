@@ -12,6 +12,8 @@ from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitchRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
@@ -204,7 +206,13 @@ class TenantServices:
             self.documents,
             self._application.embedding_registry,
             self._application.config.ingestion,
+            models=EmbeddingModelRepository(self._db),
         )
+
+    @cached_property
+    def embedding_switches(self) -> EmbeddingSwitchRepository:
+        """Changes of the embedding models of the tenant's collections."""
+        return EmbeddingSwitchRepository(self._db)
 
     def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
         """The variant of a request of this tenant; see ``VariantCatalogue.choose``.

@@ -11,10 +11,10 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, VectorForgeError
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, with_current_model
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, Vector
-from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
 
 logger = logging.getLogger(__name__)
 
@@ -94,23 +94,29 @@ class DenseRetriever(BaseRetriever):
                 f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
             )
         query = self._preprocess(query)
-        collection, vector = await self._find(collection_id, query, embedding_provider)
-        if collection is None:
-            raise NotFoundError(f"Collection {collection_id} not found")
-        metric = self._resolve_metric(collection)
-        meanwhile: AbstractAsyncContextManager[None] = nullcontext()
-        if vector is None:
-            vector = await self._embed_query(query, collection, embedding_provider, deadline)
-            meanwhile = self._keeping(collection, query, vector, embedding_provider)
-        async with meanwhile:
-            found = await self._vector_store.search(
-                query_vector=vector,
-                top_k=top_k,
-                filters=filters,
-                metric=metric,
-                collection_id=collection_id,
-                profile_id=profile_id,
-            )
+
+        async def search() -> tuple[NearestChunks, DistanceMetric]:
+            collection, vector = await self._find(collection_id, query, embedding_provider)
+            if collection is None:
+                raise NotFoundError(f"Collection {collection_id} not found")
+            metric = self._resolve_metric(collection)
+            meanwhile: AbstractAsyncContextManager[None] = nullcontext()
+            if vector is None:
+                vector = await self._embed_query(query, collection, embedding_provider, deadline)
+                meanwhile = self._keeping(collection, query, vector, embedding_provider)
+            async with meanwhile:
+                found = await self._vector_store.search(
+                    query_vector=vector,
+                    top_k=top_k,
+                    filters=filters,
+                    metric=metric,
+                    collection_id=collection_id,
+                    profile_id=profile_id,
+                    space=collection.space or None,
+                )
+            return found, metric
+
+        found, metric = await with_current_model(search)
         results = Passages(found, min_score)
         for chunk in found[len(results) :]:  # the worst are the last
             # exact text: D-018

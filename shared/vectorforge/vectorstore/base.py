@@ -90,6 +90,7 @@ class VectorStore(ABC):
                 collection's documents belong to profiles and none is named.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
+            EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
         """
 
     @abstractmethod

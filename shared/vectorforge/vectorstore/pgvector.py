@@ -6,7 +6,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
-from vectorforge.errors import ConflictError, InvalidInputError
+from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
@@ -83,7 +83,7 @@ class PgVectorStore(VectorStore):
         rows = await self._db.fetch_all(statements.exact, {**params, "limit": limit})
         if not rows:
             return NearestChunks([], matched=0)
-        _check_scope(rows[0], metric, len(query), profile_id)
+        _check_scope(rows[0], metric, len(query), profile_id, space)
         matched, more = _matched(rows[0], statements, limit)
         if rows[0]["matching"] > limit:
             rows = await self._search_index(statements, params)
@@ -149,8 +149,14 @@ class PgVectorStore(VectorStore):
 
 
 def _check_scope(
-    row: Mapping[str, Any], metric: DistanceMetric, dimension: int, profile_id: int | None
+    row: Mapping[str, Any],
+    metric: DistanceMetric,
+    dimension: int,
+    profile_id: int | None,
+    space: str | None,
 ) -> None:
+    if space is not None and row["space"] != space:
+        raise EmbeddingModelChangedError
     check_dimension(expected=row["dimension"], actual=dimension, what="query vector")
     if row["distance_metric"] != metric:
         raise ConflictError(f"The collection's metric is {row['distance_metric']}, not {metric.value}.")

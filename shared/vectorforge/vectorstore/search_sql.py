@@ -74,11 +74,14 @@ _COUNT_PROFILE = """
 
 _EXACT = """
 WITH scope AS (
-        SELECT dimension, distance_metric, by_profile, chunk_count FROM vectorforge.collections
+        SELECT dimension, distance_metric, by_profile, chunk_count,
+            coalesce(space, distance_metric || '_' || dimension) AS space
+        FROM vectorforge.collections
         WHERE tenant_id = %(tenant)s AND id = %(collection)s
     ),
     {count}
-SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, counted.matching,
+SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, scope.space,
+    counted.matching,
     {columns}
 FROM scope
 CROSS JOIN counted
@@ -139,8 +142,9 @@ class SearchStatements:
     """
 
     exact: str
-    """At least one row if the collection exists: its dimension, metric, ``by_profile`` and ``chunk_count``,
-    ``matching`` (at most limit + 1), and the nearest chunks where that is within the limit, or else NULLs."""
+    """At least one row if the collection exists: its dimension, metric, ``by_profile``, ``chunk_count`` and
+    ``space``, ``matching`` (at most limit + 1), and the nearest chunks where that is within the limit, or
+    else NULLs."""
     through_index: str | None
     """The nearest chunks by the HNSW index; None where a dimension is beyond any index."""
     filter_params: dict[str, Any]
