@@ -5,8 +5,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import stamina
-
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 
@@ -77,6 +75,8 @@ async def with_retries(
         VectorForgeError: The last attempt's error.
         DeadlineExceededError: The time ran out before any attempt failed.
     """
+    import stamina  # a tenth of what importing all of this package costs; the first call can wait for it
+
     last_error: VectorForgeError | None = None
     made = 0
 

@@ -1,7 +1,6 @@
 """Variants as an operator writes them: named overlays on the query configuration, in JSON or a TOML file."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -56,6 +55,8 @@ def read_variants(value: Any) -> Any:
         return value
     if value.lstrip().startswith("{"):
         return read_object(value)
+    import tomllib
+
     try:
         with Path(value).expanduser().open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)

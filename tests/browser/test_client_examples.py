@@ -116,7 +116,7 @@ async def test_use_chat_stops_the_model(example: Example, visit: Visit) -> None:
     await ask(page)
     await expect(page.locator(".text")).to_have_text("Two hours")
     await page.get_by_role("button", name="Stop").click()
-    async with asyncio.timeout(1):  # through the example's own server
+    async with asyncio.timeout(10):  # through the example's own server
         await example.openai.requests[0].client_closed.wait()
     await expect(page.get_by_role("button", name="Ask")).to_be_visible()
     await expect(page.locator(".text")).to_have_text("Two hours")
@@ -168,7 +168,7 @@ async def test_the_fetch_reader_shows_an_answer_and_stops_one(example: Example, 
     await expect(page.locator("#answer")).to_have_text("Half")
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator("#state")).to_have_text("Stopped")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await example.openai.requests[1].client_closed.wait()
 
 

@@ -121,4 +121,4 @@ async def test_a_silent_server_is_given_up(stub: StubApi, visit: Visit) -> None:
     await expect(page.locator(".answer")).to_have_text("Half an ans")
     await page.clock.fast_forward(61_000)
     await expect(page.get_by_role("alert")).to_contain_text("went silent")
-    await asyncio.wait_for(stub.query_closed.wait(), 5)
+    await asyncio.wait_for(stub.query_closed.wait(), 20)

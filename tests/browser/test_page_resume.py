@@ -91,7 +91,7 @@ async def test_it_gives_up_after_a_while_and_can_be_told_to_go_on(stub: StubApi,
     for tries in range(1, 8):
         await expect(page.locator(".turn").get_by_text(LOST)).to_be_visible()
         await page.clock.fast_forward(12_000)
-        async with stub.seen, asyncio.timeout(5):
+        async with stub.seen, asyncio.timeout(20):
             while len(stub.returns) < tries:
                 await stub.seen.wait()
     await expect(page.get_by_role("alert")).to_contain_text("the rest of the answer could not be fetched")
@@ -156,7 +156,7 @@ async def test_a_server_that_does_not_stop_is_left(stub: StubApi, visit: Visit) 
     del stub.streams["unknown"]  # now stopping it fails
     await page.keyboard.press("Escape")
     await ended(page, "stopped")
-    await asyncio.wait_for(stub.query_closed.wait(), 5)
+    await asyncio.wait_for(stub.query_closed.wait(), 20)
 
 
 @pytest.mark.parametrize("how", ["New conversation", "leave"])
@@ -169,5 +169,5 @@ async def test_an_answer_that_nobody_reads_is_stopped(stub: StubApi, visit: Visi
         await page.goto("about:blank")
     else:
         await page.get_by_role("button", name=how).click()
-    async with stub.seen, asyncio.timeout(5):
+    async with stub.seen, asyncio.timeout(20):
         await stub.seen.wait_for(lambda: stub.stops == list(stub.streams))

@@ -66,12 +66,12 @@ async def open_door(
 async def check_end(door: Door, query_id: str, text: str) -> None:
     """What becomes of an answer whose reader has gone, and that others are still answered.
 
-    uvicorn tells the application, which closes the vendor's stream within a second. Lambda does not: the
+    uvicorn tells the application, which closes the vendor's stream. Lambda does not: the
     function goes on to the answer's end, as AWS documents it.
     """
     vendor = door.surroundings.vendor
     if door.kind == "uvicorn":
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await vendor.requests[-1].client_closed.wait()
     outcome = "aborted" if door.kind == "uvicorn" else "answered"
     async with door.surroundings.client(door.url) as native, asyncio.timeout(20):

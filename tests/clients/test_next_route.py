@@ -25,5 +25,5 @@ async def test_the_route_passes_stop_on(guides: Guides, openai: FakeOpenAI, run_
         "next_route.mjs",
         {**guides.options, "document": DOCUMENT, "text": QUESTION, "abortAtText": True},
     )
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()

@@ -74,14 +74,14 @@ async def test_an_error_inside_the_stream_comes_after_what_was_said(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_cancelling_stops_the_model_within_a_second(
+async def test_cancelling_stops_the_model(
     guides: Guides, openai: FakeOpenAI, start_node: StartNode, provider: str
 ) -> None:
     openai.script(unending("Two hours"))
     asked = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
     script = await start_node(SCRIPT, {**guides.options, **asked})
     assert (await script.read()) == {"aborting": True}
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()
     assert (await script.read())["types"][-1] == "abort"
     await script.end()

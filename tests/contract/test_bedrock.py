@@ -141,8 +141,8 @@ class TestBedrock(LLMStreamContract):
         server.script(Reply(texts=("x",) * 10_000, pause_s=0.01))
         async with aclosing(provider.generate_stream(MESSAGES)) as texts:
             await anext(texts)
-        await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
-        async with asyncio.timeout(5):
+        await asyncio.wait_for(server.requests[0].client_closed.wait(), 20)
+        async with asyncio.timeout(20):
             while any(t.name == "bedrock" for t in threading.enumerate()):  # noqa: ASYNC110 - threads
                 await asyncio.sleep(0.01)
 

@@ -95,7 +95,7 @@ async def test_an_answer_that_takes_too_long_ends_in_good_order(
     row = await logged(surroundings)
     assert (row.outcome, row.generated_response) == ("deadline", "".join(tokens))
     (request,) = surroundings.vendor.requests
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await request.client_closed.wait()  # nobody pays for the rest
 
 
@@ -134,7 +134,7 @@ async def test_a_model_that_says_nothing_leaves_time_for_the_passages(
     row = await logged(surroundings)
     assert (row.outcome, list(row.degraded)) == ("answered", ["passages"])
     (request,) = surroundings.vendor.requests
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await request.client_closed.wait()
 
 

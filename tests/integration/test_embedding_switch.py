@@ -405,3 +405,18 @@ async def test_a_deleted_collection_takes_its_change_along(room: Room) -> None:
             f"SELECT count(*) AS n FROM vectorforge.{table} WHERE tenant_id = %s", (room.db.tenant_id,)
         )
         assert row == {"n": 0}
+
+
+async def test_documents_taken_in_again_after_a_switch_are_not_embedded_again(room: Room) -> None:
+    await room.start()
+    await room.fill()
+    await room.switches.switch(room.collection.id)
+    await room.switches.finish(room.collection.id)
+    await room.fill()
+    embedded = len(room.new.texts)
+    again = await room.ingest("5.txt", passage(5))
+    assert again.status is DocumentStatus.UNCHANGED
+    await room.ingest("6.txt", f"{passage(6)}\n\n{'And a garden behind it, with a pear tree. ' * 3}")
+    await room.ingest("6.txt", passage(6))
+    assert len([text for text in room.new.texts[embedded:] if text == passage(6)]) <= 1
+    assert len(room.old.texts) == 20

@@ -122,11 +122,11 @@ async def test_only_what_changed_is_ingested(shop: Shop) -> None:
     shop.sql("UPDATE articles SET body = 'Nobody told' WHERE id = 5")
     changed = await shop.ingest()
     assert (changed.skipped, changed.row()[1:5]) == (248, (3, 3, 0, 0))
-    assert sorted(shop.embedded) == ["Late words", "New words", "Old but new"]
+    assert sorted(shop.embedded) == ["Article 3\nNew words", "Article 4\nLate words", "Old but new"]
 
     everything = await shop.ingest(everything=True)
     assert everything.row()[1:5] == (251, 1, 250, 0)
-    assert shop.embedded[-1] == "Nobody told"
+    assert shop.embedded[-1] == "Article 5\nNobody told"
 
 
 # Other columns, other labels: what was made otherwise is made anew
@@ -143,7 +143,7 @@ async def test_without_a_time_of_change_the_text_tells(shop: Shop) -> None:
     shop.sql("UPDATE articles SET body = 'New words' WHERE id = 3")
     summary = await shop.ingest(updated=None)
     assert summary.row()[1:5] == (250, 1, 249, 0)
-    assert shop.embedded == ["New words"]
+    assert shop.embedded == ["Article 3\nNew words"]
 
 
 # Deletions only when they are asked for, and only of these rows

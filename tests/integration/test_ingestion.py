@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +235,20 @@ class TestPipeline:
         document = await room.documents.find_by_source(room.collection.id, "a.txt")
         assert document is not None
         assert document.version == 1
+
+    async def test_title_and_headings_are_embedded_with_a_passage(self, room: Room) -> None:
+        room.collection = replace(room.collection, document_prefix="passage: ")
+        text = "# Guide\n\n## Install\n\n" + paragraph(1)[:80]
+        await room.pipeline.ingest_bytes(room.collection, text.encode(), "guide.md", None, "Manual")
+        assert room.embedder.texts[-1].startswith("passage: Manual\nGuide > Install\n")
+
+    # C19: only the titles have changed, and the words are another passage's now
+    async def test_another_title_embeds_and_keeps_nothing(self, room: Room) -> None:
+        await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "Old")
+        room.embedder.texts.clear()
+        [result] = await room.pipeline.ingest_bytes(room.collection, text_of().encode(), "a.txt", None, "New")
+        assert (result.chunks_added, result.chunks_kept, result.chunks_removed) == (6, 0, 6)
+        assert room.embedder.texts == [f"New\n{paragraph(number)}" for number in range(6)]
 
     # C19
     async def test_one_changed_paragraph_embeds_only_its_chunks(self, room: Room) -> None:

@@ -121,6 +121,7 @@ async def test_documents(profiles: Profiles) -> None:
         7, cv, SourceType.CV, title="CV 2026", metadata={"language": "en", "profile_id": 8}
     )
     assert done.chunks_added > 1
+    assert all(text.startswith("CV 2026\n") for text in profiles.embedder.texts)
     chunks = await profiles.retrieval.retrieve("boat", 7, 100, {"language": "en"})
     assert len(chunks) == done.chunks_added
     assert {(c.profile_id, c.source_type, c.source_id, c.metadata.title) for c in chunks} == {

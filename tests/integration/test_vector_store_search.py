@@ -17,6 +17,7 @@ from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.testing.pin_detector import PinDetector
+from vectorforge.testing.random_filters import NAMES, POOL, random_metadata
 from vectorforge.types import DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector
@@ -59,47 +60,6 @@ def accepted(filters: dict[str, Any]) -> bool:
 
 def texts(found: Sequence[RetrievedChunk]) -> list[str]:
     return [result.chunk.text for result in found]
-
-
-# Small pools, so that random filters meet random metadata often; long numbers and odd strings for the rest.
-POOL: list[Any] = [
-    *(None, True, False, 0, 1, -1, 2, 1.0, 0.5, -0.0, 2024, 10**23, 1e23, 2**53 + 1, 1e300, 5e-324),
-    *(
-        "2024",
-        "1",
-        "true",
-        "null",
-        "a",
-        "b",
-        "ab",
-        "A",
-        "B",
-        "\u00e4",
-        "",
-        " ",
-        "0",
-        '"',
-        "\\",
-        "{}",
-        "\U0001f98a",
-    ),
-]
-NAMES = ["a", "b", "0", "\u00e4 b", "k\\"]
-
-
-def random_value(generator: random.Random, depth: int = 0) -> Any:
-    kind = generator.random()
-    if kind < 0.6 or depth == 3:
-        return generator.choice(POOL)
-    if kind < 0.8:
-        return [random_value(generator, depth + 1) for _ in range(generator.randrange(4))]
-    return {
-        name: random_value(generator, depth + 1) for name in generator.sample(NAMES, generator.randrange(3))
-    }
-
-
-def random_metadata(generator: random.Random) -> dict[str, Any]:
-    return {name: random_value(generator) for name in generator.sample(NAMES, generator.randrange(6))}
 
 
 scalars = (

@@ -166,7 +166,7 @@ async def test_a_document_and_its_collection_deleted_at_once(tenant_db: TenantDa
         assert await delete_document(connection, tenant_db.tenant_id, stored.document_id)
         statement = "DELETE FROM vectorforge.collections WHERE id = %s"
         dropping = asyncio.create_task(tenant_db.execute(statement, (collection_id,)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             waiting = f"pg_stat_activity WHERE starts_with(query, '{statement[:30]}') AND {WAITS}"
             while await count(tenant_db, waiting) == 0:  # noqa: ASYNC110 - a lock announces nothing
                 await asyncio.sleep(0.02)

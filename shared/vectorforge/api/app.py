@@ -2,74 +2,21 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.auth import Authenticator
 from vectorforge.api.client_stream import PING_INTERVAL_S
+from vectorforge.api.doors import Doors, DoorsOnDemand
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
-from vectorforge.api.openapi import describe
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
-from vectorforge.api.routes import (
-    answer_streams,
-    cache,
-    collections,
-    conversations,
-    docrag,
-    documents,
-    health,
-    jobs,
-    mcp,
-    metrics,
-    openai_chat,
-    openai_embeddings,
-    openai_files,
-    openai_models,
-    openai_responses,
-    openai_vector_stores,
-    profiles,
-    providers,
-    queries,
-    rag,
-    root,
-    search,
-    statistics,
-    ui_chat,
-    uploads,
-)
 from vectorforge.api.time_limit import TimeLimit
-from vectorforge.bootstrap import Application
 
-_DOORS = (
-    root,
-    health,
-    providers,
-    collections,
-    conversations,
-    documents,
-    uploads,
-    jobs,
-    search,
-    rag,
-    docrag,
-    profiles,
-    answer_streams,
-    openai_chat,
-    openai_models,
-    openai_embeddings,
-    openai_responses,
-    openai_vector_stores,
-    openai_files,
-    ui_chat,
-    mcp,
-    queries,
-    cache,
-    statistics,
-    metrics,
-)
+if TYPE_CHECKING:
+    from vectorforge.bootstrap import Application
 
 _DESCRIPTION = (
     "Ask your own documents: answers with citations, whole or as server-sent events. "
@@ -78,7 +25,7 @@ _DESCRIPTION = (
 
 
 def create_app(
-    application: Application, *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
+    application: "Application", *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
 ) -> FastAPI:
     """The HTTP door of an application.
 
@@ -112,10 +59,12 @@ def create_app(
                 await application.ingestion_worker.stop()
 
     server = application.config.server
-    app = create_routes(lifespan)
+    app = _create_empty(lifespan)
+    app.state.doors = doors = Doors(app)
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
     # The last one added is the outermost.
+    app.add_middleware(DoorsOnDemand, doors=doors)
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(
@@ -134,10 +83,16 @@ def create_app(
     return app
 
 
-def create_routes(
+def create_routes() -> FastAPI:
+    """All routes without anything behind them; enough for the OpenAPI document."""
+    app = _create_empty()
+    Doors(app).open_all()
+    return app
+
+
+def _create_empty(
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
-    """The routes without anything behind them; enough for the OpenAPI document."""
     app = FastAPI(
         title="VectorForge",
         version=__version__,
@@ -146,8 +101,15 @@ def create_routes(
         docs_url=None,  # both load scripts from other servers
         redoc_url=None,
     )
-    for door in _DOORS:
-        app.include_router(door.router)
     install_problem_handlers(app)
-    app.openapi = partial(describe, app)  # type: ignore[method-assign] # FastAPI's documented way to extend it
+
+    def openapi() -> dict[str, Any]:
+        from vectorforge.api.openapi import describe
+
+        if app.openapi_schema is None:
+            # The order of routes in the document is not the one in which their doors were opened.
+            app.openapi_schema = describe(create_routes())
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
     return app

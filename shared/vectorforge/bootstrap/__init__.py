@@ -4,7 +4,20 @@
 Nothing connects before ``open()``, except to the store of providers' keys where the settings name one.
 """
 
+from typing import TYPE_CHECKING
+
 from vectorforge.bootstrap.application import Application, credential_store
-from vectorforge.bootstrap.tenant_services import TenantServices
+
+if TYPE_CHECKING:
+    from vectorforge.bootstrap.tenant_services import TenantServices
 
 __all__ = ["Application", "TenantServices", "credential_store"]
+
+
+def __getattr__(name: str) -> object:
+    """``TenantServices`` leads to every pipeline, so it is imported when it is asked for (PEP 562)."""
+    if name == "TenantServices":
+        from vectorforge.bootstrap.tenant_services import TenantServices
+
+        return TenantServices
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.aws.database_login import database_password
-from vectorforge.bootstrap.tenant_services import TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.credentials import CredentialStore
 from vectorforge.db.connection import Database
@@ -19,21 +18,22 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import HealthChecker
-from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
-from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.llm.circuit_breaker import CircuitBreakers
-from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_memory import AnswerMemory
 from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 
-if TYPE_CHECKING:  # only on AWS
+if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
     from vectorforge.aws.clients import AwsClients
     from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.upload_forms import UploadForms
+    from vectorforge.bootstrap.tenant_services import TenantServices
+    from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+    from vectorforge.ingestion.worker import IngestionWorker
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
+    from vectorforge.pipeline.answer_memory import AnswerMemory
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +96,8 @@ class Application:
                 keys cannot be read and waiting would not help.
             SecretsUnavailableError: The keys cannot be read now.
         """
+        from vectorforge.llm.providers.extractive import ExtractiveProvider
+
         url = config.database.database_url
         if url is None:
             raise ConfigurationError(
@@ -194,8 +196,10 @@ class Application:
     ) -> None:
         await self.close()
 
-    def for_tenant(self, tenant_id: str) -> TenantServices:
+    def for_tenant(self, tenant_id: str) -> "TenantServices":
         """The services of one tenant; cheap, made for each request."""
+        from vectorforge.bootstrap.tenant_services import TenantServices
+
         return TenantServices(self, tenant_id)
 
     @cached_property
@@ -206,15 +210,19 @@ class Application:
         return AwsClients()
 
     @cached_property
-    def quoter(self) -> ExtractiveProvider:
+    def quoter(self) -> "ExtractiveProvider":
         """Quotes passages when no model answers."""
+        from vectorforge.llm.providers.extractive import ExtractiveProvider
+
         return ExtractiveProvider(
             embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
         )
 
     @cached_property
-    def answer_memory(self) -> AnswerMemory:
+    def answer_memory(self) -> "AnswerMemory":
         """Answers that this process keeps, of all tenants."""
+        from vectorforge.pipeline.answer_memory import AnswerMemory
+
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 
     @cached_property
@@ -243,8 +251,10 @@ class Application:
         )
 
     @cached_property
-    def ingestion_worker(self) -> IngestionWorker:
+    def ingestion_worker(self) -> "IngestionWorker":
         """Runs ingestion jobs of all tenants in this process, once started."""
+        from vectorforge.ingestion.worker import IngestionWorker
+
         return IngestionWorker(
             self.database,
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
@@ -254,8 +264,10 @@ class Application:
         )
 
     @cached_property
-    def embedding_backfill(self) -> EmbeddingBackfill:
+    def embedding_backfill(self) -> "EmbeddingBackfill":
         """Embeds collections of all tenants anew while their models are being changed."""
+        from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+
         return EmbeddingBackfill(self.database, self.embedding_registry)
 
     @cached_property

@@ -12,13 +12,11 @@ from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
-from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitchRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
-from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
+from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_memory import MemoryFirst
@@ -35,6 +33,7 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
+    from vectorforge.bootstrap.model_changes import ModelChanges
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -201,6 +200,8 @@ class TenantServices:
     @cached_property
     def ingestion(self) -> IngestionPipeline:
         """Turns documents into chunks of the tenant."""
+        from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+
         return IngestionPipeline(
             self.vector_store,
             self.documents,
@@ -210,9 +211,11 @@ class TenantServices:
         )
 
     @cached_property
-    def embedding_switches(self) -> EmbeddingSwitchRepository:
+    def model_changes(self) -> "ModelChanges":
         """Changes of the embedding models of the tenant's collections."""
-        return EmbeddingSwitchRepository(self._db)
+        from vectorforge.bootstrap.model_changes import ModelChanges
+
+        return ModelChanges(self._db, self._application)
 
     def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
         """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
@@ -264,20 +267,10 @@ class TenantServices:
             DimensionMismatchError: The model's vectors have another length than the one asked for.
             EmbeddingError: The model's dimension had to be tried out, and that failed.
         """
+        from vectorforge.bootstrap.model_changes import chosen_model
+
         registry = self._application.embedding_registry
-        if embedding_provider is not None and embedding_provider not in registry.list_providers():
-            raise InvalidInputError(
-                f"embedding_provider must be one of: {', '.join(registry.list_providers())}.",
-                field="embedding_provider",
-            )
-        provider = registry.get(embedding_provider)
-        model = embedding_model or provider.default_model
-        actual = provider.dimension(model)
-        if actual is None:
-            try:
-                actual = len(await provider.embed_query("dimension", model=model))
-            except UnknownModelError as exc:
-                raise InvalidInputError(exc.message, field="embedding_model") from exc
+        provider, model, actual = await chosen_model(registry, embedding_provider, embedding_model)
         if dimension is not None and dimension != actual:
             raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
         return await self.collections.create(

@@ -8,20 +8,22 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.chunk import ChunkingConfig, TextChunk, chunk_text
+from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.types import ExtractedDocument
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import ChunkDraft, Collection, DocumentDraft
+from vectorforge.types import ChunkDraft, DocumentDraft
 
-_FORMAT = "1"
-"""Part of every document's hash. Change it when the same document would be cut differently than before."""
+FORMAT = "2"
+"""Part of every document's hash. Change it when the same document would be stored differently than before."""
 
 
-def draft_document(
-    document: ExtractedDocument, collection: Collection, chunking: ChunkingConfig
-) -> DocumentDraft:
-    """The document with the hash over everything that decides what is stored for it."""
+def draft_document(document: ExtractedDocument, chunking: ChunkingConfig) -> DocumentDraft:
+    """The document with the hash over everything that decides what is stored for it.
+
+    The model that embeds it is the collection's affair: when that changes, no document has.
+    """
     decisive: list[Any] = [
-        _FORMAT,
+        FORMAT,
         document.text,
         document.title,
         document.media_type,
@@ -30,9 +32,6 @@ def draft_document(
         document.parent_source,
         chunking.chunk_size,
         chunking.chunk_overlap,
-        collection.embedding_provider,
-        collection.embedding_model,
-        collection.document_prefix,
     ]
     if document.chunks is not None:
         decisive.append([[c.index, c.start_offset, c.end_offset, c.metadata] for c in document.chunks])
@@ -47,13 +46,11 @@ def draft_document(
     )
 
 
-def draft_chunks(
-    document: ExtractedDocument, collection: Collection, chunking: ChunkingConfig
-) -> list[ChunkDraft]:
+def draft_chunks(document: ExtractedDocument, chunking: ChunkingConfig) -> list[ChunkDraft]:
     """Cut a document into chunks without vectors; takes about a second for a million characters.
 
-    A chunk's hash covers what is embedded (prefix and text), the model, and how many equal chunks came
-    before it in the document, so that hashes are unique and each stands for one stored embedding.
+    A chunk's hash covers what is embedded (``embedded_text``) and how many equal chunks came before it in
+    the document, so that hashes are unique and each stands for one stored embedding.
 
     Returns:
         Chunks in the order of the text, with metadata ``{"page": n}`` (from 1) where the document has pages.
@@ -64,7 +61,7 @@ def draft_chunks(
     if chunks is None:
         chunks = tuple(chunk_text(document.text, chunking, media_type=document.media_type))
     for chunk in chunks:
-        embedded = collection.document_prefix + chunk.text
+        embedded = embedded_text(document.title, chunk.heading, chunk.text)
         drafts.append(
             ChunkDraft(
                 index=chunk.index,
@@ -72,19 +69,12 @@ def draft_chunks(
                 start_offset=chunk.start_offset,
                 end_offset=chunk.end_offset,
                 token_count=estimate_tokens(chunk.text),
-                content_hash=_hash(
-                    [
-                        embedded,
-                        collection.embedding_provider,
-                        collection.embedding_model,
-                        seen[chunk.text],
-                    ]
-                ),
+                content_hash=_hash([embedded, seen[embedded]]),
                 heading=chunk.heading,
                 metadata={**_page(document, chunk), **chunk.metadata},
             )
         )
-        seen[chunk.text] += 1
+        seen[embedded] += 1
     if not drafts:
         raise ExtractionError("The document holds no text.", reason="empty")
     return drafts

@@ -9,6 +9,7 @@ from uuid import UUID
 from vectorforge.db.repositories.embedding_models import EmbeddingModel
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import VectorForgeError
+from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.types import ChunkDraft, Collection, Vector
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class PassageVectors:
     Args:
         embeddings: Has the providers that collections name.
         collection: Whose passages these are.
+        title: The document's.
         models: Tells by what the collection is embedded at the time; None: always by what it says.
     """
 
@@ -35,10 +37,12 @@ class PassageVectors:
         self,
         embeddings: EmbeddingProviderRegistry,
         collection: Collection,
+        title: str | None,
         models: CollectionModels | None,
     ) -> None:
         self._embeddings = embeddings
         self._collection = collection
+        self._title = title
         self._repo = models
         self._models = [EmbeddingModel.of(collection)]
         self._made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
@@ -80,7 +84,9 @@ class PassageVectors:
     ) -> None:
         provider = self._embeddings.get(model.provider)
         lacking = [chunk for chunk in chunks if (model, chunk.content_hash) not in self._made]
-        texts = [model.document_prefix + chunk.text for chunk in lacking]
+        texts = [
+            model.document_prefix + embedded_text(self._title, chunk.heading, chunk.text) for chunk in lacking
+        ]
         progress = on_progress or (lambda _done, _total: None)
         vectors = await provider.embed_documents(
             texts, model=model.model, on_progress=lambda done: progress(done, len(texts))

@@ -211,13 +211,13 @@ class IngestionPipeline:
         if len(document.text) > self._limits.max_chars:
             limit = self._limits.max_chars
             raise ExtractionError(f"The text is longer than {limit:,} characters.", reason="too_large")
-        draft = await asyncio.to_thread(draft_document, document, collection, self._chunking)
+        draft = await asyncio.to_thread(draft_document, document, self._chunking)
         current = await self._documents.current_hashes(collection.id, document.source)
         if current is not None and current.content_hash == draft.content_hash:
             return _unchanged(current)
         _tell(on_stage, IngestionStage.CHUNK)
-        chunks = await asyncio.to_thread(draft_chunks, document, collection, self._chunking)
-        vectors = PassageVectors(self._embeddings, collection, self._models)
+        chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
+        vectors = PassageVectors(self._embeddings, collection, draft.title, self._models)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]

@@ -10,13 +10,14 @@ from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
+from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfileVectorStore
-from vectorforge.types import ChunkDraft, DocumentDraft, ReplacedProfile, Vector
+from vectorforge.types import DocumentDraft, ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
 __all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
@@ -201,9 +202,9 @@ class RAGIngestionPipeline:
             page_starts=document.page_starts,
             parent_source=_parent(profile_id, of_rows=document.source_type in _ROW_TYPES),
         )
-        drafts = draft_chunks(extracted, self._store.collection, self._chunking)
+        drafts = draft_chunks(extracted, self._chunking)
         return (
-            draft_document(extracted, self._store.collection, self._chunking),
+            draft_document(extracted, self._chunking),
             [VectorChunk(chunk, metadata) for chunk in drafts],
         )
 
@@ -231,15 +232,15 @@ class RAGIngestionPipeline:
                 return _told(profile_id, done)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _embed(self, chunks: Sequence[ChunkDraft], vectors: dict[bytes, Vector]) -> None:
-        """Add the vectors of these chunks."""
-        if not chunks:
+    async def _embed(self, texts: Mapping[bytes, str], vectors: dict[bytes, Vector]) -> None:
+        """Add the vectors of these texts, under the hashes of their chunks."""
+        if not texts:
             return
         collection = self._store.collection
         made = await self._embedding_provider.embed_documents(
-            [collection.document_prefix + chunk.text for chunk in chunks], model=collection.embedding_model
+            [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
         )
-        vectors.update(zip((chunk.content_hash for chunk in chunks), made, strict=True))
+        vectors.update(zip(texts, made, strict=True))
 
 
 _ROW_TYPES = frozenset(
@@ -264,18 +265,18 @@ def _check(documents: Sequence[ProfileDocument]) -> None:
 
 def _without_vector(
     drafted: Sequence[Drafted], stored: Mapping[str, CurrentDocument], vectors: Mapping[bytes, Vector]
-) -> list[ChunkDraft]:
-    """Chunks to embed: of documents that change, not stored in them and not embedded before; none twice."""
-    wanted: dict[bytes, ChunkDraft] = {}
+) -> dict[bytes, str]:
+    """What to embed, by hash of its chunk: of documents that change, not stored in them, not embedded yet."""
+    wanted: dict[bytes, str] = {}
     for document, chunks in drafted:
         current = stored.get(document.source)
         if current is not None and current.content_hash == document.content_hash:
             continue
         known = current.chunk_hashes if current else frozenset()
-        for chunk in chunks:
-            if chunk.draft.content_hash not in known and chunk.draft.content_hash not in vectors:
-                wanted[chunk.draft.content_hash] = chunk.draft
-    return list(wanted.values())
+        for draft in (chunk.draft for chunk in chunks):
+            if draft.content_hash not in known and draft.content_hash not in vectors:
+                wanted[draft.content_hash] = embedded_text(document.title, draft.heading, draft.text)
+    return wanted
 
 
 def _with_vector(chunk: VectorChunk, vectors: Mapping[bytes, Vector]) -> VectorChunk:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.ingestion.drafts import FORMAT
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
@@ -142,9 +143,7 @@ class RowIngestion:
             self._labels,
             settings.chunk_size_chars,
             settings.chunk_overlap_chars,
-            collection.embedding_provider,
-            collection.embedding_model,
-            collection.document_prefix,
+            FORMAT,
         ]
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 

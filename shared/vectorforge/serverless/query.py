@@ -5,7 +5,10 @@ import random
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fastapi import FastAPI
+
 from vectorforge.api.app import create_app
+from vectorforge.api.doors import QUESTION_DOORS, Doors
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
@@ -57,12 +60,22 @@ class QueryFunction:
             config = VectorForgeConfig.from_environment()
             telemetry = FunctionTelemetry("query", config)
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
-            adapter = _make_adapter(application)
+            app = create_app(application, open_on_demand=True)
+            adapter = _make_adapter(app, application)
             run_in_loop(application.preload())
+            _open_doors(app.state.doors)
             if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
                 _prepare_for_snapshot(application)
             self._started = _Started(telemetry, adapter)
         return self._started
+
+
+def _open_doors(doors: Doors) -> None:
+    """All of them where somebody else waits for the start, else those that questions come through."""
+    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
+        doors.open_all()
+    else:
+        doors.open(*QUESTION_DOORS)
 
 
 def _prepare_for_snapshot(application: Application) -> None:
@@ -86,8 +99,7 @@ class _Started:
     adapter: _Adapter
 
 
-def _make_adapter(application: Application) -> _Adapter:
-    app = create_app(application, open_on_demand=True)
+def _make_adapter(app: FastAPI, application: Application) -> _Adapter:
     if application.config.aws.response_mode == "buffered":
         return _BufferedHandler(app, application)
     if not can_stream():

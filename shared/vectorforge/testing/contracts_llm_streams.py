@@ -30,7 +30,7 @@ class LLMStreamContract(LLMVendorContract):
         assert seen == [TextDelta(text) for text in Reply().texts]
         assert caught.value.retryable is False
         assert len(server.requests) == 1
-        await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
+        await asyncio.wait_for(server.requests[0].client_closed.wait(), 20)
         await provider.aclose()
 
     async def test_deadline_ends_a_stream_that_flows(
@@ -84,4 +84,4 @@ class LLMStreamContract(LLMVendorContract):
         server.script(Reply(texts=("x",) * 10_000, pause_s=0.01))
         async with aclosing(provider.generate_stream(MESSAGES)) as texts:
             assert await anext(texts) == "x"
-        await asyncio.wait_for(server.requests[0].client_closed.wait(), 5)
+        await asyncio.wait_for(server.requests[0].client_closed.wait(), 20)

@@ -7,12 +7,16 @@ ALTER TABLE vectorforge.collections
     ADD COLUMN dense_weight double precision NOT NULL DEFAULT 0.5 CHECK (dense_weight BETWEEN 0 AND 1),
     -- a text search configuration of PostgreSQL: how words are stemmed, and which are left out
     ADD COLUMN language text NOT NULL DEFAULT 'english' CHECK (char_length(language) BETWEEN 1 AND 63),
-    -- stands for tenant and collection in every posting, where their 36 bytes would double its size
+    -- Stands for tenant and collection in every posting, where their 36 bytes would double its size. An identity: nobody
+    -- can take another's. This rewrites the table, which has a row a collection: milliseconds.
+    -- squawk-ignore adding-field-with-default, disallowed-unique-constraint
     ADD COLUMN term_scope int NOT NULL GENERATED ALWAYS AS IDENTITY UNIQUE,
     -- words of all passages, repetitions included: their mean is a part of BM25
     ADD COLUMN term_count bigint NOT NULL DEFAULT 0,
     -- false: passages from before this table are still to be read
     ADD COLUMN terms_complete boolean NOT NULL DEFAULT false,
+    -- while they are: the document up to which they were, in the order of ids
+    ADD COLUMN terms_cursor uuid,
     -- the partition of the embeddings; NULL: that of metric and dimension
     ADD COLUMN space text;
 ALTER TABLE vectorforge.collections ALTER COLUMN terms_complete SET DEFAULT true;
@@ -31,6 +35,8 @@ CREATE TABLE vectorforge.chunk_terms (
     collection_id uuid NOT NULL,
     document_id uuid NOT NULL,
     scope int NOT NULL,
+    -- by which they were read; another than the collection's: they are still to be read by that
+    language text NOT NULL,
     terms int[] NOT NULL,
     length int NOT NULL,
     PRIMARY KEY (tenant_id, chunk_id),
@@ -45,7 +51,9 @@ CREATE TABLE vectorforge.postings (
     scope int NOT NULL,
     term int NOT NULL,
     chunk_id uuid NOT NULL,
+    -- squawk-ignore prefer-bigint-over-smallint -- written with least(..., 32767)
     frequency smallint NOT NULL,
+    -- squawk-ignore prefer-bigint-over-smallint -- as well
     length smallint NOT NULL,
     PRIMARY KEY (scope, term, chunk_id) INCLUDE (frequency, length)
 );
@@ -71,7 +79,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     WITH read AS (
-        SELECT f.id, f.collection_id, f.document_id, c.term_scope, to_tsvector(
+        SELECT f.id, f.collection_id, f.document_id, c.term_scope, c.language, to_tsvector(
             c.language::regconfig, left(concat_ws(E'\n', d.title, f.heading, f.text), 200000)
         ) AS words
         FROM vectorforge.chunks AS f
@@ -83,14 +91,15 @@ BEGIN
         FROM read CROSS JOIN LATERAL unnest(read.words) AS word
         GROUP BY 1, 2
     ), summed AS (
-        SELECT read.id, read.collection_id, read.document_id, read.term_scope,
+        SELECT read.id, read.collection_id, read.document_id, read.term_scope, read.language,
                coalesce(array_agg(counted.term) FILTER (WHERE counted.term IS NOT NULL), '{}') AS terms,
                coalesce(sum(counted.frequency), 0) AS length
         FROM read LEFT JOIN counted ON counted.id = read.id
-        GROUP BY 1, 2, 3, 4
+        GROUP BY 1, 2, 3, 4, 5
     ), noted AS (
-        INSERT INTO vectorforge.chunk_terms (tenant_id, chunk_id, collection_id, document_id, scope, terms, length)
-        SELECT tenant, id, collection_id, document_id, term_scope, terms, length FROM summed
+        INSERT INTO vectorforge.chunk_terms
+            (tenant_id, chunk_id, collection_id, document_id, scope, language, terms, length)
+        SELECT tenant, id, collection_id, document_id, term_scope, language, terms, length FROM summed
         RETURNING chunk_id, scope, length
     )
     INSERT INTO vectorforge.postings (scope, term, chunk_id, frequency, length)
@@ -135,7 +144,8 @@ BEGIN
     FROM (
         SELECT after.tenant_id, array_agg(after.id) AS ids
         FROM before JOIN after ON after.tenant_id = before.tenant_id AND after.id = before.id
-        WHERE after.to_version IS NULL AND (before.heading, before.text) IS DISTINCT FROM (after.heading, after.text)
+        WHERE after.to_version IS NULL AND (before.to_version, before.heading, before.text) IS DISTINCT FROM
+            (after.to_version, after.heading, after.text)
         GROUP BY 1
     ) AS batch;
     RETURN NULL;
@@ -145,7 +155,42 @@ CREATE TRIGGER change_terms AFTER UPDATE ON vectorforge.chunks
     REFERENCING OLD TABLE AS before NEW TABLE AS after
     FOR EACH STATEMENT EXECUTE FUNCTION vectorforge.change_terms_of_chunks();
 
--- Chunks go with their document, and with them what is noted of their words.
+-- With its document a chunk goes, and by that what is noted of its words; this is for a chunk that goes alone.
+CREATE FUNCTION vectorforge.delete_terms_of_chunks() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM vectorforge.chunk_terms AS t
+    USING removed WHERE t.tenant_id = removed.tenant_id AND t.chunk_id = removed.id AND removed.to_version IS NULL;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER delete_terms AFTER DELETE ON vectorforge.chunks
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION vectorforge.delete_terms_of_chunks();
+
+-- The title is read with each passage. Deferred, so that passages that a new title's version replaces are not read
+-- again in vain; those of this version have been read with it.
+CREATE FUNCTION vectorforge.change_terms_of_document() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    kept constant uuid[] := ARRAY(
+        SELECT f.id FROM vectorforge.chunks AS f
+        WHERE f.tenant_id = NEW.tenant_id AND f.collection_id = NEW.collection_id AND f.document_id = NEW.id
+            AND f.to_version IS NULL AND (f.from_version < NEW.version OR NEW.version = OLD.version)
+    );
+BEGIN
+    DELETE FROM vectorforge.chunk_terms WHERE tenant_id = NEW.tenant_id AND chunk_id = ANY (kept);
+    PERFORM vectorforge.add_terms(NEW.tenant_id, kept);
+    RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER change_terms AFTER UPDATE ON vectorforge.documents
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.title IS DISTINCT FROM NEW.title)
+    EXECUTE FUNCTION vectorforge.change_terms_of_document();
+
 CREATE FUNCTION vectorforge.delete_postings() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -187,3 +232,102 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- Reads what is not read yet, or was by another language: at most so many passages of a collection of the tenant.
+-- Documents are taken in the order of their ids, which the cursor notes, so that it goes on wherever it ended. One that
+-- somebody writes is not waited for: with other documents locked, that could be for each other.
+CREATE FUNCTION vectorforge.read_terms(collection uuid, most int, OUT documents int, OUT passages int, OUT state text)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tenant constant text := NULLIF(current_setting('vectorforge.tenant', true), '');
+    asked record;
+    following uuid[];
+    locked uuid[];
+    unread uuid[];
+    last_begun uuid;
+BEGIN
+    IF most IS NULL OR most NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION 'most out of range' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    documents := 0;
+    passages := 0;
+    state := 'complete';
+    SELECT c.language, c.terms_cursor INTO asked FROM vectorforge.collections AS c
+    WHERE c.tenant_id = tenant AND c.id = collection AND NOT c.terms_complete;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    following := ARRAY(
+        SELECT d.id FROM vectorforge.documents AS d
+        WHERE d.tenant_id = tenant AND d.collection_id = collection
+            AND d.id > coalesce(asked.terms_cursor, '00000000-0000-0000-0000-000000000000')
+        ORDER BY d.id LIMIT 100
+    );
+    locked := ARRAY(
+        SELECT d.id FROM vectorforge.documents AS d
+        WHERE d.tenant_id = tenant AND d.id = ANY (following) ORDER BY d.id FOR NO KEY UPDATE SKIP LOCKED
+    );
+    -- up to the first that somebody writes, or has deleted just now
+    locked := ARRAY(
+        SELECT d.id FROM unnest(following) WITH ORDINALITY AS d (id, place)
+        WHERE d.place < coalesce((
+            SELECT min(busy.place) FROM unnest(following) WITH ORDINALITY AS busy (id, place)
+            WHERE busy.id <> ALL (locked)
+        ), 101) ORDER BY d.place
+    );
+    IF locked = '{}' AND following <> '{}' THEN
+        state := 'busy';
+        RETURN;
+    END IF;
+
+    SELECT array_agg(f.id), (array_agg(f.document_id ORDER BY f.document_id DESC))[1] INTO unread, last_begun FROM (
+        SELECT f.id, f.document_id FROM vectorforge.chunks AS f
+        LEFT JOIN vectorforge.chunk_terms AS t
+            ON t.tenant_id = f.tenant_id AND t.chunk_id = f.id AND t.language = asked.language
+        WHERE f.tenant_id = tenant AND f.collection_id = collection AND f.document_id = ANY (locked)
+            AND f.to_version IS NULL AND t.chunk_id IS NULL
+        ORDER BY f.document_id LIMIT most
+    ) AS f;
+    passages := coalesce(cardinality(unread), 0);
+    IF passages > 0 THEN
+        DELETE FROM vectorforge.chunk_terms WHERE tenant_id = tenant AND chunk_id = ANY (unread);
+        PERFORM vectorforge.add_terms(tenant, unread);
+    END IF;
+    -- the last one may have more
+    IF passages = most THEN
+        locked := ARRAY(SELECT d.id FROM unnest(locked) AS d (id) WHERE d.id < last_begun ORDER BY d.id);
+    END IF;
+
+    documents := cardinality(locked);
+    state := CASE WHEN following = '{}' THEN 'complete' ELSE 'more' END;
+    -- unless the language has changed again: then all begins anew
+    UPDATE vectorforge.collections AS c
+    SET terms_cursor = CASE WHEN following <> '{}' THEN coalesce(locked[documents], c.terms_cursor) END,
+        terms_complete = following = '{}',
+        data_version = c.data_version + (following = '{}')::int
+    WHERE c.tenant_id = tenant AND c.id = collection AND c.language = asked.language AND NOT c.terms_complete
+        AND c.terms_cursor IS NOT DISTINCT FROM asked.terms_cursor;
+    IF NOT FOUND THEN
+        state := 'more';
+    END IF;
+END
+$$;
+GRANT EXECUTE ON FUNCTION vectorforge.read_terms(uuid, int) TO vectorforge_app;
+
+-- A worker serves every tenant, so it asks as a role that sees where there is something to read, and no more.
+CREATE POLICY dispatcher ON vectorforge.collections TO vectorforge_dispatcher USING (true);
+GRANT SELECT (tenant_id, id, document_count, terms_complete) ON vectorforge.collections TO vectorforge_dispatcher;
+CREATE FUNCTION vectorforge.unread_collections() RETURNS TABLE (tenant_id text, id uuid, document_count bigint)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.tenant_id, c.id, c.document_count FROM vectorforge.collections AS c
+    WHERE NOT c.terms_complete ORDER BY c.tenant_id, c.id LIMIT 1000
+$$;
+GRANT EXECUTE ON FUNCTION vectorforge.unread_collections() TO vectorforge_app;
+GRANT CREATE ON SCHEMA vectorforge TO vectorforge_dispatcher;
+ALTER FUNCTION vectorforge.unread_collections() OWNER TO vectorforge_dispatcher;
+REVOKE CREATE ON SCHEMA vectorforge FROM vectorforge_dispatcher;

@@ -1,0 +1,110 @@
+"""The doors of the API: which module of ``api.routes`` serves which paths, imported when a path asks for it.
+
+Most of what importing the API costs is the making of pydantic models. A process serves few of the doors: a
+Lambda function that answers questions need not build the models of the others before its first answer.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+DOORS: Mapping[str, tuple[str, ...]] = {
+    "root": ("/",),
+    "health": ("/health",),
+    "providers": ("/v1/providers",),
+    "collections": ("/v1/collections",),
+    "conversations": ("/v1/conversations",),
+    "documents": ("/v1/collections/*/documents", "/v1/documents", "/v1/chunks"),
+    "uploads": ("/v1/collections/*/uploads",),
+    "jobs": ("/v1/jobs",),
+    "search": ("/v1/search",),
+    "rag": ("/v1/rag", "/v1/collections/*/query"),
+    "docrag": ("/v1/docrag",),
+    "profiles": ("/v1/profiles",),
+    "answer_streams": ("/v1/queries",),
+    "openai_chat": ("/v1/chat",),
+    "openai_models": ("/v1/models",),
+    "openai_embeddings": ("/v1/embeddings",),
+    "openai_responses": ("/v1/responses",),
+    "openai_vector_stores": ("/v1/vector_stores",),
+    "openai_files": ("/v1/vector_stores/*/files",),
+    "ui_chat": ("/api",),
+    "mcp": ("/mcp",),
+    "queries": ("/v1/queries",),
+    "cache": ("/v1/cache",),
+    "statistics": ("/v1/stats", "/statistics"),
+    "metrics": ("/metrics",),
+}
+"""By module: what its routes' paths begin with, in whole segments; "*" is any one segment. No two modules
+have routes that match the same path and method, so the order in which they are opened changes nothing."""
+
+QUESTION_DOORS = ("rag",)
+"""Those that a function opens before its first event, where it starts faster than it answers."""
+
+
+def load_door(name: str) -> ModuleType:
+    """The module of ``api.routes`` of this name; its ``router`` has the routes."""
+    return import_module(f"vectorforge.api.routes.{name}")
+
+
+class Doors:
+    """Includes the routes of a door in an app before the first request to them is matched.
+
+    Args:
+        app: Gets the routes.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._closed = {name: [_segments(path) for path in paths] for name, paths in DOORS.items()}
+
+    def open_all(self) -> None:
+        """Include all doors."""
+        self.open(*DOORS)
+
+    def open(self, *names: str) -> None:
+        """Include these doors, unless they are included already."""
+        for name in names:
+            if name in self._closed:
+                self._app.include_router(load_door(name).router)
+                del self._closed[name]
+
+    def open_for(self, path: str) -> None:
+        """Include every door that may serve this path."""
+        if self._closed:
+            asked = _segments(path)
+            self.open(*(name for name, begins in self._closed.items() if _leads(asked, begins)))
+
+
+class DoorsOnDemand:
+    """Opens doors for requests, as the innermost ASGI middleware: after a credential was found good.
+
+    Args:
+        app: The next app.
+        doors: Of the FastAPI app that is behind it.
+    """
+
+    def __init__(self, app: ASGIApp, *, doors: Doors) -> None:
+        self.app = app
+        self._doors = doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            self._doors.open_for(scope["path"].removeprefix(scope.get("root_path", "")))
+        await self.app(scope, receive, send)
+
+
+def _segments(path: str) -> list[str]:
+    return path.removeprefix("/").split("/")
+
+
+def _leads(asked: list[str], begins: list[list[str]]) -> bool:
+    return any(
+        all(part in ("*", given) for part, given in zip(begin, asked, strict=False))
+        for begin in begins
+        if len(begin) <= len(asked)
+    )

@@ -1,0 +1,154 @@
+"""BM25 in SQL, compared with the formula in plain Python."""
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.types import DistanceMetric
+from vectorforge.vectorstore.lexical_sql import lexical_ctes
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+SCOPE = """
+scope AS (
+    SELECT term_scope, language, chunk_count, term_count FROM vectorforge.collections
+    WHERE tenant_id = %(tenant)s AND id = %(collection)s
+)
+"""
+FOUND = """
+found AS (
+    SELECT id FROM vectorforge.chunks
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version IS NULL
+        AND mod(ordinal, 3) = 0
+)
+"""
+OF_THREE = """
+(SELECT mod(f.ordinal, 3) = 0 FROM vectorforge.chunks f
+ WHERE f.tenant_id = %(tenant)s AND f.id = ranked.chunk_id)
+"""
+LETTERS = [first + second for first in "bcdfghjk" for second in "lmnpqrst"]
+
+
+def bm25(question: str, passages: Sequence[Sequence[str]]) -> dict[int, float]:
+    """Score every passage that has a word of the question: Robertson and Zaragoza's formula, Lucene's idf."""
+    counts = [Counter(passage) for passage in passages]
+    mean_length = sum(map(len, passages)) / len(passages)
+    scores: dict[int, float] = defaultdict(float)
+    for word in set(question.split()):
+        df = sum(word in count for count in counts)
+        idf = math.log(1 + (len(passages) - df + 0.5) / (df + 0.5))
+        for number, count in enumerate(counts):
+            if word in count:
+                longer = 1 - 0.75 + 0.75 * len(passages[number]) / mean_length
+                scores[number] += idf * count[word] * 2.2 / (count[word] + 1.2 * longer)
+    return dict(scores)
+
+
+async def search(
+    db: TenantDatabase, collection_id: UUID, question: str, *, limit: int = 1000, of_three: str = ""
+) -> list[tuple[int, float]]:
+    """The best passages' ordinals and scores."""
+    ctes = {
+        "": lexical_ctes(),
+        "joined": f"{FOUND}, {lexical_ctes(among='found')}",
+        "tested": lexical_ctes(condition=OF_THREE),
+    }[of_three]
+    rows = await db.fetch_all(
+        f"""
+        WITH {SCOPE}, {ctes} SELECT c.ordinal, best.lexical_score FROM best_by_words AS best
+        JOIN vectorforge.chunks AS c ON c.tenant_id = %(tenant)s AND c.id = best.chunk_id
+        ORDER BY best.lexical_score DESC, best.chunk_id
+        """,
+        {"tenant": db.tenant_id, "collection": collection_id, "query_text": question, "lexical_limit": limit},
+    )
+    return [(row["ordinal"], row["lexical_score"]) for row in rows]
+
+
+async def store(db: TenantDatabase, texts: Sequence[str], *, language: str) -> UUID:
+    """A collection of one document, whose title and headings count as words of each passage."""
+    collection_id = await insert_collection(db, 2, DistanceMetric.COSINE)
+    await db.execute(
+        "UPDATE vectorforge.collections SET language = %s WHERE id = %s", (language, collection_id)
+    )
+    chunks = chunk_drafts(texts, [[1.0, 0.0]] * len(texts))
+    await PgVectorStore(db).replace_document(collection_id, document_draft(chunks, title="bl cm"), chunks)
+    return collection_id
+
+
+@pytest.fixture
+def db(database: Database, make_tenant: Callable[[], str]) -> TenantDatabase:
+    return database.for_tenant(make_tenant())
+
+
+class TestAgainstTheFormula:
+    """300 passages of random words, the common ones in most of them: every score to nine digits."""
+
+    @pytest.fixture
+    def passages(self) -> list[list[str]]:
+        generator = random.Random(11)
+        weights = [1 / rank for rank in range(1, len(LETTERS) + 1)]
+        return [generator.choices(LETTERS, weights, k=generator.randrange(1, 60)) for _ in range(300)]
+
+    @pytest.fixture
+    async def collection_id(self, db: TenantDatabase, passages: list[list[str]]) -> UUID:
+        await store(db, ["bl bl bl", "another collection of the tenant", "cm"], language="simple")
+        return await store(db, list(map(" ".join, passages)), language="simple")
+
+    @pytest.fixture
+    def read(self, passages: list[list[str]]) -> list[list[str]]:
+        """With title and heading, as the words are read."""
+        return [["bl", "cm", "heading", str(number), *words] for number, words in enumerate(passages)]
+
+    def questions(self) -> list[str]:
+        generator = random.Random(12)
+        drawn = [" ".join(generator.choices(LETTERS, k=generator.randrange(1, 12))) for _ in range(30)]
+        return [*drawn, "bl", "bl bl cm", "heading 17", "unheard of", "bl unheard", LETTERS[-1]]
+
+    async def test_scores_and_order(
+        self, db: TenantDatabase, collection_id: UUID, read: list[list[str]]
+    ) -> None:
+        for question in self.questions():
+            expected = bm25(question, read)
+            found = await search(db, collection_id, question)
+            assert dict(found) == pytest.approx(expected, rel=1e-9), question
+            assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+            assert await search(db, collection_id, question, limit=7) == found[:7]
+
+    # a filter changes which passages are found, not how they are scored
+    @pytest.mark.parametrize("how", ["joined", "tested"])
+    async def test_a_filter_comes_before_the_limit(
+        self, db: TenantDatabase, collection_id: UUID, read: list[list[str]], how: str
+    ) -> None:
+        for question in self.questions():
+            expected = {number: score for number, score in bm25(question, read).items() if number % 3 == 0}
+            found = await search(db, collection_id, question, of_three=how)
+            assert dict(found) == pytest.approx(expected, rel=1e-9), question
+            assert await search(db, collection_id, question, of_three=how, limit=7) == found[:7]
+
+
+@pytest.mark.parametrize(
+    ("language", "question", "ordinals"),
+    [
+        ("english", "Which kitten was sleeping?", [0]),
+        ("english", "the of and", []),
+        ("english", "", []),
+        ("english", "INVOICES: due? paid!", [1]),
+        ("simple", "sleeping", []),
+        ("simple", "the", [0, 1]),
+        ("german", "Häuser", [2]),
+    ],
+)
+async def test_a_language_decides_what_is_a_word(
+    db: TenantDatabase, language: str, question: str, ordinals: list[int]
+) -> None:
+    texts = ["The kittens sleep.", "The invoice is due.", "Ein Haus am See"]
+    collection_id = await store(db, texts, language=language)
+    found: list[Any] = await search(db, collection_id, question)
+    assert sorted(ordinal for ordinal, _ in found) == ordinals

@@ -1,0 +1,325 @@
+"""The words of passages in PostgreSQL: whatever is written, they are those of the passages that are there."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.errors import DatabaseError, RefusedRowError
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+COSINE = DistanceMetric.COSINE
+WORDS = [
+    *("cat", "dog", "bird", "fish", "horse", "cats", "dogs", "birds", "the", "of", "running", "runs"),
+    *("invoice", "invoices"),
+]
+
+_PASSAGES = """
+SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
+FROM vectorforge.chunks AS c
+JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
+JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
+LEFT JOIN LATERAL unnest(
+    to_tsvector(
+        l.language::regconfig, coalesce(d.title, '') || ' ' || coalesce(c.heading, '') || ' ' || c.text
+    )
+) AS w ON true
+WHERE c.tenant_id = %s AND c.to_version IS NULL
+"""
+_POSTINGS = """
+SELECT l.id AS collection_id, p.chunk_id, p.term, p.frequency, p.length
+FROM vectorforge.postings AS p JOIN vectorforge.collections AS l ON l.term_scope = p.scope
+WHERE l.tenant_id = %s
+"""
+_ORPHANS = """
+SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
+    SELECT FROM vectorforge.chunk_terms AS t
+    WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND p.term = ANY (t.terms)
+)
+"""
+Check = Callable[[TenantDatabase], Awaitable[int]]
+
+
+def term_hash(lexeme: str) -> int:
+    """The first four bytes of the MD5 sum, as a signed number."""
+    return int.from_bytes(hashlib.md5(lexeme.encode(), usedforsecurity=False).digest()[:4], signed=True)
+
+
+@pytest.fixture
+def check(postgres_server: EmbeddedPostgres) -> Check:
+    """Compares postings and counts with the passages of a tenant; how many postings it has."""
+
+    async def compare(db: TenantDatabase) -> int:
+        conninfo = postgres_server.migrator_url
+        async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+            words = await (await connection.execute(_PASSAGES, (db.tenant_id,))).fetchall()
+            found = await (await connection.execute(_POSTINGS, (db.tenant_id,))).fetchall()
+            orphans = await (await connection.execute(_ORPHANS)).fetchone()
+        assert orphans == (0,)
+        expected, lengths = [], dict.fromkeys((chunk for chunk, *_ in words), 0)
+        for chunk, _, _, lexeme, frequency in words:
+            lengths[chunk] += frequency if lexeme else 0
+        of_document: dict[UUID, int] = {}
+        of_collection: dict[UUID, int] = {}
+        for chunk, document, collection, lexeme, frequency in words:
+            of_document.setdefault(document, 0)
+            of_collection.setdefault(collection, 0)
+            if lexeme:
+                expected.append((collection, chunk, term_hash(lexeme), frequency, lengths[chunk]))
+                of_document[document] += frequency
+                of_collection[collection] += frequency
+        assert sorted(found) == sorted(expected)
+        for table, counted in (("documents", of_document), ("collections", of_collection)):
+            rows = await db.fetch_all(f"SELECT id, term_count, chunk_count FROM vectorforge.{table}")
+            assert {row["id"]: row["term_count"] for row in rows} == {
+                row["id"]: counted.get(row["id"], 0) for row in rows
+            }
+            assert sum(row["chunk_count"] for row in rows) == len(lengths)
+        return len(found)
+
+    return compare
+
+
+def document(
+    texts: Sequence[str], source: str = "guide.md", **options: Any
+) -> tuple[DocumentDraft, list[ChunkDraft]]:
+    chunks = chunk_drafts(texts, [[1.0, 0.0]] * len(texts))
+    return document_draft(chunks, source=source, **options), chunks
+
+
+class Store:
+    """Writes to one collection of a tenant."""
+
+    def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
+        self.db, self.id = db, collection_id
+        self.vectors = PgVectorStore(db)
+
+    async def put(self, texts: Sequence[str], source: str = "guide.md", **options: Any) -> UUID:
+        stored = await self.vectors.replace_document(self.id, *document(texts, source, **options))
+        return stored.document_id
+
+    async def data_version(self) -> int:
+        found = await CollectionRepository(self.db).find_by_id(self.id)
+        assert found is not None
+        return found.data_version
+
+
+@pytest.fixture
+async def store(tenant_db: TenantDatabase) -> Store:
+    return Store(tenant_db, await insert_collection(tenant_db, 2, COSINE))
+
+
+class TestEveryWayOfWriting:
+    async def test_new_and_replaced_documents(self, store: Store, check: Check) -> None:
+        await store.put(["The cats sleep", "", "the of and", "dogs and dogs and a dog"])
+        first = await check(store.db)
+        await store.put(["The cats sleep", "birds"])
+        assert 0 < await check(store.db) < first
+        await store.put(["birds", "The cats sleep", "fish"])
+        await store.put(["a horse"], "other.md", title=None)
+        await check(store.db)
+        before = await check(store.db)
+        await store.put([])
+        assert 0 < await check(store.db) < before
+
+    async def test_a_replacement_is_one_change(self, store: Store) -> None:
+        await store.put(["cats"])
+        before = await store.data_version()
+        await store.put(["dogs", "birds"])
+        assert await store.data_version() == before + 1
+
+    async def test_nothing_changes_without_a_change(self, store: Store, check: Check) -> None:
+        await store.put(["cats"])
+        before = await store.data_version()
+        await store.put(["cats"])
+        assert await store.data_version() == before
+        await check(store.db)
+
+    async def test_headings(self, store: Store, check: Check) -> None:
+        draft, chunks = document(["cats", "dogs"])
+        await store.vectors.replace_document(store.id, draft, chunks)
+        renamed = [replace(chunk, heading="Horses > Running" if chunk.index else None) for chunk in chunks]
+        stored = await store.vectors.replace_document(
+            store.id, replace(draft, content_hash=bytes(32)), renamed
+        )
+        assert stored.chunks_kept == 2
+        await check(store.db)
+
+    async def test_the_title(self, store: Store, check: Check) -> None:
+        await store.put(["cats", "dogs"], title="Birds")
+        await store.put(["cats", "horses"], title="Invoices of birds")
+        await check(store.db)
+        await store.put(["cats", "horses"], title=None)
+        await check(store.db)
+        await store.db.execute("UPDATE vectorforge.documents SET title = 'by hand'")
+        await check(store.db)
+
+    async def test_long_passages(self, store: Store, check: Check) -> None:
+        generator = random.Random(3)
+        await store.put([" ".join(generator.choices(WORDS, k=200)), "word " * 40_000, "x" * 3_000])
+        await check(store.db)
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DELETE FROM vectorforge.documents",
+            "DELETE FROM vectorforge.collections",
+            "UPDATE vectorforge.chunks SET text = 'birds of prey', heading = NULL WHERE ordinal = 1",
+            "UPDATE vectorforge.chunks SET ordinal = ordinal + 10",
+        ],
+    )
+    async def test_by_hand(self, store: Store, check: Check, statement: str) -> None:
+        await store.put(["cats", "dogs"])
+        await store.put(["cats", "horses"], "other.md")
+        await store.db.execute(statement)
+        await check(store.db)
+
+    async def test_single_chunks_by_hand(self, store: Store, check: Check) -> None:
+        await store.put(["cats", "dogs"])
+        async with store.db.transaction() as connection:
+            await connection.execute("DELETE FROM vectorforge.chunks WHERE ordinal = 0")
+            await connection.execute("UPDATE vectorforge.documents SET chunk_count = 1")
+        assert await check(store.db) > 0
+        async with store.db.transaction() as connection:
+            await connection.execute("UPDATE vectorforge.chunks SET to_version = 2")
+            await connection.execute("UPDATE vectorforge.documents SET chunk_count = 0, version = 2")
+        assert await check(store.db) == 0
+        async with store.db.transaction() as connection:
+            await connection.execute("UPDATE vectorforge.chunks SET to_version = NULL")
+            await connection.execute("UPDATE vectorforge.documents SET chunk_count = 1, version = 3")
+        assert await check(store.db) > 0
+
+    async def test_what_is_deleted(self, store: Store, check: Check) -> None:
+        gone = await store.put(["cats"], "a.md")
+        for source in ("b.md", "c.md"):
+            draft, chunks = document(["dogs", source], source)
+            await store.vectors.replace_document(store.id, replace(draft, parent_source="all.zip"), chunks)
+        assert await store.vectors.delete_document(gone)
+        await check(store.db)
+        assert await store.vectors.delete_left_out(store.id, "all.zip", ["c.md"]) == 1
+        assert await check(store.db) > 0
+        assert await CollectionRepository(store.db).delete(store.id)
+        assert await check(store.db) == 0
+
+    async def test_profiles(self, tenant_db: TenantDatabase, check: Check) -> None:
+        collection_id = await insert_collection(tenant_db, 2, COSINE, by_profile=True)
+        vectors = PgVectorStore(tenant_db)
+        for profile in (1, 2):
+            documents = [document(["cats", f"dogs 7{profile}"], f"{profile}/{name}") for name in "ab"]
+            await vectors.replace_profile(collection_id, profile, documents)
+        full = await check(tenant_db)
+        assert await vectors.delete_profile_chunks(collection_id, 1) == 4
+        assert await check(tenant_db) == full // 2
+
+    async def test_the_eraser(
+        self, postgres_server: EmbeddedPostgres, store: Store, other_tenant_db: TenantDatabase, check: Check
+    ) -> None:
+        other = Store(other_tenant_db, await insert_collection(other_tenant_db, 2, COSINE))
+        for written in (store, other):
+            await written.put(["cats and dogs", "birds"])
+        kept = await check(other.db)
+        conninfo = make_conninfo(postgres_server.app_url, user="vectorforge_eraser")
+        async with Database(conninfo, pool_size=1) as database:
+            await database.for_tenant(store.db.tenant_id).execute("DELETE FROM vectorforge.collections")
+        assert await check(store.db) == 0
+        assert await check(other.db) == kept
+
+    async def test_many_random_changes(self, store: Store, check: Check) -> None:
+        generator = random.Random(7)
+        for _ in range(60):
+            source = f"{generator.randrange(6)}.md"
+            texts = [" ".join(generator.choices(WORDS, k=generator.randrange(4))) for _ in range(3)]
+            await store.put(texts[: generator.randrange(4)], source, title=generator.choice(WORDS))
+            if generator.random() < 0.1:
+                await store.db.execute("DELETE FROM vectorforge.documents WHERE source = %s", (source,))
+        assert await check(store.db) > 0
+
+
+# C21: writers wait for each other, and never form a ring
+class TestWritersSideBySide:
+    async def test_counts_are_exact(self, store: Store, check: Check) -> None:
+        async def write(seed: int) -> None:
+            generator = random.Random(seed)
+            for _ in range(25):
+                source = f"{generator.randrange(4)}.md"
+                if generator.random() < 0.2:
+                    await store.db.execute("DELETE FROM vectorforge.documents WHERE source = %s", (source,))
+                    continue
+                texts = [" ".join(generator.choices(WORDS, k=3)) for _ in range(generator.randrange(1, 6))]
+                await store.put(texts, source, title=generator.choice(WORDS))
+
+        await asyncio.gather(*(write(seed) for seed in range(4)))
+        assert await check(store.db) > 0
+
+
+class TestTheWall:
+    @pytest.fixture
+    async def strangers(self, store: Store, other_tenant_db: TenantDatabase) -> TenantDatabase:
+        await store.put(["cats", "dogs"])
+        other = Store(other_tenant_db, await insert_collection(other_tenant_db, 2, COSINE))
+        await other.put(["secret"])
+        return other_tenant_db
+
+    async def test_only_ones_own_words_are_seen(self, store: Store, strangers: TenantDatabase) -> None:
+        own = {
+            row["term_scope"]
+            for row in await store.db.fetch_all("SELECT term_scope FROM vectorforge.collections")
+        }
+        rows = await store.db.fetch_all("SELECT DISTINCT scope FROM vectorforge.postings")
+        assert {row["scope"] for row in rows} == own
+        rows = await store.db.fetch_all("SELECT DISTINCT tenant_id FROM vectorforge.chunk_terms")
+        assert [row["tenant_id"] for row in rows] == [store.db.tenant_id]
+
+    async def test_nobody_is_nobody(
+        self, database: Database, store: Store, strangers: TenantDatabase
+    ) -> None:
+        for table in ("postings", "chunk_terms"):
+            row = await database.fetch_untenanted(f"SELECT count(*) AS n FROM vectorforge.{table}")
+            assert row == {"n": 0}
+
+    # what a condition could tell by an error that only a stranger's row raises
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            "postings WHERE 1 / (term::bigint - vectorforge.term_hash('secret')) < -9",
+            """postings WHERE scope IN (SELECT n FROM generate_series(1, 9999) AS n)
+                AND 1 / (term::bigint - vectorforge.term_hash('secret')) < -9""",
+            """chunk_terms WHERE EXISTS (
+                SELECT FROM unnest(terms) AS t WHERE 1 / (t::bigint - vectorforge.term_hash('secret')) < -9
+            )""",
+        ],
+    )
+    async def test_hostile_questions(self, store: Store, strangers: TenantDatabase, condition: str) -> None:
+        statement = f"SELECT count(*) AS n FROM vectorforge.{condition}"
+        assert await store.db.fetch_one(statement) == {"n": 0}
+        with pytest.raises(RefusedRowError):  # the row that holds the word: a division by zero
+            await strangers.fetch_one(statement)
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "INSERT INTO vectorforge.postings SELECT scope, 1, chunk_id, 1, 1 FROM vectorforge.postings",
+            "UPDATE vectorforge.postings SET frequency = 1",
+            "DELETE FROM vectorforge.postings",
+            "DELETE FROM vectorforge.chunk_terms",
+            "UPDATE vectorforge.chunk_terms SET length = 1",
+            "SELECT vectorforge.add_terms('x', '{}')",
+            "UPDATE vectorforge.collections SET term_scope = 1",
+        ],
+    )
+    async def test_only_triggers_write(self, store: Store, strangers: TenantDatabase, statement: str) -> None:
+        with pytest.raises(DatabaseError):
+            await store.db.execute(statement)

@@ -1,0 +1,68 @@
+"""Doors are opened by the paths that lead to them, and only by these."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from vectorforge.api import routes
+from vectorforge.api.doors import DOORS, Doors, load_door
+
+
+def _routes() -> Iterator[tuple[str, str]]:
+    for name in DOORS:
+        for route in load_door(name).router.routes:
+            yield name, route.path
+
+
+def _paths_of(app: FastAPI) -> set[str | None]:
+    return {route.path for route in iter_route_contexts(app.routes)}
+
+
+def test_every_module_of_routes_is_a_door() -> None:
+    modules = {path.stem for path in Path(routes.__path__[0]).glob("*.py")} - {"__init__"}
+    assert modules == set(DOORS)
+
+
+@pytest.mark.parametrize(("name", "path"), sorted(set(_routes())))
+def test_a_path_opens_the_door_that_serves_it(name: str, path: str) -> None:
+    app = FastAPI(openapi_url=None)
+    # What stands for a parameter in the template stands for itself in a path.
+    Doors(app).open_for(path)
+    assert path in _paths_of(app), name
+
+
+def test_a_path_that_nothing_serves_opens_no_door() -> None:
+    app = FastAPI(openapi_url=None)
+    doors = Doors(app)
+    for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/docs"):
+        doors.open_for(path)
+    assert app.routes == []
+
+
+def test_a_door_is_opened_once() -> None:
+    app = FastAPI(openapi_url=None)
+    doors = Doors(app)
+    doors.open_for("/v1/search")
+    opened = list(app.routes)
+    doors.open_for("/v1/search")
+    doors.open("search")
+    assert app.routes == opened
+    doors.open_all()
+    doors.open_all()
+    assert len(app.routes) == len(DOORS)
+
+
+def test_importing_the_api_builds_the_models_of_no_door() -> None:
+    code = "import sys, functions.query.handler; print(*sys.modules)"
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    ).stdout.split()
+    assert "vectorforge.api.app" in found
+    later = ("vectorforge.api.routes.", "vectorforge.ingestion.", "vectorforge.bootstrap.tenant_services")
+    assert [name for name in found if name.startswith(later)] == []
