@@ -1,5 +1,6 @@
 """Changes of embedding models, for one tenant: what one would cost, and its beginning."""
 
+import logging
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,15 @@ from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitch, EmbeddingSwitchRepository
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import InvalidInputError, UnknownModelError
+from vectorforge.errors import InvalidInputError, UnknownModelError, VectorForgeError
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.types import Collection
 from vectorforge.vectorstore.model_comparison import ModelComparison
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
+
+logger = logging.getLogger(__name__)
 
 _TRIED: Final = 16
 """Passages embedded to learn how fast a model is: a second or so of a small local one."""
@@ -147,9 +150,24 @@ class ModelChanges:
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
         )
-        if self._application.ingestion_queue is None:
-            self._application.ingestion_worker.wake()
+        await self.announce()
         return started
+
+    async def announce(self) -> None:
+        """Say that there is work for a change: to the worker of this process, or to the ingest function.
+
+        It is not lost when the queue does not answer: whoever carries out jobs looks for it, too.
+        """
+        queue = self._application.ingestion_queue
+        if queue is None:
+            self._application.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnyJob
+
+        try:
+            await queue.announce(AnyJob())
+        except VectorForgeError as exc:
+            logger.warning("A change of an embedding model was not announced: %s", exc.message)
 
     async def _chosen(self, name: str | None, model: str | None) -> tuple[EmbeddingProvider, str, int]:
         return await chosen_model(self._application.embedding_registry, name, model)

@@ -106,8 +106,8 @@ class EmbeddingGate:
             thresholds: What the new model has to reach.
 
         Raises:
-            InvalidInputError: There is no question, there are more than 1,000, or one names a source that fits
-                several documents.
+            InvalidInputError: There is no question, there are more than 1,000, or a source fits several
+                documents.
             ConflictError: The change is not ready.
             EmbeddingError: A question could not be embedded.
         """
@@ -150,12 +150,26 @@ class EmbeddingGate:
             VectorForgeError: As ``compare``, or as ``EmbeddingSwitchRepository.switch``.
         """
         switches = self._services.model_changes.stored
-        found = await switches.get(self._collection.id)
-        result = await self.compare(found, questions, thresholds)
-        await switches.keep_gate(self._collection.id, found.id, {**asdict(result), "passed": result.passed})
+        result = await self.measure(questions, thresholds)
         if result.reason is not None:
             raise EmbeddingSwitchRefusedError(result.reason)
         return await switches.switch(self._collection.id), result
+
+    async def measure(
+        self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
+    ) -> GateResult:
+        """Compare the models of the collection's change, and keep the result with it.
+
+        Raises:
+            NotFoundError: No change is open.
+            VectorForgeError: As ``compare``.
+        """
+        switches = self._services.model_changes.stored
+        found = await switches.get(self._collection.id)
+        result = await self.compare(found, questions, thresholds)
+        kept = {**asdict(result), "passed": result.passed}
+        await switches.keep_gate(self._collection.id, found.id, kept)
+        return result
 
     async def _asked(self) -> list[Question]:
         texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
