@@ -29,7 +29,7 @@ from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
 from vectorforge.rag_service import CollectionStorage
-from vectorforge.types import Collection
+from vectorforge.types import Collection, SearchMode
 
 __all__ = ["Config", "EmbeddingError", "GenerationError", "RAGEngine", "RAGError", "RetrievalError"]
 
@@ -153,7 +153,7 @@ class RAGEngine:
         async def retrieve() -> list[dict[str, Any]]:
             collection = await self._store.collection()
             found = await self._tenant.retriever.retrieve(
-                query, collection.id, n_results, min_score=min_similarity
+                query, collection.id, n_results, min_score=min_similarity, search_mode=SearchMode.DENSE
             )
             return [as_passage(chunk) for chunk in found]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 Vector: TypeAlias = Sequence[float]
@@ -33,6 +33,48 @@ class SearchMode(StrEnum):
     """Words only (BM25); the question is not embedded."""
 
 
+class VectorIndex(StrEnum):
+    """What the HNSW index of a collection's vectors is made of; the vectors themselves are kept in full."""
+
+    FULL = "full"
+    """The vectors; above 2,000 dimensions in half precision."""
+    HALF = "half"
+    """The vectors in half precision: half the size; up to 4,000 dimensions, no number beyond 65,504."""
+    BINARY = "binary"
+    """The signs of their numbers, one bit each; not for the metric L2."""
+
+
+ScanReason: TypeAlias = Literal["few", "many", "sparse", "unindexed", "short", "words"]
+"""Why a search was made as it was. Few match; many do; the collection is a small part of what the index
+holds; there is no index; the index gave fewer than match; by words there is no other way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How a search found the nearest passages."""
+
+    method: Literal["exact", "index"]
+    """All that match were compared, or the approximate index was asked."""
+    reason: ScanReason
+
+    @classmethod
+    def for_reason(cls, reason: ScanReason) -> Self:
+        """The scan that is made for a reason."""
+        return cls("index" if reason == "many" else "exact", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a collection is searched, where it is to be said; None: as it is, or as by default."""
+
+    search_mode: SearchMode | None = None
+    """What its questions are searched by that do not say it themselves."""
+    dense_weight: float | None = None
+    """Weight of the score by vector in a hybrid search, 0 to 1."""
+    language: str | None = None
+    """A text search configuration of PostgreSQL, e.g. "german"; "simple" takes words as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A set of documents that share one embedding model, dimension and metric."""
@@ -58,11 +100,19 @@ class Collection:
     """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
     language: str = "english"
     """The text search configuration of PostgreSQL that reads the passages' words."""
+    terms_complete: bool = True
+    """False: words of some passages are still to be read, or to be read anew by another language."""
     space: str = ""
     """The partition of the embeddings that holds the collection's vectors."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
+
+    @property
+    def vector_index(self) -> VectorIndex:
+        """What the index of its vectors is made of, as the name of their partition says."""
+        suffix = self.space.rpartition("_")[2]
+        return next((kind for kind in VectorIndex if kind == suffix), VectorIndex.FULL)
 
     @property
     def embedding_config(self) -> Mapping[str, Any]:

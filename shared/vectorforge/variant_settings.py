@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_settings import NoDecode
@@ -38,6 +38,7 @@ class VariantOverlay(BaseModel):
     system_prompt: Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)] | None = None
     rewrite: bool = False
     use_cache: bool = True
+    search_mode: Literal["hybrid", "dense", "lexical"] | None = None
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -6,13 +6,23 @@ from uuid import UUID, uuid4
 import pytest
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.contracts import MakeCollection, VectorStoreContract
 from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
+
+
+async def _insert_indexed(
+    superuser: str, db: TenantDatabase, dimension: int, metric: DistanceMetric, *, by_profile: bool = False
+) -> UUID:
+    collection_id = await insert_collection(db, dimension, metric, by_profile=by_profile)
+    index_space(superuser, f"{metric}_{dimension}")
+    return collection_id
 
 
 # C-003 C15
@@ -54,6 +64,16 @@ class TestPgVectorStoreThroughIndex(TestPgVectorStore):
     @pytest.fixture
     def store(self, tenant_db: TenantDatabase) -> VectorStore:
         return PgVectorStore(tenant_db, exact_scan_limit=0)
+
+    @pytest.fixture
+    def make_collection(self, tenant_db: TenantDatabase, postgres_server: EmbeddedPostgres) -> MakeCollection:
+        return partial(_insert_indexed, postgres_server.migrator_url, tenant_db)
+
+    @pytest.fixture
+    def make_profile_collection(
+        self, tenant_db: TenantDatabase, postgres_server: EmbeddedPostgres
+    ) -> MakeCollection:
+        return partial(_insert_indexed, postgres_server.migrator_url, tenant_db, by_profile=True)
 
     async def test_ties_are_ordered_by_chunk_id(
         self, store: VectorStore, make_collection: MakeCollection

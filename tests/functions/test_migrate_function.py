@@ -56,6 +56,20 @@ async def test_a_stack_migrates_a_new_database_once(make_database: Callable[...,
     assert "canary" not in printed + str(stack.answers)
 
 
+async def test_an_operator_has_the_indexes_built(make_database: Callable[..., str]) -> None:
+    conninfo = make_database()
+    with psycopg.connect(conninfo) as connection:
+        connection.execute(
+            "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
+            " dimension, distance_metric, chunk_count)"
+            " VALUES ('a', gen_random_uuid(), 'n', 'p', 'm', 384, 'cosine', 10001),"
+            " ('a', gen_random_uuid(), 'o', 'p', 'm', 1536, 'cosine', 10000)"
+        )
+    environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(conninfo)}
+    answers, _ = await invoke(environment, ({"action": "index"}, 60_000), ({"action": "index"}, 60_000))
+    assert answers == [{"built": ["cosine_384"]}, {"built": []}]
+
+
 async def test_a_rolled_back_stack_keeps_the_newer_schema(
     make_database: Callable[..., str], stack: Stack, tmp_path: Path
 ) -> None:
@@ -203,5 +217,5 @@ def test_an_address_that_cannot_be_used_is_not_told(
 async def test_a_direct_call_says_what_is_wrong_with_it(make_database: Callable[..., str]) -> None:
     environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": make_conninfo(make_database())}
     answers, _ = await invoke(environment, ({"action": "drop"}, 30_000), ({}, 30_000))
-    expected = {"error": "InvalidInputError", "message": 'action must be "migrate" or "check".'}
+    expected = {"error": "InvalidInputError", "message": 'action must be "migrate", "check" or "index".'}
     assert answers == [expected, expected]

@@ -1,5 +1,6 @@
 """Documents over HTTP: uploads, jobs, texts, passages, deletion."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -185,3 +186,71 @@ async def test_a_collection_goes_with_its_documents(client: httpx2.AsyncClient, 
 )
 def test_a_file_name_is_cut_to_what_can_be_shown(file_name: str, source: str) -> None:
     assert source_of(file_name) == source
+
+
+# C18 B-024 B-025: the language of questions, and its errors
+class TestByFilter:
+    @pytest.fixture
+    async def path(self, client: httpx2.AsyncClient, collection_id: str) -> str:
+        """The documents of a collection with three: kind a, b and c."""
+        texts = {"a": "A refund takes five days.", "b": "Parcels leave on Mondays.", "c": "Tea is free."}
+        await add_documents(client, collection_id, **texts)
+        return f"/v1/collections/{collection_id}/documents"
+
+    async def listed(self, client: httpx2.AsyncClient, path: str, filters: Any) -> set[str]:
+        page = await get(client, path, filters=json.dumps(filters))
+        assert page["total"] == len(page["documents"])
+        return {document["metadata"]["kind"] for document in page["documents"]}
+
+    async def test_documents_are_listed(self, client: httpx2.AsyncClient, path: str) -> None:
+        assert await self.listed(client, path, {"kind": "a"}) == {"a"}
+        assert await self.listed(client, path, {"kind": {"$in": ["a", "c", "z"]}}) == {"a", "c"}
+        assert await self.listed(client, path, {"$not": {"kind": "a"}}) == {"b", "c"}
+        assert await self.listed(client, path, {"kind": "z"}) == set()
+        assert await self.listed(client, path, {}) == {"a", "b", "c"}
+        page = await get(client, path, filters='{"kind": {"$gt": "a"}}', limit=1, offset=1)
+        assert (page["total"], len(page["documents"])) == (2, 1)
+
+    async def test_documents_are_counted_and_deleted(self, client: httpx2.AsyncClient, path: str) -> None:
+        body = {"filters": {"kind": {"$gte": "b"}}}
+        for dry_run, expected in (
+            (True, {"matched": 2, "deleted": 0, "remaining": 2}),
+            (False, {"matched": 2, "deleted": 2, "remaining": 0}),
+            (False, {"matched": 0, "deleted": 0, "remaining": 0}),
+        ):
+            response = await client.post(f"{path}/delete", json={**body, "dry_run": dry_run})
+            assert (response.status_code, response.json()) == (200, expected)
+        assert await self.listed(client, path, {}) == {"a"}
+        (collection,) = (await get(client, "/v1/collections"))["collections"]
+        assert (collection["document_count"], collection["chunk_count"]) == (1, 1)
+
+    async def test_no_answer_has_what_was_deleted(self, client: httpx2.AsyncClient, path: str) -> None:
+        question = {"query": "When do parcels leave?", "collection": "handbook"}
+        assert "Mondays" in (await client.post("/v1/rag/query", json=question)).text
+        await client.post(f"{path}/delete", json={"filters": {"kind": "b"}})
+        assert "Mondays" not in (await client.post("/v1/rag/query", json=question)).text
+
+    async def test_what_is_no_filter_is_refused(self, client: httpx2.AsyncClient, path: str) -> None:
+        for filters, names in (
+            ({"kind": {"$near": 1}}, "filters.kind.$near"),
+            ({"$or": [{}]}, "filters.$or[0]"),
+            ({"kind": {}}, "filters.kind"),
+            ([], "filters"),
+            ("a", "filters"),
+            ({"kind": "x" * 17_000}, "filters"),
+        ):
+            for response in (
+                await client.get(path, params={"filters": json.dumps(filters)}),
+                await client.post(f"{path}/delete", json={"filters": filters}),
+            ):
+                assert response.status_code == 422, (filters, response.text)
+                assert response.json()["errors"][0]["field"] == names, filters
+        for text in ("", "kind=a", "{", "[" * 5_000, '{"kind": NaN}'):
+            response = await client.get(path, params={"filters": text})
+            assert response.status_code == 422, text
+            assert response.json()["errors"][0]["field"].startswith("filters")
+        unlimited: dict[str, Any] = {"filters": {"kind": "a"}, "limit": 1}
+        bodies: list[dict[str, Any]] = [{}, {"filters": {}}, {"filters": None}, unlimited]
+        for body in bodies:
+            assert (await client.post(f"{path}/delete", json=body)).status_code == 422
+        assert await self.listed(client, path, {}) == {"a", "b", "c"}

@@ -56,9 +56,13 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
     ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
     ("GET", "/v1/collections/{collection_id}"): Case(404),
+    ("PATCH", "/v1/collections/{collection_id}"): Case(404, {"dense_weight": 0}),
     ("DELETE", "/v1/collections/{collection_id}"): Case(404),
     ("GET", "/v1/collections/{collection_id}/documents"): Case(404),
     ("POST", "/v1/collections/{collection_id}/documents"): Case(404, DOCUMENTS),
+    ("POST", "/v1/collections/{collection_id}/documents/delete"): Case(
+        404, {"filters": {"kind": "secret"}, "dry_run": True}
+    ),
     ("POST", "/v1/collections/{collection_id}/uploads"): Case(404, {"path": "a.txt"}),
     ("POST", "/v1/collections/{collection_id}/query"): Case(404, QUESTION),
     ("POST", "/v1/collections/{collection_id}/embedding-switch"): Case(404, {}),
@@ -254,6 +258,14 @@ async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> No
         for path in ("/v1/jobs", "/v1/queries"):
             response = await client.get(path, params={"collection_id": alice.ids["collection_id"]})
             assert response.json()[path.rsplit("/", 1)[1]] == []
+
+
+async def test_bob_deletes_nothing_of_alices_by_a_filter(alice: Alice) -> None:  # C17
+    path = f"/v1/collections/{alice.ids['collection_id']}/documents"
+    everything = {"filters": {"nothing": {"$exists": False}}}
+    async with alice.api.client(alice.bob) as as_bob, alice.api.client(alice.name) as as_alice:
+        assert (await as_bob.post(f"{path}/delete", json=everything)).status_code == 404
+        assert (await as_alice.get(path)).json()["total"] == 1
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(CASES))

@@ -194,6 +194,43 @@ class TestIngestAndAsk:
         vectorforge("documents", "delete", "./corpus.jsonl#a", "-c", "corpus", "--yes")
         assert vectorforge.json("documents", "list", "-c", "corpus")["total"] == 1
 
+    def test_documents_are_listed_and_deleted_by_a_filter(self, vectorforge: CommandLine) -> None:
+        for name, team in (("a", "hr"), ("b", "hr"), ("c", "it")):
+            (vectorforge.folder / f"{name}.md").write_text(f"Text of {name}.")
+            vectorforge("ingest", f"{name}.md", "-c", "teams", "-m", f"team={team}")
+        of_hr = ("-c", "teams", "--filter", '{"team": "hr"}')
+        assert vectorforge.json("documents", "list", *of_hr)["total"] == 2
+        found = vectorforge.json("search", "text of c", *of_hr)["results"]
+        assert {hit["metadata"]["team"] for hit in found} == {"hr"}
+        assert "Text of c" not in vectorforge("ask", "What is the text of c?", *of_hr).stdout
+        vectorforge("search", "text of c", "-c", "teams", "--filter", '{"team": "none"}', code=1)
+        counted = vectorforge.json("documents", "delete", *of_hr, "--dry-run")
+        assert counted == {"matched": 2, "deleted": 0, "remaining": 2}
+        assert (
+            vectorforge("documents", "delete", *of_hr, "--dry-run").stdout
+            == "2 documents would be deleted.\n"
+        )
+        assert "--yes" in vectorforge("documents", "delete", *of_hr, code=2).stderr
+        assert vectorforge("documents", "delete", *of_hr, "--yes").stdout == "Deleted 2 documents.\n"
+        assert vectorforge("documents", "delete", *of_hr, "--yes").stdout == "Deleted 0 documents.\n"
+        assert [
+            d["metadata"]["team"] for d in vectorforge.json("documents", "list", "-c", "teams")["documents"]
+        ] == ["it"]
+
+    def test_deletions_that_select_nothing_or_everything_are_refused(self, vectorforge: CommandLine) -> None:
+        (vectorforge.folder / "only.md").write_text("The only one.")
+        vectorforge("ingest", "only.md", "-c", "single")
+        for arguments, said in (
+            ([], "SOURCE"),
+            (["./only.md", "--filter", "{}"], "SOURCE"),
+            (["--filter", "{}"], "must have a condition"),
+            (["--filter", '{"team": {"$near": 1}}'], "$near"),
+            (["--filter", "team=hr"], "--filter"),
+        ):
+            refused = vectorforge("documents", "delete", *arguments, "-c", "single", "--yes", code=2)
+            assert said in refused.stderr
+        assert vectorforge.json("documents", "list", "-c", "single")["total"] == 1
+
     def test_a_source_does_not_depend_on_the_working_directory(self, vectorforge: CommandLine) -> None:
         a, b = (CommandLine(vectorforge.folder / name, vectorforge.data_dir) for name in "ab")
         for cli in (a, b):
@@ -310,6 +347,19 @@ class TestCollections:
         assert "--yes" in vectorforge("collections", "delete", "doomed", code=2).stderr
         assert vectorforge.json("collections", "delete", "doomed", "--yes")["deleted"] is True
         assert "doomed" in vectorforge("collections", "show", "doomed", code=2).stderr
+
+    def test_how_it_is_searched(self, vectorforge: CommandLine) -> None:
+        made = vectorforge.json(
+            "collections", "create", "haus", "--language", "german", "--dense-weight", "0.3"
+        )
+        assert (made["language"], made["dense_weight"], made["search_mode"]) == ("german", 0.3, "hybrid")
+        done = vectorforge("collections", "set", "haus", "--search-mode", "lexical", "--language", "simple")
+        assert done.stdout == "haus: lexical search, language simple.\n"
+        shown = vectorforge.json("collections", "show", "haus")
+        assert (shown["language"], shown["dense_weight"], shown["search_mode"]) == ("simple", 0.3, "lexical")
+        assert "english, esto" in vectorforge("collections", "set", "haus", "--language", "x", code=2).stderr
+        assert "--dense-weight" in vectorforge("collections", "set", "haus", code=2).stderr
+        vectorforge("collections", "set", "haus", "--dense-weight", "1.1", code=2)
 
     def test_nothing_found_is_1(self, vectorforge: CommandLine) -> None:
         vectorforge("collections", "create", "void")

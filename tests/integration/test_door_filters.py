@@ -56,6 +56,27 @@ DOORS = {
     "AI SDK": Door("/api/chat", {"id": "1", "messages": PARTS}, OURS),
 }
 
+LISTS = ("/v1/collections/{collection_id}/documents", "/v1/vector_stores/{vector_store_id}/files")
+DELETION = "/v1/collections/{collection_id}/documents/delete"
+OUR_NOTHING: list[dict[str, Any]] = [
+    {"kind": "none"},
+    {"kind": {"$in": []}},
+    {"kind": "open", "missing": {"$exists": True}},
+    {"$and": [{"kind": "open"}, {"$not": {"kind": {"$contains": "pe"}}}]},
+    {"$or": [{"kind.of": "open"}, {"kind": {"$gt": "z"}}]},
+]
+OPENAI_NOTHING: list[dict[str, Any]] = [
+    {"type": "eq", "key": "kind", "value": "none"},
+    {"type": "in", "key": "kind", "value": []},
+    {
+        "type": "and",
+        "filters": [
+            {"type": "gt", "key": "kind", "value": "open"},
+            {"type": "lt", "key": "kind", "value": "p"},
+        ],
+    },
+]
+
 
 @dataclass
 class Vault:
@@ -113,6 +134,57 @@ async def test_a_filter_of_the_request_and_one_of_the_tool_both_hold(vault: Vaul
     assert vault.open not in nothing
 
 
+@pytest.mark.parametrize("name", DOORS)
+async def test_a_filter_that_matches_nothing_returns_nothing(vault: Vault, name: str) -> None:  # C18
+    """The grammar's operators come through every door: none of these holds for a document."""
+    door = DOORS[name]
+    ours = "filters" in door.filters and "type" not in door.filters["filters"]
+    unmatched = OUR_NOTHING if ours else OPENAI_NOTHING
+    for filters in unmatched:
+        more = {"filters": filters} if "filters" in door.filters else file_search(filters=filters)
+        found = await vault.ask(door, **more)
+        assert vault.canary not in found, filters
+        assert vault.open not in found, filters
+
+
+@pytest.mark.parametrize("name", DOORS)
+async def test_every_door_refuses_what_is_no_filter(vault: Vault, name: str) -> None:
+    door = DOORS[name]
+    path = door.path.format(collection_id=vault.collection_id, profile_id=PROFILE)
+    ours = "filters" in door.filters and "type" not in door.filters["filters"]
+    wrong = {"kind": {"$near": "open"}} if ours else {"type": "near", "key": "kind", "value": "open"}
+    more = {"filters": wrong} if "filters" in door.filters else file_search(filters=wrong)
+    response = await vault.client.post(path, json={**door.body, **more})
+    assert response.status_code in (400, 422), response.text  # OpenAI's paths have 400
+    assert "$near" in response.text or "filters" in response.text
+    assert vault.canary not in response.text
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_filters_hold_in_lists(vault: Vault, path: str) -> None:
+    path = path.format(collection_id=vault.collection_id, vector_store_id=vault.collection_id)
+
+    async def listed(**params: str) -> str:
+        response = await vault.client.get(path, params=params)
+        assert response.status_code == 200, response.text
+        return response.text
+
+    filters = OPENAIS if "vector_stores" in path else OURS
+    everything, filtered = await listed(), await listed(filters=json.dumps(filters["filters"]))
+    assert "sealed" in everything
+    assert "sealed" not in filtered
+    assert "open" in filtered
+
+
+async def test_a_filter_holds_in_a_deletion(vault: Vault) -> None:
+    path = DELETION.format(collection_id=vault.collection_id)
+    response = await vault.client.post(path, json=OURS)
+    assert response.json() == {"matched": 1, "deleted": 1, "remaining": 0}
+    left = await vault.ask(DOORS["search"])
+    assert vault.canary in left
+    assert vault.open not in left
+
+
 async def test_filters_hold_in_every_tool(vault: Vault) -> None:
     async with mcp_client(vault.api.url, vault.tenant) as client:
         tools = (await client.list_tools()).tools
@@ -132,9 +204,11 @@ async def test_a_new_door_with_filters_needs_a_case(vault: Vault) -> None:
     schema = (await vault.client.get("/openapi.json")).json()
     bodies = {path: body_of(schema, path) for path in schema["paths"]}
     filtering = {path for path, body in bodies.items() if "filters" in properties(schema, body, nested=True)}
-    known = {door.path for door in DOORS.values()}
+    known = {door.path for door in DOORS.values()} | {DELETION}
     store = DOORS["vector store"].path
     assert filtering == known - {store} | {store.replace("collection_id", "vector_store_id")}
+    lists = {path for path, found in schema["paths"].items() if "filters" in parameters(found.get("get", {}))}
+    assert lists == set(LISTS)
 
 
 def body_of(schema: Mapping[str, Any], path: str) -> Any:
@@ -142,6 +216,11 @@ def body_of(schema: Mapping[str, Any], path: str) -> Any:
     post = schema["paths"].get(path.replace("stores/{collection_id}", "stores/{vector_store_id}"), {})
     content = post.get("post", {}).get("requestBody", {}).get("content", {})
     return content.get("application/json", {}).get("schema", {})
+
+
+def parameters(operation: Mapping[str, Any]) -> set[str]:
+    """Names of what a request has in its URL."""
+    return {parameter["name"] for parameter in operation.get("parameters", ())}
 
 
 def properties(schema: Mapping[str, Any], body: Any, *, nested: bool) -> set[str]:

@@ -21,6 +21,8 @@ from vectorforge.db.repositories.job_repo import (
 )
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -138,11 +140,17 @@ class TestCollections:
     @pytest.mark.parametrize("metric", DistanceMetric)
     @pytest.mark.parametrize("dimension", [1, 768, 1900, 1901, 2000, 2001, 4000, 4001, 16_000])
     async def test_every_dimension_has_its_space(
-        self, direct_database: Database, make_tenant: Any, metric: DistanceMetric, dimension: int
+        self,
+        direct_database: Database,
+        postgres_server: EmbeddedPostgres,
+        make_tenant: Any,
+        metric: DistanceMetric,
+        dimension: int,
     ) -> None:
         db = direct_database.for_tenant(make_tenant())
         collection = await make_collection(db, dimension=dimension, distance_metric=metric)
         await add_document(db, collection)
+        index_space(postgres_server.migrator_url, collection.space)
         indexes = await db.fetch_all(
             "SELECT indexdef FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'",
             (f"embeddings_{metric}_{dimension}",),

@@ -15,6 +15,7 @@ from vectorforge.pipeline.presets import PRESETS
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.types import SearchMode
 
 COLLECTION = UUID(int=7)
 OTHER_VALUES: dict[str, Any] = {
@@ -34,6 +35,7 @@ OTHER_VALUES: dict[str, Any] = {
     "variant": "precise",
     "profile_id": 7,
     "rewrite": True,
+    "search_mode": SearchMode.LEXICAL,
 }
 CHANGE_NOTHING: dict[str, Any] = {
     "stream": True,

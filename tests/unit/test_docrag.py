@@ -35,7 +35,7 @@ from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, SearchMode
 
 DOCS = "https://docs.example"
 ONE = make_passage("Install with pip.", 0.9, source=f"{DOCS}/install", title="Install")
@@ -64,6 +64,8 @@ class FixedRetriever(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
     ) -> Passages:
         return Passages(list(self.found))
 

@@ -20,7 +20,7 @@ from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 
 
@@ -41,6 +41,8 @@ class NearestOf(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
     ) -> Passages:
         return Passages(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
 

@@ -26,6 +26,7 @@ from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.testing.span_list import SpanList
+from vectorforge.types import SearchMode
 
 COLLECTION = uuid4()
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
@@ -48,6 +49,8 @@ class OnePassage(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
     ) -> Passages:
         if self._error is not None:
             raise self._error

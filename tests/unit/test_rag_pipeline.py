@@ -44,7 +44,7 @@ from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, SearchMode
 
 COLLECTION = uuid4()
 PASSAGES = [make_passage("Water boils at 100 degrees.", 0.9), make_passage("Ice melts at 0 degrees.", 0.7)]
@@ -70,6 +70,8 @@ class ScriptedRetriever(BaseRetriever):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
     ) -> Passages:
         self.called.set()
         self.calls.append(

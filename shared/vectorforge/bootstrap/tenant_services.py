@@ -27,8 +27,8 @@ from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.retriever.hybrid import HybridRetriever
+from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ class TenantServices:
         return QueryPreprocessor(self._application.config.query.max_query_length)
 
     @cached_property
-    def retriever(self) -> DenseRetriever:
+    def retriever(self) -> HybridRetriever:
         """Finds passages of the tenant."""
-        return DenseRetriever(
+        return HybridRetriever(
             self._application.embedding_registry,
             self.vector_store,
             self.collections,
@@ -258,6 +258,8 @@ class TenantServices:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
         by_profile: bool = False,
+        search: SearchSettings | None = None,
+        vector_index: VectorIndex = VectorIndex.FULL,
     ) -> Collection:
         """Make a collection; what is not given comes from the embedding provider.
 
@@ -283,4 +285,6 @@ class TenantServices:
             query_prefix=provider.query_prefix if query_prefix is None else query_prefix,
             document_prefix=provider.document_prefix if document_prefix is None else document_prefix,
             by_profile=by_profile,
+            search=search or SearchSettings(),
+            vector_index=vector_index,
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from vectorforge.cli import collections, documents, logs, providers
+from vectorforge.cli import collections, documents, index, logs, providers
 from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
 from vectorforge.cli.evaluate import evaluate
@@ -35,6 +35,7 @@ app.command("eval")(evaluate)
 app.command()(stats)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
+app.add_typer(index.app, name="index")
 app.add_typer(logs.app, name="logs")
 app.add_typer(providers.app, name="providers")
 app.command()(doctor)

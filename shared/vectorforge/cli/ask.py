@@ -8,7 +8,14 @@ import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import shown_source
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
+from vectorforge.cli.options import (
+    CollectionOption,
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    ModeOption,
+    ProfileOption,
+)
 from vectorforge.cli.question import conversation_id, read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
@@ -55,6 +62,7 @@ def ask(
         ),
     ] = False,
     stream: Annotated[bool, typer.Option(help="Print the answer while it is being written.")] = True,
+    mode: ModeOption = None,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -85,6 +93,7 @@ def ask(
             "llm_provider": provider,
             "llm_model": model,
             "profile_id": profile,
+            "search_mode": mode,
         }
         explicit = {name: value for name, value in given.items() if value is not None}
 
@@ -111,6 +120,7 @@ _DEGRADED = {
     "provider": "The model does not answer; this is {model}.",
     "stale": "The model does not answer; this is an earlier answer to the same question.",
     "passages": "The model does not answer; these are the passages found.",
+    "lexical": "The question could not be embedded; passages were found by its words only.",
     "ungrounded": "The documents cannot be searched now; the model answers without them.",
     "template": "The model does not answer.",
 }

@@ -8,15 +8,36 @@ from vectorforge.cli import reembed
 from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
 from vectorforge.cli.terminal import command
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.errors import InvalidInputError
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.schemas.collections import CollectionBody
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show and delete collections."
+    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
 )
 app.add_typer(reembed.app, name="reembed")
+
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the texts: english, german, french ...; simple: words as they are.", show_default=False
+    ),
+]
+SearchModeOption = Annotated[
+    SearchMode | None,
+    typer.Option(help="What questions are searched by that do not say it themselves.", show_default=False),
+]
+DenseWeightOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Weight of the score by vector in a hybrid search; that by words has the rest.",
+        show_default=False,
+    ),
+]
 
 
 def _as_body(collection: Collection) -> "CollectionBody":
@@ -68,6 +89,12 @@ def create(
         str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
     ] = None,
     metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    language: LanguageOption = None,
+    search_mode: SearchModeOption = None,
+    dense_weight: DenseWeightOption = None,
+    vector_index: Annotated[
+        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+    ] = VectorIndex.FULL,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -88,6 +115,8 @@ def create(
                 embedding_provider=embedding_provider,
                 embedding_model=embedding_model,
                 distance_metric=metric,
+                search=SearchSettings(search_mode, dense_weight, language),
+                vector_index=vector_index,
             )
 
         made = run_in_session(terminal, data_dir, work)
@@ -96,6 +125,53 @@ def create(
         else:
             model = f"{made.embedding_provider}/{made.embedding_model}"
             terminal.line(f"Made {made.name}: {model}, {made.dimension} dimensions.")
+
+
+@app.command("set")
+def set_collection(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    language: LanguageOption = None,
+    search_mode: SearchModeOption = None,
+    dense_weight: DenseWeightOption = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Change how a collection is searched; what is not given stays.
+
+    After a change of the language, a server or `vectorforge migrate`
+    reads the words of its passages anew.
+
+    [bold]Example[/bold]
+
+        vectorforge collections set handbook --language german --dense-weight 0.4
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        settings = SearchSettings(search_mode, dense_weight, language)
+        if settings == SearchSettings():
+            raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
+
+        async def work(session: Session) -> Collection:
+            wanted = await session.collection(name)
+            changed = await session.services.collections.set_search(wanted.id, settings)
+            return changed or wanted  # deleted a moment ago
+
+        found = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json(_as_body(found))
+        else:
+            weight = (
+                f", weight of vectors {found.dense_weight:g}"
+                if found.search_mode == SearchMode.HYBRID
+                else ""
+            )
+            terminal.line(
+                f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}."
+            )
+            if not found.terms_complete:
+                terminal.note("Its passages' words are still to be read; a running server does it.")
 
 
 @app.command()

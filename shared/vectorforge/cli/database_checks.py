@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +69,20 @@ async def _collect(setup: LocalSetup) -> list[Check]:
     current = checks[0].status == "ok" or setup.migrator_url is None
     if current and url is not None:
         checks += [check async for check in _server(setup, url)]
+    if checks[0].status == "ok":
+        checks += await _storage(setup)
     return checks
+
+
+async def _storage(setup: LocalSetup) -> list[Check]:
+    from vectorforge.cli.storage_checks import storage_checks
+    from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+
+    try:
+        look = partial(storage_checks, larger_than=EXACT_SCAN_LIMIT)
+        return await as_migrator(setup.config.database, look)
+    except VectorForgeError as exc:
+        return [Check("vector indexes", "warn", f"not checked: {exc.message}", "See docs/storage.md.")]
 
 
 async def _migrations(setup: LocalSetup) -> Check:

@@ -7,9 +7,18 @@ import typer
 
 from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.files import shown_source, source_name
-from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, YesOption
-from vectorforge.cli.terminal import command
-from vectorforge.errors import NotFoundError
+from vectorforge.cli.options import (
+    CollectionOption,
+    DataDirOption,
+    DebugOption,
+    FilterOption,
+    JsonOption,
+    ProfileOption,
+    YesOption,
+)
+from vectorforge.cli.question import parse_filter
+from vectorforge.cli.terminal import Terminal, command
+from vectorforge.errors import InvalidInputError, NotFoundError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and delete documents.")
 
@@ -17,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and 
 @app.command("list")
 def list_documents(
     collection: CollectionOption = None,
+    where: FilterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents at most.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
     json_output: JsonOption = False,
@@ -26,10 +36,15 @@ def list_documents(
     """List the documents of a collection."""
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import Session, run_in_session
+        from vectorforge.vectorstore.document_filters import condition_on_documents
+
+        filters = parse_filter(where)
 
         async def work(session: Session) -> Any:
             wanted = await session.collection(collection)
-            return await session.services.documents.list(wanted.id, limit=limit, offset=offset)
+            return await session.services.documents.list(
+                wanted.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
+            )
 
         found, total = run_in_session(terminal, data_dir, work)
         if terminal.json_output:
@@ -48,31 +63,96 @@ def list_documents(
 
 @app.command()
 def delete(
-    source: Annotated[str, typer.Argument(help="Source, as `documents list` shows it.")],
+    source: Annotated[
+        str | None, typer.Argument(help="Source, as `documents list` shows it.", show_default=False)
+    ] = None,
     collection: CollectionOption = None,
+    where: FilterOption = None,
+    profile: ProfileOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --filter: only count them.")] = False,
     yes: YesOption = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Delete one document with its chunks."""
+    """Delete one document with its chunks, or all whose metadata match a filter.
+
+    [bold]Examples[/bold]
+
+        vectorforge documents delete ./handbook.md
+
+        vectorforge documents delete --filter '{"year": {"$lt": 2020}}' --dry-run
+    """
     with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
-
-        confirm(f'Delete the document "{source}"?', yes=yes)
-
-        async def work(session: Session) -> Any:
-            wanted = await session.collection(collection)
-            documents = session.services.documents
-            document = await documents.find_by_source(wanted.id, source)
-            document = document or await documents.find_by_source(wanted.id, source_name(Path(source)))
-            if document is None:
-                raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
-            await session.services.vector_store.delete_document(document.id)
-            return document
-
-        gone = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json({"id": gone.id, "source": gone.source, "deleted": True})
+        if (source is None) is (where is None):
+            raise InvalidInputError("Give a SOURCE or a --filter, and not both.", field="SOURCE")
+        if source is not None:
+            _delete_one(terminal, data_dir, collection, source, yes=yes)
         else:
-            terminal.line(f"Deleted {shown_source(gone.source)}.")
+            _delete_matching(
+                terminal, data_dir, collection, where, profile_id=profile, dry_run=dry_run, yes=yes
+            )
+
+
+def _delete_one(
+    terminal: Terminal, data_dir: Path | None, collection: str | None, source: str, *, yes: bool
+) -> None:
+    from vectorforge.cli.session import Session, run_in_session
+
+    confirm(f'Delete the document "{source}"?', yes=yes)
+
+    async def work(session: Session) -> Any:
+        wanted = await session.collection(collection)
+        documents = session.services.documents
+        document = await documents.find_by_source(wanted.id, source)
+        document = document or await documents.find_by_source(wanted.id, source_name(Path(source)))
+        if document is None:
+            raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+        await session.services.vector_store.delete_document(document.id)
+        return document
+
+    gone = run_in_session(terminal, data_dir, work)
+    if terminal.json_output:
+        terminal.json({"id": gone.id, "source": gone.source, "deleted": True})
+    else:
+        terminal.line(f"Deleted {shown_source(gone.source)}.")
+
+
+def _delete_matching(
+    terminal: Terminal,
+    data_dir: Path | None,
+    collection: str | None,
+    where: str | None,
+    *,
+    profile_id: int | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    from vectorforge.cli.session import Session, run_in_session
+
+    filters = parse_filter(where) or {}
+
+    async def work(session: Session) -> Any:
+        from vectorforge.api.schemas.documents import DeletedDocuments
+
+        wanted = await session.collection(collection, profile_id=profile_id)
+        store, deleted = session.services.vector_store, 0
+        matched = await store.count_documents(wanted.id, filters, profile_id=profile_id)
+        if matched and not dry_run:
+            confirm(f"Delete {_documents(matched)}?", yes=yes)
+            while gone := await store.delete_documents(wanted.id, filters, profile_id=profile_id):
+                deleted += gone
+        remaining = matched if dry_run else 0
+        return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
+
+    done = run_in_session(terminal, data_dir, work)
+    if terminal.json_output:
+        terminal.json(done)
+    elif dry_run:
+        terminal.line(f"{_documents(done.matched)} would be deleted.")
+    else:
+        terminal.line(f"Deleted {_documents(done.deleted)}.")
+
+
+def _documents(number: int) -> str:
+    return "1 document" if number == 1 else f"{number} documents"

@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from vectorforge.types import SearchMode
+
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel="Everywhere")
 ]
@@ -32,7 +34,24 @@ ProfileOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--profile", min=0, help="Only this profile.", metavar="NUMBER", show_default=False),
 ]
+FilterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        help='Metadata filter as JSON, e.g. [cyan]\'{"lang": "en"}\'[/cyan].',
+        metavar="JSON",
+        show_default=False,
+    ),
+]
 TopKOption: TypeAlias = Annotated[
     int, typer.Option("--top-k", "-k", min=1, help="Passages to retrieve at most.")
+]
+ModeOption: TypeAlias = Annotated[
+    SearchMode | None,
+    typer.Option(
+        "--mode",
+        help="Find passages by vectors and words, by vectors or by words; default: as the collection is set.",
+        show_default=False,
+    ),
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]

@@ -12,6 +12,7 @@ from vectorforge.cli.options import (
     DataDirOption,
     DebugOption,
     JsonOption,
+    ModeOption,
     ProfileOption,
     TopKOption,
 )
@@ -21,6 +22,7 @@ from vectorforge.cli.terminal import Terminal, command
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.api.schemas.search import SearchResponse
     from vectorforge.cli.session import Session
+    from vectorforge.types import SearchMode
 
 _SNIPPET_CHARS = 200
 
@@ -30,6 +32,7 @@ def search(
     collection: CollectionOption = None,
     profile: ProfileOption = None,
     top_k: TopKOption = 10,
+    mode: ModeOption = None,
     min_score: Annotated[
         float | None,
         typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
@@ -46,7 +49,7 @@ def search(
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Find the passages nearest to a question, best first. Asks no model.
+    """Find the passages that answer a question best, best first. Asks no model.
 
     [bold]Examples[/bold]
 
@@ -60,7 +63,7 @@ def search(
         text, filters = read_question(question), parse_filter(where)
 
         async def work(session: "Session") -> "SearchResponse":
-            return await _search(session, collection, profile, text, top_k, filters, min_score)
+            return await _search(session, collection, profile, text, top_k, filters, min_score, mode)
 
         response = run_in_session(terminal, data_dir, work)
         _print(terminal, response)
@@ -76,20 +79,16 @@ async def _search(
     top_k: int,
     filters: dict[str, Any] | None,
     min_score: float | None,
+    mode: "SearchMode | None",
 ) -> "SearchResponse":
-    from vectorforge.api.schemas.search import SearchResponse, SearchResult
+    from vectorforge.api.schemas.search import SearchResponse
 
     target = await session.collection(collection, profile_id=profile_id)
     started = time.perf_counter()
     found = await session.services.retriever.retrieve(
-        text, target.id, top_k, filters, min_score, profile_id=profile_id
+        text, target.id, top_k, filters, min_score, profile_id=profile_id, search_mode=mode
     )
-    return SearchResponse(
-        query=text,
-        collection_id=target.id,
-        results=[SearchResult.of(hit) for hit in found],
-        latency_ms=round((time.perf_counter() - started) * 1000, 2),
-    )
+    return SearchResponse.of(text, target.id, found, round((time.perf_counter() - started) * 1000, 2))
 
 
 def _print(terminal: Terminal, response: "SearchResponse") -> None:
@@ -99,7 +98,7 @@ def _print(terminal: Terminal, response: "SearchResponse") -> None:
         rows = [
             (
                 n,
-                f"{hit.score:.3f}",
+                f"{hit.score if hit.relevance is None else hit.relevance:.3f}",
                 shown_source(hit.source),
                 hit.heading or hit.title or "",
                 _snippet(hit.text),

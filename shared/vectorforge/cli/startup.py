@@ -18,8 +18,10 @@ from vectorforge.cli.terminal import Terminal, printable
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import EmbeddingError
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
+from vectorforge.local.index_keeper import indexes_kept
 from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, sample_documents
 from vectorforge.types import Collection
+from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
 
 _SAMPLE_QUESTION = "What is VectorForge?"
 _SAMPLE_METADATA = {"sample": True}
@@ -44,7 +46,8 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
             chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
             _announce(terminal, setup, url, chosen, answering_provider(session))
 
-        await serve(create_app(session.application), bound, on_started=announce)
+        async with indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT):
+            await serve(create_app(session.application), bound, on_started=announce)
 
 
 async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:

@@ -124,7 +124,11 @@ async def migrate(
     """
     migrations = read_migrations(directory)
     applied = []
-    async with _connect(conninfo) as connection, _connect(conninfo) as guard, _alone(guard, wait_s):
+    async with (
+        migrator_connection(conninfo) as connection,
+        migrator_connection(conninfo) as guard,
+        _alone(guard, wait_s),
+    ):
         for migration in await _pending(connection, migrations, accept_newer=accept_newer):
             if on_progress:
                 on_progress(migration)
@@ -146,12 +150,17 @@ async def pending(conninfo: str, *, directory: Path = MIGRATIONS) -> list[Migrat
         DatabaseUnavailableError: No connection.
     """
     migrations = read_migrations(directory)
-    async with _connect(conninfo) as connection:
+    async with migrator_connection(conninfo) as connection:
         return await _pending(connection, migrations)
 
 
 @asynccontextmanager
-async def _connect(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
+async def migrator_connection(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
+    """A connection of the role that owns the schema, each statement a transaction of its own.
+
+    Raises:
+        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
+    """
     import psycopg
 
     try:

@@ -149,6 +149,7 @@ class Evaluation:
             config.filters,
             config.min_score,
             config.embedding_provider,
+            search_mode=config.search_mode,
         )
         return scorer.search(found, (time.perf_counter() - started) * 1000)
 

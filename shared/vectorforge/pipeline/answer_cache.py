@@ -24,7 +24,7 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 """Of what is kept; another one is another key."""
 _NOT_IN_THE_PROMPT = frozenset({"stream", "use_cache", "conversation_id", "allow_ungrounded"})
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""

@@ -4,8 +4,9 @@
 same question got before on the same documents, although it has expired ("stale"); 4. the passages, quoted
 ("passages"); 5. the door's fixed sentence, if it has one ("template"); 6. 503 with Retry-After.
 
-Where the search itself fails, 3, 5 and 6 remain; a model is asked without passages only when the caller
-allowed it ("ungrounded"). A step is taken before the first token or not at all.
+Where the question cannot be embedded, a hybrid search goes on by words alone ("lexical"), and the steps above
+follow. Where the search itself fails, 3, 5 and 6 remain; a model is asked without passages only when the
+caller allowed it ("ungrounded"). A step is taken before the first token or not at all.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -85,7 +86,7 @@ class DegradationLadder:
     ) -> None:
         self._registry = registry
         self._quoter = quoter
-        self._enabled = enabled
+        self.enabled = enabled
         self._metrics: MetricsCollector = metrics or InMemoryMetrics()
 
     async def answer(self, run: QueryRun, payload: ContextPayload) -> AsyncGenerator[QueryEvent, None]:
@@ -109,11 +110,20 @@ class DegradationLadder:
                     yield event
             return
         except (LLMError, DeadlineExceededError) as exc:
-            if not self._enabled or run.provider is None or _is_final(run, exc):
+            if not self.enabled or run.provider is None or _is_final(run, exc):
                 raise
             error: VectorForgeError = exc
         for event in await self._instead(run, payload, error):
             yield event
+
+    def without_vectors(self, run: QueryRun) -> Iterator[DegradedEvent]:
+        """What there is to say of a search whose passages were found by words only because of a fault.
+
+        Yields:
+            At most one ``DegradedEvent``.
+        """
+        if run.retrieved.vectors_error is not None:
+            yield self._step(run, "lexical", run.retrieved.vectors_error)
 
     def _known(self, run: QueryRun) -> Iterator[QueryEvent] | None:
         """The answer that no model is asked for: from the cache, or the sentence when nothing was found."""
@@ -145,7 +155,7 @@ class DegradationLadder:
         Raises:
             VectorForgeError: ``error``, if it says more than ``AnswerUnavailableError``.
         """
-        if not self._enabled or not isinstance(error, _FAILED_SEARCHES) or isinstance(error, _WRONG_SEARCHES):
+        if not self.enabled or not isinstance(error, _FAILED_SEARCHES) or isinstance(error, _WRONG_SEARCHES):
             raise error
         if run.stored is None and not self._may_write(run) and run.preset.unavailable_answer is None:
             raise _unavailable(error) from error
@@ -227,7 +237,7 @@ class DegradationLadder:
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:
         """Time for the first token, or a whole buffered answer, so that some is left for the steps below."""
         left_s = run.deadline.remaining_s()
-        if left_s == float("inf") or (is_last and not self._enabled):
+        if left_s == float("inf") or (is_last and not self.enabled):
             return None
         if is_last:
             return max(left_s - min(_KEPT_BACK_S, left_s / 5), 0.0)
@@ -265,7 +275,7 @@ class DegradationLadder:
             reason=error.code,
             provider=run.provider.name if run.provider else None,
             model=run.model,
-            extractive=step == "passages",
+            extractive=step == "passages" or (run.provider is not None and _quotes(run.provider)),
         )
 
 

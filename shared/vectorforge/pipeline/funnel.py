@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from vectorforge.types import Scan, SearchMode
+
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
@@ -25,6 +27,10 @@ class Funnel:
     """Candidates that scored high enough and did not fit into the prompt."""
     cited: int = 0
     """Different passages that the answer cites."""
+    search_mode: SearchMode | None = None
+    """What they were found by; None: there was no search."""
+    scan: Scan | None = None
+    """How they were found; None: not known."""
 
     @property
     def used(self) -> int:

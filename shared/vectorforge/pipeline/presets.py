@@ -16,6 +16,7 @@ from vectorforge.pipeline.prompts import (
 )
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
+from vectorforge.types import SearchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,13 @@ RAG_QUERY = Preset(
 
 DOCRAG = Preset(
     "docrag",
-    defaults={"top_k": 5, "min_score": 0.7, "temperature": 0.3, "max_tokens": 1000},
+    defaults={
+        "top_k": 5,
+        "min_score": 0.7,
+        "temperature": 0.3,
+        "max_tokens": 1000,
+        "search_mode": SearchMode.DENSE,
+    },
     system_prompt=DOCRAG_SYSTEM_PROMPT,
     context_format=SourceFormat(heading="\n--- RELEVANT DOCUMENTATION ---", after_text="\n---"),
     chunk_separator="\n",
@@ -86,7 +93,7 @@ DOCRAG = Preset(
 
 PROFILE = Preset(
     "profile",
-    defaults={"top_k": 5, "min_score": None},
+    defaults={"top_k": 5, "min_score": None, "search_mode": SearchMode.DENSE},
     context_format=ProfileContextFormat(),
     context_chars=PROFILE_CONTEXT_CHARS,
 )

@@ -168,6 +168,8 @@ class QueryRun:
             below_min_score=found.below_min_score,
             dropped_by_budget=self.payload.chunks_truncated if self.payload else 0,
             cited=len({citation.chunk_id for citation in self.citations}),
+            search_mode=found.search_mode,
+            scan=found.scan,
         )
 
     def result(self) -> QueryResult:

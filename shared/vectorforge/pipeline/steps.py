@@ -65,6 +65,8 @@ class QuerySteps:
             with self._stage(run, "context"):
                 payload = self._build_context(run)
             yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
+            for step in self.ladder.without_vectors(run):
+                yield step
             answer = self.ladder.answer(run, payload)
         with self._stage(run, "generate"):
             async with aclosing(answer) as events:
@@ -120,6 +122,8 @@ class QuerySteps:
                     run.config.embedding_provider,
                     profile_id=run.config.profile_id,
                     deadline=run.deadline,
+                    search_mode=run.config.search_mode,
+                    words_suffice=self.ladder.enabled,
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc

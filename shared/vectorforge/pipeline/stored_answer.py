@@ -16,7 +16,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 from vectorforge.retriever.base import Passages
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class StoredAnswer:
     retrieved: list[RetrievedChunk]
     matched: int | None
     matched_is_at_least: bool
+    search_mode: SearchMode | None
+    scan: Scan | None
     below_min_score: int
     answer: str
     citations: list[Citation]
@@ -60,6 +62,8 @@ class StoredAnswer:
             retrieved=list(run.retrieved),
             matched=run.retrieved.matched,
             matched_is_at_least=run.retrieved.matched_is_at_least,
+            search_mode=run.retrieved.search_mode,
+            scan=run.retrieved.scan,
             below_min_score=run.retrieved.below_min_score,
             answer=run.answer,
             citations=run.citations,
@@ -91,8 +95,11 @@ class StoredAnswer:
     def bring_passages(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
         run.retrieved = Passages(
-            NearestChunks(self.retrieved, self.matched, matched_is_at_least=self.matched_is_at_least)
+            NearestChunks(
+                self.retrieved, self.matched, matched_is_at_least=self.matched_is_at_least, scan=self.scan
+            )
         )
+        run.retrieved.search_mode = self.search_mode
         run.retrieved.below_min_score = self.below_min_score
         run.rewritten_query = self.rewritten_query
 

@@ -13,13 +13,14 @@ from uuid import UUID
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.types import LLMResponse
 from vectorforge.pipeline.funnel import Funnel as Funnel  # belongs to these
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, SearchMode
 
 Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
 """How a query ended."""
-Degradation: TypeAlias = Literal["provider", "stale", "passages", "ungrounded", "template"]
-"""A step down from the full answer: another provider wrote it, it is an expired one from the cache, it is the
-passages themselves, a model wrote it without any passage, it is a fixed sentence."""
+Degradation: TypeAlias = Literal["lexical", "provider", "stale", "passages", "ungrounded", "template"]
+"""A step down from the full answer: its passages were found by words only, another provider wrote it, it is
+an expired one from the cache, it is the passages themselves, a model wrote it without any passage, it is a
+fixed sentence."""
 CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
 """Whether the passage holds the numbers and names of the sentence citing it; "unchecked": it has none."""
 LoggedOutcome: TypeAlias = Literal["started", Outcome]
@@ -69,6 +70,8 @@ class QueryConfig:
     """False: neither an answer nor a vector comes from a cache; both are stored anew."""
     allow_ungrounded: bool = False
     """Whether a model may answer without any passage when the search fails."""
+    search_mode: SearchMode | None = None
+    """What passages are found by; None leaves it to the collection."""
 
 
 @dataclass(frozen=True, slots=True)

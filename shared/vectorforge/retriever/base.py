@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import EmbeddingModelChangedError
-from vectorforge.types import RetrievedChunk
+from vectorforge.errors import EmbeddingModelChangedError, VectorForgeError
+from vectorforge.types import RetrievedChunk, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 
 _MODELS_MET: Final = 3
@@ -38,14 +38,18 @@ class Passages(NearestChunks):
         min_score: The score to reach; None keeps all.
 
     Attributes:
-        below_min_score: Passages that were among the nearest and scored too low.
+        below_min_score: Passages that were among the best and scored too low.
+        search_mode: What they were found by; None: not known.
+        vectors_error: Why they were found by words only, though vectors were wanted; None: all is well.
     """
 
     def __init__(self, found: Iterable[RetrievedChunk] = (), min_score: float | None = None) -> None:
         found = found if isinstance(found, NearestChunks) else NearestChunks(found)
         kept = [chunk for chunk in found if min_score is None or chunk.score >= min_score]
-        super().__init__(kept, found.matched, matched_is_at_least=found.matched_is_at_least)
+        super().__init__(kept, found.matched, matched_is_at_least=found.matched_is_at_least, scan=found.scan)
         self.below_min_score = len(found) - len(kept)
+        self.search_mode: SearchMode | None = None
+        self.vectors_error: VectorForgeError | None = None
 
 
 class BaseRetriever(ABC):
@@ -63,25 +67,32 @@ class BaseRetriever(ABC):
         *,
         profile_id: int | None = None,
         deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
     ) -> Passages:
-        """The passages nearest to a question, best first.
+        """The passages that answer a question best, best first.
 
         Args:
             query: The question; blanks around it do not matter.
             collection_id: Where to look.
             top_k: Passages at most, 1 or more.
             filters: Metadata filter, see ``vectorstore.filters``; None for none.
-            min_score: Passages scoring less are left out (equal stays); None keeps all.
+            min_score: Passages scoring less are left out (equal stays); None keeps all. Not applied to a
+                search by words only, whose scores say nothing of vectors.
             embedding_provider: Embeds the question in place of the collection's provider.
             profile_id: Only passages of this profile; a filter can only narrow it further.
             deadline: When an answer is no longer wanted.
+            search_mode: What passages are found by; None leaves it to the collection.
+            words_suffice: Whether a hybrid search may go without vectors when the question cannot be embedded
+                now; ``Passages.vectors_error`` then says why.
 
         Returns:
-            0 to ``top_k`` passages, score descending; the score follows the collection's metric.
+            0 to ``top_k`` passages, relevance descending, in a dense search score descending; the score
+            follows the collection's metric.
 
         Raises:
-            InvalidInputError: The question is empty, ``top_k`` is out of range, or the collection's
-                documents belong to profiles and none is named.
+            InvalidInputError: The question is empty, ``top_k`` is out of range, the retriever does not search
+                in this mode, or the collection's documents belong to profiles and none is named.
             FilterError: The filter cannot be understood.
             NotFoundError: There is no such collection.
             EmbeddingError: The question could not be embedded.

@@ -32,7 +32,7 @@ PHYSICAL_ID = "vectorforge-schema"
 
 
 class MigrateFunction:
-    """Handles CloudFormation's requests, and ``{"action": "migrate"}`` or ``{"action": "check"}``."""
+    """Handles CloudFormation's requests, and ``{"action": ...}`` with "migrate", "check" or "index"."""
 
     def __init__(self) -> None:
         self._telemetry: FunctionTelemetry | None = None
@@ -42,7 +42,8 @@ class MigrateFunction:
 
         Returns:
             For a direct call the names of migrations: ``{"applied": [...]}`` or, for "check",
-            ``{"pending": [...]}``.
+            ``{"pending": [...]}``; for "index" those of the partitions whose index was built:
+            ``{"built": [...]}``.
 
         Raises:
             VectorForgeError: A direct call failed, or CloudFormation could not be answered.
@@ -79,16 +80,15 @@ class MigrateFunction:
             self._telemetry = FunctionTelemetry("migrate", config)
         with self._telemetry.invocation(context):
             action = event.get("action")
-            if action not in ("migrate", "check"):
-                raise InvalidInputError('action must be "migrate" or "check".', field="action")
+            if action not in ("migrate", "check", "index"):
+                raise InvalidInputError('action must be "migrate", "check" or "index".', field="action")
             remaining_s = deadline.remaining_s()
             reserve_s = min(remaining_s / 4, 20.0)
-            work = _migrate(
-                config,
-                check=action == "check",
-                accept_newer=of_stack,
-                seconds=remaining_s - reserve_s,
-            )
+            seconds = remaining_s - reserve_s
+            if action == "index":
+                work = _build_indexes(config, seconds=seconds)
+            else:
+                work = _migrate(config, check=action == "check", accept_newer=of_stack, seconds=seconds)
             return _within(remaining_s - reserve_s / 2, work)
 
 
@@ -125,6 +125,19 @@ async def _migrate(
         raise DeadlineExceededError(
             f"Migrating was stopped after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
         ) from None
+
+
+async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
+    """Build the indexes of the vectors that are missing; what has not ended by then is dropped."""
+    from vectorforge.db.index_building import BuildResources, build_indexes
+    from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+
+    async def build(conninfo: str) -> dict[str, list[str]]:
+        resources = BuildResources(timeout_s=seconds)
+        built = await build_indexes(conninfo, larger_than=EXACT_SCAN_LIMIT, resources=resources)
+        return {"built": [index.space for index in built]}
+
+    return await as_migrator(config.database, build)
 
 
 def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -15,6 +15,7 @@ A subclass of ``VectorStoreContract`` brings three fixtures::
 Expected distances are computed in plain Python; a store may round to single precision.
 """
 
+from vectorforge.testing.hybrid_contract import HybridContract
 from vectorforge.testing.profile_contract import ProfileContract
 from vectorforge.testing.replace_contract import ReplaceContract
 from vectorforge.testing.search_contract import MakeCollection, SearchContract
@@ -22,5 +23,5 @@ from vectorforge.testing.search_contract import MakeCollection, SearchContract
 __all__ = ["MakeCollection", "VectorStoreContract"]
 
 
-class VectorStoreContract(SearchContract, ReplaceContract, ProfileContract):
+class VectorStoreContract(SearchContract, HybridContract, ReplaceContract, ProfileContract):
     """Every promise of ``vectorstore.base.VectorStore``."""

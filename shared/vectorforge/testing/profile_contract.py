@@ -84,6 +84,24 @@ class ProfileContract:
         )
         assert texts_of(found) == expected
 
+    # C17 C18; a deletion stays in the profile, too, and there is none of all profiles at once
+    async def test_deleting_by_a_filter_stays_in_the_profile(
+        self, store: VectorStore, make_profile_collection: MakeCollection
+    ) -> None:
+        collection_id = await make_profile_collection(2, COSINE)
+        for profile_id in (1, 2):
+            draft, chunks = profile_draft(f"p{profile_id}", [f"of {profile_id}"])
+            draft = replace(draft, metadata={"kind": "cv"})
+            await store.replace_profile(collection_id, profile_id, [(draft, chunks)])
+        filters = {"kind": "cv"}
+        assert await store.count_documents(collection_id, filters, profile_id=1) == 1
+        assert await store.delete_documents(collection_id, filters, profile_id=1) == 1
+        assert await store.delete_documents(collection_id, filters, profile_id=3) == 0
+        assert await self._texts(store, collection_id, 1) == set()
+        assert await self._texts(store, collection_id, 2) == {"of 2"}
+        with pytest.raises(InvalidInputError, match="profile_id"):
+            await store.delete_documents(collection_id, filters, profile_id=-1)
+
     # C-010 C-020 C19; what is not given goes only where its parent is named
     async def test_documents_are_replaced_together(
         self, store: VectorStore, make_profile_collection: MakeCollection

@@ -137,6 +137,38 @@ class SearchContract:
         assert counted <= len(expected)
         assert nearest.matched_is_at_least or counted == len(expected)  # an index does not count them all
 
+    # C18: the same language selects documents, by their own metadata
+    async def test_deleting_by_a_filter(self, store: VectorStore, make_collection: MakeCollection) -> None:
+        kept, other = await make_collection(2, COSINE), await make_collection(2, COSINE)
+        for collection_id in (kept, other):
+            for number in range(5):
+                chunks = chunk_drafts([f"t{number}"], [[1, number]], [{"of": "passage"}])
+                document = document_draft(chunks, source=f"{number}.md", metadata={"n": number})
+                await store.replace_document(collection_id, document, chunks)
+        for filters in ({"n": 9}, {"of": "passage"}, {"n": "1"}):
+            assert await store.count_documents(kept, filters) == 0
+            assert await store.delete_documents(kept, filters) == 0
+        either = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
+        assert await store.count_documents(kept, either) == 3
+        assert await store.delete_documents(kept, either) == 3
+        assert await store.delete_documents(kept, either) == 0
+        for collection_id, expected in ((kept, ["t2", "t3"]), (other, [f"t{n}" for n in range(5)])):
+            found = await store.search(
+                query_vector=[1, 0], top_k=10, collection_id=collection_id, metric=COSINE
+            )
+            assert texts_of(found) == expected
+
+    async def test_a_deletion_needs_a_condition(
+        self, store: VectorStore, make_collection: MakeCollection
+    ) -> None:
+        collection_id = await make_collection(2, COSINE)
+        refusals: list[dict[str, Any]] = [{}, {"n": {"$near": 1}}, {"$or": []}]
+        for refused in refusals:
+            with pytest.raises(FilterError):
+                await store.delete_documents(collection_id, refused)
+            with pytest.raises(FilterError):
+                await store.count_documents(collection_id, refused)
+
     # C14
     async def test_collections_of_different_dimensions_and_metrics(
         self, store: VectorStore, make_collection: MakeCollection

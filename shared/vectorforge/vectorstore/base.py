@@ -12,6 +12,7 @@ from vectorforge.types import (
     DocumentDraft,
     ReplacedProfile,
     RetrievedChunk,
+    Scan,
     StoredDocument,
     Vector,
 )
@@ -24,6 +25,7 @@ class NearestChunks(list[RetrievedChunk]):
         chunks: Best first.
         matched: Chunks that collection, profile and filter let through; None: not known.
         matched_is_at_least: Whether counting stopped at ``matched``, and there are more.
+        scan: How they were found; None: not known.
     """
 
     def __init__(
@@ -32,10 +34,12 @@ class NearestChunks(list[RetrievedChunk]):
         matched: int | None = None,
         *,
         matched_is_at_least: bool = False,
+        scan: Scan | None = None,
     ) -> None:
         super().__init__(chunks)
         self.matched = matched
         self.matched_is_at_least = matched_is_at_least
+        self.scan = scan
 
 
 class VectorStore(ABC):
@@ -73,8 +77,9 @@ class VectorStore(ABC):
             profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
                 documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
-            dense_weight: Of a search with vector and text. A chunk's relevance is
-                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``.
+            dense_weight: Of a search with vector and text, 0 to 1. A chunk's relevance is
+                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``. It is
+                computed for the max(100, top_k) nearest chunks and for as many with the question's words.
             space: The partition that holds the collection's vectors; None: that of metric and dimension.
 
         Returns:
@@ -86,8 +91,9 @@ class VectorStore(ABC):
 
         Raises:
             FilterError: The filter cannot be understood.
-            InvalidInputError: ``top_k``, ``query_vector`` or ``profile_id`` is not usable, or the
-                collection's documents belong to profiles and none is named.
+            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is not usable,
+                there is neither vector nor text, or the collection's documents belong to profiles and none is
+                named.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
             EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
@@ -133,6 +139,46 @@ class VectorStore(ABC):
 
         Returns:
             False when there was no such document.
+        """
+
+    @abstractmethod
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """Count the documents that ``delete_documents`` would remove.
+
+        Args:
+            collection_id: The collection.
+            filters: Condition on the documents' own metadata (not on what single passages have beside it),
+                see ``filters``; not empty.
+            profile_id: Only documents of this profile.
+
+        Raises:
+            FilterError: The filter cannot be understood, or is empty.
+            NotFoundError: There is no such collection.
+            ConflictError: A profile is named, and the collection was not made for profiles.
+            InvalidInputError: ``profile_id`` is not usable, or the collection's documents belong to profiles
+                and none is named.
+        """
+
+    @abstractmethod
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """Remove documents whose own metadata match, as many as one transaction takes well.
+
+        To be called until it returns 0. A document that is being replaced is judged as it becomes.
+
+        Args:
+            collection_id: As for ``count_documents``.
+            filters: As for ``count_documents``.
+            profile_id: As for ``count_documents``.
+
+        Returns:
+            How many were removed with their chunks and vectors; 0: none match (any more).
+
+        Raises:
+            As ``count_documents``.
         """
 
     @abstractmethod

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan, vector_in
+from vectorforge.vectorstore.validation import check_halvable
 
 if TYPE_CHECKING:
     from pgvector import Vector as PgVector
@@ -180,6 +181,7 @@ class DocumentWriter:
             vector = vector_in(self._scope["space"], chunk)
             if vector is not None:
                 check_dimension(expected=self._dimension, actual=len(vector), what="chunk's vector")
+                check_halvable(vector, self._scope["space"])
         values = {
             "source": document.source,
             "parent_source": document.parent_source,

@@ -68,7 +68,7 @@ MAX_STRING_LENGTH: Final = 2_000
 """Characters of a string operand."""
 MAX_NUMBER: Final = sys.float_info.max
 """Largest magnitude of a number: a double's."""
-MAX_SQL_LENGTH: Final = 14_000
+MAX_SQL_LENGTH: Final = 12_000
 """Characters of the whole filter as SQL, enough for 50 ``$contains``, 70 ``$in`` or 99 comparisons. A
 statement over 16 KB makes RDS Proxy keep a database connection for its sender alone, until that disconnects.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""

@@ -1,7 +1,6 @@
 """An exact vector store in this process's memory, for tests: the oracle other stores are compared with."""
 
 import math
-import operator
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,19 +8,24 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
-from vectorforge.errors import ConflictError, InvalidInputError, VectorForgeError
+from vectorforge.errors import ConflictError, VectorForgeError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
     ReplacedProfile,
-    RetrievedChunk,
+    Scan,
+    ScanReason,
+    SearchMode,
     StoredDocument,
     Vector,
 )
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.document_filters import checked_selection
+from vectorforge.vectorstore.plain_words import bm25
+from vectorforge.vectorstore.ranking import Ranking, distance_between
 from vectorforge.vectorstore.replacement import (
     PreparedChunk,
     check_dimension,
@@ -29,7 +33,7 @@ from vectorforge.vectorstore.replacement import (
     prepare,
     prepare_profile,
 )
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, score_of, single_precision
+from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
 
 
 @dataclass(slots=True)
@@ -54,12 +58,23 @@ class _Collection:
     documents: dict[str, _Document] = field(default_factory=dict)
     """By source."""
 
+    def passages(self) -> dict[UUID, str]:
+        """What the words of each passage are read from: title, heading and text."""
+        return {
+            stored.chunk.id: "\n".join(
+                filter(None, (document.draft.title, stored.chunk.heading, stored.chunk.text))
+            )
+            for document in self.documents.values()
+            for stored in document.chunks
+        }
+
 
 class InMemoryVectorStore(VectorStore):
-    """Every search computes every distance. One instance holds one tenant.
+    """Every search computes every distance and counts every word. One instance holds one tenant.
 
-    A collection begins with its first document and takes its dimension from the first vector; metric and
-    existence of a collection are therefore not checked here.
+    Words are taken as they stand (``plain_words``), whatever the collection's language. A collection begins
+    with its first document and takes its dimension from the first vector; metric and existence of one are
+    therefore not checked here.
     """
 
     def __init__(self) -> None:
@@ -79,33 +94,36 @@ class InMemoryVectorStore(VectorStore):
         space: str | None = None,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
-        if query_vector is None:
-            raise InvalidInputError("query_vector is required.", field="query_vector")
+        mode = search_mode(query_vector, query_text, dense_weight)
         condition = filter_language.parse(filters)
         if profile_id is not None:
             checked_profile(profile_id)
-        query = single_precision(query_vector, field="query_vector")
+        query = None if query_vector is None else single_precision(query_vector, field="query_vector")
         checked_top_k(top_k)
         collection = self._collections.get(collection_id, _Collection())
-        check_dimension(expected=collection.dimension or len(query), actual=len(query), what="query vector")
-        found = [
-            self._found(document, stored, metric, query)
+        if query is not None:
+            expected = collection.dimension or len(query)
+            check_dimension(expected=expected, actual=len(query), what="query vector")
+        matching = {
+            stored.chunk.id: (document, stored)
             for document in collection.documents.values()
             if profile_id in (None, document.profile_id)
             for stored in document.chunks
             if filter_language.matches(condition, stored.chunk.metadata)
+        }
+        distances = {
+            chunk_id: math.nan if query is None else distance_between(metric, stored.vector, query)
+            for chunk_id, (_, stored) in matching.items()
+        }
+        words = bm25(collection.passages(), query_text or "")
+        lexical = {chunk_id: score for chunk_id, score in words.items() if chunk_id in matching}
+        ranking = Ranking(mode, metric, distances, lexical, dense_weight)
+        found = [
+            ranking.result(stored.chunk, document.draft.source, document.draft.title)
+            for document, stored in map(matching.__getitem__, ranking.best(top_k))
         ]
-        nearest = sorted(found, key=lambda result: (result.distance, result.chunk.id))[:top_k]
-        return NearestChunks(nearest, matched=len(found))
-
-    @staticmethod
-    def _found(
-        document: _Document, stored: _Stored, metric: DistanceMetric, query: "array[float]"
-    ) -> RetrievedChunk:
-        distance = distance_between(metric, stored.vector, query)
-        return RetrievedChunk(
-            stored.chunk, score_of(metric, distance), distance, document.draft.source, document.draft.title
-        )
+        reason: ScanReason = "words" if mode is SearchMode.LEXICAL else "few"
+        return NearestChunks(found, matched=len(matching), scan=Scan.for_reason(reason))
 
     async def replace_document(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
@@ -204,6 +222,33 @@ class InMemoryVectorStore(VectorStore):
                     return True
         return False
 
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.count_documents``."""
+        return len(self._selected(collection_id, filters, profile_id))
+
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.delete_documents``."""
+        selected = self._selected(collection_id, filters, profile_id)
+        for source in selected:
+            del self._collections[collection_id].documents[source]
+        return len(selected)
+
+    def _selected(self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None) -> list[str]:
+        condition = checked_selection(filters)
+        if profile_id is not None:
+            checked_profile(profile_id)
+        documents = self._collections.get(collection_id, _Collection()).documents
+        return [
+            source
+            for source, document in documents.items()
+            if profile_id in (None, document.profile_id)
+            and filter_language.matches(condition, document.draft.metadata)
+        ]
+
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""
         documents = self._collections.get(collection_id, _Collection()).documents
@@ -229,29 +274,3 @@ def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) ->
     vector = pair.vector if pair else prepared.vector
     assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through
     return _Stored(chunk, draft.content_hash, vector)
-
-
-def distance_between(metric: DistanceMetric, left: Sequence[float], right: Sequence[float]) -> float:
-    """The distance pgvector's operator for the metric returns, in double precision.
-
-    Args:
-        metric: Cosine: 1 - cosine, in [0, 2]; inner product: its negative; L2: Euclidean distance.
-        left: A vector, not all zero.
-        right: A vector of the same length, not all zero.
-
-    Returns:
-        The distance; lower is nearer.
-    """
-    match metric:
-        case DistanceMetric.COSINE:
-            cosine = inner_product(left, right) / (math.hypot(*left) * math.hypot(*right))
-            return 1.0 - max(-1.0, min(1.0, cosine))
-        case DistanceMetric.INNER_PRODUCT:
-            return -inner_product(left, right)
-        case DistanceMetric.L2:
-            return math.dist(left, right)
-
-
-def inner_product(left: Sequence[float], right: Sequence[float]) -> float:
-    """The sum of the products of two vectors of the same length."""
-    return math.fsum(map(operator.mul, left, right))

@@ -1,6 +1,7 @@
 """The vector store in PostgreSQL with pgvector."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,17 +15,27 @@ from vectorforge.types import (
     DocumentDraft,
     ReplacedProfile,
     RetrievedChunk,
+    Scan,
+    SearchMode,
     StoredDocument,
     Vector,
 )
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.document_filters import SelectedDocuments, checked_selection
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
 from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
 from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
-from vectorforge.vectorstore.search_sql import SearchStatements
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, score_of, single_precision
+from vectorforge.vectorstore.search_nearest import space_kind
+from vectorforge.vectorstore.search_sql import SearchStatement
+from vectorforge.vectorstore.validation import (
+    checked_profile,
+    checked_top_k,
+    score_of,
+    search_mode,
+    single_precision,
+)
 
 EXACT_SCAN_LIMIT: Final = 10_000
 """Matching vectors up to which every distance is computed; docs/performance.md has the times."""
@@ -35,8 +46,9 @@ _MAX_EF_SEARCH: Final = 1_000
 class PgVectorStore(VectorStore):
     """Chunks and vectors of one tenant in PostgreSQL. Costs nothing to make; made per request.
 
-    A search is exact while few vectors match; above ``exact_scan_limit`` it goes through the HNSW index, and
-    exactly after all where the index gave fewer rows than match.
+    A search is one statement (``search_sql``), sent with its transaction in one round trip. Vectors are
+    compared completely while few match; above ``exact_scan_limit`` the HNSW index is asked, where one can
+    answer. Words are always searched exactly.
 
     Args:
         db: The database as the tenant sees it.
@@ -65,43 +77,54 @@ class PgVectorStore(VectorStore):
         space: str | None = None,
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
-        if query_vector is None:
-            raise InvalidInputError("query_vector is required.", field="query_vector")
+        mode = search_mode(query_vector, query_text, dense_weight)
+        embedded_in = None if query_vector is None else space
         condition = filter_language.parse(filters)
-        query = single_precision(query_vector, field="query_vector")
-        statements = search_sql.build(metric, len(query), condition, of_profile=profile_id is not None)
+        query = None if query_vector is None else single_precision(query_vector, field="query_vector")
+        dimension = 0 if query is None else len(query)
+        space = space or f"{metric.value}_{dimension}"
+        statement = search_sql.build(
+            mode,
+            metric,
+            dimension,
+            condition,
+            of_profile=profile_id is not None,
+            kind=space_kind(space),
+        )
+        limit = _NO_LIMIT if statement.counts_all else self._exact_scan_limit
+        depth = top_k if mode is SearchMode.DENSE else max(top_k, search_sql.LEG_DEPTH)
+        candidates = max(depth * statement.candidates_per_row, statement.least_candidates)
         params = {
-            **statements.filter_params,
+            **statement.filter_params,
             "tenant": self._db.tenant_id,
             "collection": collection_id,
-            "space": space or f"{metric.value}_{len(query)}",
-            "query": wire_vector(query),
             "top_k": checked_top_k(top_k),
             "profile": None if profile_id is None else checked_profile(profile_id),
+            "limit": limit,
+            "space": space,
+            "query": None if query is None else wire_vector(query),
+            "depth": depth,
+            "candidates": candidates,
+            "query_text": query_text,
+            "lexical_limit": depth,
+            "dense_weight": dense_weight,
         }
-        limit = self._exact_scan_limit if statements.through_index else _NO_LIMIT
-        rows = await self._db.fetch_all(statements.exact, {**params, "limit": limit})
+        ef_search = None if query is None else min(max(self._ef_search, candidates), _MAX_EF_SEARCH)
+        rows = await self._db.fetch_all(statement.sql, params, ef_search=ef_search)
         if not rows:
             return NearestChunks([], matched=0)
-        _check_scope(rows[0], metric, len(query), profile_id, space)
-        matched, more = _matched(rows[0], statements, limit)
-        if rows[0]["matching"] > limit:
-            rows = await self._search_index(statements, params)
-            if len(rows) < top_k:
-                rows = await self._db.fetch_all(statements.exact, {**params, "limit": _NO_LIMIT})
-                matched, more = _matched(rows[0], statements, _NO_LIMIT) if rows else (0, False)
-        found = [_retrieved(row, metric) for row in rows if row["chunk_id"] is not None]
-        return NearestChunks(found, matched=max(matched, len(found)), matched_is_at_least=more)
-
-    async def _search_index(
-        self, statements: SearchStatements, params: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        candidates = params["top_k"] * statements.candidates_per_row
-        ef_search = min(max(self._ef_search, candidates), _MAX_EF_SEARCH)
-        return await self._db.fetch_all(
-            statements.through_index or statements.exact,
-            {**params, "candidates": candidates},
-            ef_search=ef_search,
+        if embedded_in is not None and rows[0]["space"] != embedded_in:
+            raise EmbeddingModelChangedError
+        _check_scope(rows[0], None if query is None else metric, dimension, profile_id)
+        found = [_retrieved(row, metric, mode) for row in rows if row["chunk_id"] is not None]
+        matched, more = _matched(rows[0], statement, limit)
+        if len(found) < top_k and query is not None:  # that is all that match
+            matched, more = len(found), False
+        return NearestChunks(
+            found,
+            matched=max(matched, len(found)),
+            matched_is_at_least=more,
+            scan=Scan.for_reason(rows[0]["reason"]),
         )
 
     async def replace_document(
@@ -141,6 +164,29 @@ class PgVectorStore(VectorStore):
         async with self._db.transaction() as connection:
             return await delete_document(connection, self._db.tenant_id, document_id)
 
+    async def count_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.count_documents``."""
+        async with self._selected(collection_id, filters, profile_id) as documents:
+            return await documents.count()
+
+    async def delete_documents(
+        self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
+    ) -> int:
+        """See ``VectorStore.delete_documents``."""
+        async with self._selected(collection_id, filters, profile_id) as documents:
+            return await documents.delete_some()
+
+    @asynccontextmanager
+    async def _selected(
+        self, collection_id: UUID, filters: Mapping[str, Any], profile_id: int | None
+    ) -> AsyncIterator[SelectedDocuments]:
+        selection = checked_selection(filters)
+        profile = None if profile_id is None else checked_profile(profile_id)
+        async with self._db.transaction() as connection:
+            yield SelectedDocuments(connection, self._db.tenant_id, collection_id, selection, profile)
+
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Iterable[str]) -> int:
         """See ``VectorStore.delete_left_out``."""
         async with self._db.transaction() as connection:
@@ -149,17 +195,12 @@ class PgVectorStore(VectorStore):
 
 
 def _check_scope(
-    row: Mapping[str, Any],
-    metric: DistanceMetric,
-    dimension: int,
-    profile_id: int | None,
-    space: str | None,
+    row: Mapping[str, Any], metric: DistanceMetric | None, dimension: int, profile_id: int | None
 ) -> None:
-    if space is not None and row["space"] != space:
-        raise EmbeddingModelChangedError
-    check_dimension(expected=row["dimension"], actual=dimension, what="query vector")
-    if row["distance_metric"] != metric:
-        raise ConflictError(f"The collection's metric is {row['distance_metric']}, not {metric.value}.")
+    if metric is not None:
+        check_dimension(expected=row["dimension"], actual=dimension, what="query vector")
+        if row["distance_metric"] != metric:
+            raise ConflictError(f"The collection's metric is {row['distance_metric']}, not {metric.value}.")
     if row["by_profile"] and profile_id is None:
         raise InvalidInputError(
             "The documents of this collection belong to profiles: profile_id is required.",
@@ -167,14 +208,14 @@ def _check_scope(
         )
 
 
-def _matched(row: Mapping[str, Any], statements: SearchStatements, limit: int) -> tuple[int, bool]:
+def _matched(row: Mapping[str, Any], statement: SearchStatement, limit: int) -> tuple[int, bool]:
     """How many chunks match, and whether there are more than that."""
-    if statements.of_everything:
+    if statement.of_everything:
         return row["chunk_count"], False
     return min(row["matching"], limit), row["matching"] > limit
 
 
-def _retrieved(row: Mapping[str, Any], metric: DistanceMetric) -> RetrievedChunk:
+def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode) -> RetrievedChunk:
     chunk = Chunk(
         id=row["chunk_id"],
         document_id=row["document_id"],
@@ -186,10 +227,13 @@ def _retrieved(row: Mapping[str, Any], metric: DistanceMetric) -> RetrievedChunk
         heading=row["heading"],
         metadata=row["metadata"],
     )
+    by_words = mode is SearchMode.LEXICAL
     return RetrievedChunk(
         chunk=chunk,
-        score=score_of(metric, row["distance"]),
-        distance=row["distance"],
+        score=row["relevance"] if by_words else score_of(metric, row["distance"]),
+        distance=1 - row["relevance"] if by_words else row["distance"],
         document_source=row["source"],
         document_title=row["title"],
+        relevance=None if mode is SearchMode.DENSE else row["relevance"],
+        lexical_score=row["lexical_score"],
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, Vector
+from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
 
 MAX_TOP_K: Final = 1_000
 """Chunks one search may ask for."""
@@ -69,11 +69,39 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
     return numbers
 
 
+def check_halvable(vector: "array[float]", space: str) -> None:
+    """Refuse a vector that the half-precision index of its partition cannot hold.
+
+    Raises:
+        InvalidInputError: A number is beyond ``MAX_HALF``.
+    """
+    if space.endswith("_half") and max(map(abs, vector)) > MAX_HALF:
+        raise InvalidInputError(
+            f"With vector_index half no number of a vector may exceed {MAX_HALF:.0f}.", field="chunks.vector"
+        )
+
+
 def checked_top_k(top_k: int) -> int:
     """Return ``top_k``, or raise InvalidInputError outside 1 to ``MAX_TOP_K``."""
     if not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInputError(f"top_k must be an integer from 1 to {MAX_TOP_K}.", field="top_k")
     return top_k
+
+
+def search_mode(query_vector: Vector | None, query_text: str | None, dense_weight: float) -> SearchMode:
+    """What a search is made by, from what it is given.
+
+    Raises:
+        InvalidInputError: Neither vector nor text, a NUL in the text, or a weight outside 0 to 1.
+    """
+    if not 0 <= dense_weight <= 1:
+        raise InvalidInputError("dense_weight must be from 0 to 1.", field="dense_weight")
+    if query_text is None:
+        if query_vector is None:
+            raise InvalidInputError("query_vector or query_text is required.", field="query_vector")
+        return SearchMode.DENSE
+    _check_text(query_text, "query_text")
+    return SearchMode.LEXICAL if query_vector is None else SearchMode.HYBRID
 
 
 def checked_profile(profile_id: int) -> int:

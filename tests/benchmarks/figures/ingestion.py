@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import psycopg
 from figures.database import DIMENSION, fill, fresh_database, sentences
 from figures.measuring import Table, postgres_cpu_s, progress
 from rich.progress import track
 
 from vectorforge.config import EmbeddingSettings, IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.base import EmbeddingProvider
@@ -29,7 +29,6 @@ from vectorforge.vectorstore.pgvector import PgVectorStore
 _FILLED = 10_000
 _PARALLEL = 4
 """Documents under way at a time, as in ``vectorforge ingest``."""
-_DROP_INDEX = b"DROP INDEX vectorforge.embeddings_cosine_384_hnsw"
 
 
 def corpus(folder: Path | None, documents: int) -> Iterator[tuple[str, bytes]]:
@@ -110,9 +109,8 @@ async def _one_run(
     server: EmbeddedPostgres, kind: str, filled: int, index: bool, documents: list[tuple[str, bytes]]
 ) -> tuple[float, ...]:
     with fresh_database(server, "ingestion") as (url, owner_url):
-        if not index:
-            with psycopg.connect(owner_url, autocommit=True) as connection:
-                connection.execute(_DROP_INDEX)
+        if index:
+            await build_indexes(owner_url, larger_than=0, spaces=["cosine_384"])
         provider = _provider(kind)
         async with Database(url) as database:
             room = Room(database.for_tenant("local"), provider)

@@ -10,6 +10,7 @@ from figures.measuring import Table, percentile, postgres_cpu_s, progress
 from rich.progress import track
 
 from vectorforge.db.connection import Database
+from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
@@ -57,6 +58,7 @@ async def measure_search(server: EmbeddedPostgres, *, questions: int) -> list[Ta
                 _EXACT, "exact", *await _ask(store, collection.id, server.pid, vectors[:_EXACT], queries)
             )
             await fill(store, collection.id, _lists(vectors[_EXACT:]), seed=_EXACT)
+            await build_indexes(owner_url, larger_than=_EXACT)
             settle(owner_url)
             table.add(_INDEXED, "HNSW", *await _ask(store, collection.id, server.pid, vectors, queries))
             exact = PgVectorStore(db, exact_scan_limit=_INDEXED)

@@ -80,7 +80,7 @@ async def _search_with_context(caller: Caller, asked: ContextArguments) -> Answe
 
 async def _ask(caller: Caller, asked: AskArguments) -> Answered:
     preset = VECTORFORGE if asked.profile_id is None else PROFILE
-    explicit = asked.model_dump(include={"top_k", "filters", "profile_id"}, exclude_none=True)
+    explicit = asked.model_dump(include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True)
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
     collection = await caller.collection(asked.collection, profile_id=asked.profile_id)
@@ -108,6 +108,7 @@ async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Seq
         None,
         profile_id=asked.profile_id,
         deadline=caller.deadline,
+        search_mode=asked.search_mode,
     )
     return collection, found
 

@@ -6,7 +6,13 @@ from fastapi import APIRouter, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_provider
 from vectorforge.api.responses import problems
-from vectorforge.api.schemas.collections import CollectionBody, CollectionList, CollectionRequest
+from vectorforge.api.schemas.collections import (
+    CollectionBody,
+    CollectionChange,
+    CollectionList,
+    CollectionRequest,
+    SearchSettingsFields,
+)
 from vectorforge.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
@@ -27,7 +33,8 @@ async def create_collection(
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
-    collection = await tenant.create_collection(**body.model_dump())
+    made_of = body.model_dump(exclude=set(SearchSettingsFields.model_fields))
+    collection = await tenant.create_collection(**made_of, search=body.search_settings())
     response.headers["Location"] = f"/v1/collections/{collection.id}"
     return CollectionBody.of(collection)
 
@@ -36,6 +43,18 @@ async def create_collection(
 async def show_collection(collection_id: UUID, tenant: Tenant) -> CollectionBody:
     """One collection."""
     collection = await tenant.collections.find_by_id(collection_id)
+    if collection is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+    return CollectionBody.of(collection)
+
+
+@router.patch("/{collection_id}", responses=problems(404, 413, 415))
+async def change_collection(collection_id: UUID, body: CollectionChange, tenant: Tenant) -> CollectionBody:
+    """Change how a collection is searched.
+
+    After a change of the language, the passages' words are read anew in the background.
+    """
+    collection = await tenant.collections.set_search(collection_id, body.search_settings())
     if collection is None:
         raise NotFoundError(f"Collection {collection_id} not found")
     return CollectionBody.of(collection)

@@ -5,14 +5,18 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.query_filters import FilteredDocuments
+from vectorforge.api.querying import deadline_of
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.base import MAX_PARTS
 from vectorforge.api.schemas.documents import (
     ChunkBody,
     ChunkList,
     ChunkWithDocument,
+    DeletedDocuments,
     DocumentBody,
     DocumentList,
+    DocumentsDeletion,
     DocumentText,
 )
 from vectorforge.api.schemas.jobs import JobWithDocuments
@@ -38,11 +42,15 @@ async def _require_collection(tenant: TenantServices, collection_id: UUID) -> No
 
 @router.get("/collections/{collection_id}/documents", responses=problems(404))
 async def list_documents(
-    collection_id: UUID, tenant: Tenant, limit: Limit = 50, offset: Offset = 0
+    collection_id: UUID,
+    tenant: Tenant,
+    filtered: FilteredDocuments,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> DocumentList:
     """A page of the collection's documents."""
     await _require_collection(tenant, collection_id)
-    found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset)
+    found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset, condition=filtered)
     return DocumentList(
         documents=[DocumentBody.of(document) for document in found], total=total, limit=limit, offset=offset
     )
@@ -65,6 +73,29 @@ async def add_documents(
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     items = await tenant.jobs.items(job.id, limit=MAX_PARTS)
     return JobWithDocuments.with_items(job, items, limit=MAX_PARTS, offset=0)
+
+
+@router.post("/collections/{collection_id}/documents/delete", responses=problems(404, 409, 413, 415))
+async def delete_documents(
+    request: Request,
+    collection_id: UUID,
+    body: DocumentsDeletion,
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> DeletedDocuments:
+    """Delete the documents whose metadata match, or count them. Large deletions take several requests."""
+    deadline = deadline_of(request, application)
+    store, chosen = tenant.vector_store, (collection_id, body.filters)
+    matched = await store.count_documents(*chosen, profile_id=body.profile_id)
+    if body.dry_run:
+        return DeletedDocuments(matched=matched, deleted=0, remaining=matched)
+    deleted = remaining = 0
+    while gone := await store.delete_documents(*chosen, profile_id=body.profile_id):
+        deleted += gone
+        if deadline.remaining_s() <= 0:
+            remaining = await store.count_documents(*chosen, profile_id=body.profile_id)
+            break
+    return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
 
 
 @router.get("/documents/{document_id}", responses=problems(404))

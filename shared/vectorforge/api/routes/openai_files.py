@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from vectorforge.api.dependencies import Tenant
 from vectorforge.api.openai.cursors import Page
 from vectorforge.api.openai.error_responses import openai_problems
+from vectorforge.api.query_filters import FilteredFiles
 from vectorforge.api.schemas.openai_files import (
     FileContentPage,
     TextContent,
@@ -30,14 +31,14 @@ _Status = Annotated[
 
 @router.get("", responses=openai_problems(404))
 async def list_vector_store_files(
-    vector_store_id: str, tenant: Tenant, asked: Page, status: _Status = None
+    vector_store_id: str, tenant: Tenant, asked: Page, filtered: FilteredFiles, status: _Status = None
 ) -> VectorStoreFileList:
     """A page of the collection's documents, by the time they were made."""
     collection = await tenant.find_collection(vector_store_id)
     if status not in (None, "completed"):
         return VectorStoreFileList.of([], has_more=False)
     with asked.naming_the_cursor():
-        found = await tenant.listing.documents(collection.id, asked.page)
+        found = await tenant.listing.documents(collection.id, asked.page, condition=filtered)
     return VectorStoreFileList.of(
         [VectorStoreFileBody.of(row) for row in found.rows], has_more=found.has_more
     )

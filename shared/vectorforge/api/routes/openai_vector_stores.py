@@ -87,13 +87,18 @@ async def _search(
             body.ranking_options.score_threshold if body.ranking_options else None,
             profile_id=body.profile_id,
             deadline=deadline,
+            search_mode=body.search_mode,
         )
         for passage in found:
             known = best.setdefault(passage.chunk.id, passage)
-            if passage.score > known.score:
+            if _rank(passage) > _rank(known):
                 best[passage.chunk.id] = passage
-    ranked = sorted(best.values(), key=lambda passage: (-passage.score, str(passage.chunk.id)))
+    ranked = sorted(best.values(), key=lambda passage: (-_rank(passage), str(passage.chunk.id)))
     return ranked[: body.max_num_results]
+
+
+def _rank(passage: RetrievedChunk) -> float:
+    return passage.score if passage.relevance is None else passage.relevance
 
 
 async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBody:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
 from vectorforge.api.querying import deadline_of, find_asked_collection
 from vectorforge.api.responses import problems
-from vectorforge.api.schemas.search import SearchRequest, SearchResponse, SearchResult
+from vectorforge.api.schemas.search import SearchRequest, SearchResponse
 from vectorforge.vectorstore.filters import parse
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 async def search(
     request: Request, body: SearchRequest, application: ApplicationDep, tenant: Tenant
 ) -> SearchResponse:
-    """Find the passages nearest to a question, best first."""
+    """Find the passages that answer a question best, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
     collection = await find_asked_collection(application, tenant, body.collection)
@@ -30,10 +30,6 @@ async def search(
         body.min_score,
         profile_id=body.profile_id,
         deadline=deadline_of(request, application),
+        search_mode=body.search_mode,
     )
-    return SearchResponse(
-        query=body.query,
-        collection_id=collection.id,
-        results=[SearchResult.of(chunk) for chunk in found],
-        latency_ms=(time.perf_counter() - started) * 1000,
-    )
+    return SearchResponse.of(body.query, collection.id, found, (time.perf_counter() - started) * 1000)

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from vectorforge.pipeline.types import Citation, CitationVerdict, Funnel, QueryResult, SourceCitation
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
 
 
 class ChatMessage(BaseModel):
@@ -113,6 +113,13 @@ class Quality(BaseModel):
     low: bool
 
 
+SCAN = "Whether all that match were compared, or an approximate index was asked; null: not known."
+SCAN_REASON = (
+    "Why: few match; many do; sparse, a small part of what the index holds; unindexed, there is none; short, "
+    "the index gave fewer than match; words, an exact search of its own."
+)
+
+
 class FunnelBody(BaseModel):
     """How many passages each step left; candidates = below_min_score + dropped_by_budget + used."""
 
@@ -125,11 +132,18 @@ class FunnelBody(BaseModel):
     dropped_by_budget: int = Field(description="Candidates that did not fit into the prompt.")
     used: int = Field(description="Passages in the prompt.")
     cited: int = Field(description="Different passages that the answer cites.")
+    search_mode: SearchMode | None = Field(description="What they were found by; null: no search was made.")
+    scan: Literal["exact", "index"] | None = Field(description=SCAN)
+    scan_reason: ScanReason | None = Field(description=SCAN_REASON)
 
     @classmethod
     def of(cls, funnel: Funnel) -> Self:
         """The body for the funnel."""
-        return cls(**asdict(funnel), used=funnel.used)
+        counts = {**asdict(funnel), "used": funnel.used}
+        counts["scan"], counts["scan_reason"] = (
+            (funnel.scan.method, funnel.scan.reason) if funnel.scan else (None, None)
+        )
+        return cls(**counts)
 
 
 class AnswerDetails(BaseModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from vectorforge.types import SearchMode
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
 
 MAX_NAME_CHARS = 200
@@ -74,6 +75,13 @@ def _at_most(limit: int, what: str) -> Any:
     return AfterValidator(check)
 
 
+SearchModeName = Annotated[
+    SearchMode,
+    Field(
+        description="What passages are found by: vectors and words (hybrid), vectors only (dense) or words "
+        "only (lexical). Default: as the collection is set."
+    ),
+]
 Filters = Annotated[
     dict[str, Any],
     _at_most(MAX_FILTERS_BYTES, "filters"),

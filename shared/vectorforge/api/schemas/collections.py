@@ -4,13 +4,47 @@ from datetime import datetime
 from typing import Annotated, Self
 from uuid import UUID
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from vectorforge.api.schemas.base import MAX_NAME_CHARS, ModelName, ProviderName, RequestBody
-from vectorforge.types import Collection, DistanceMetric
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 
-class CollectionRequest(RequestBody):
+class SearchSettingsFields(RequestBody):
+    """How a collection is searched."""
+
+    search_mode: SearchMode | None = Field(
+        default=None, description="How questions are searched that do not say it themselves."
+    )
+    dense_weight: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Weight of the score by vector in a hybrid search; the score by words has the rest.",
+    )
+    language: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        description="Text search configuration of PostgreSQL: english ...; simple takes words as they are.",
+    )
+
+    def search_settings(self) -> SearchSettings:
+        """What is set, and None for the rest."""
+        return SearchSettings(self.search_mode, self.dense_weight, self.language)
+
+
+class CollectionChange(SearchSettingsFields):
+    """What to change of a collection; what is left out stays."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.search_settings() == SearchSettings():
+            raise ValueError("one of search_mode, dense_weight and language is required")
+        return self
+
+
+class CollectionRequest(SearchSettingsFields):
     """A collection to be made; what is left out comes from the embedding provider."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
@@ -21,6 +55,11 @@ class CollectionRequest(RequestBody):
     distance_metric: DistanceMetric = DistanceMetric.COSINE
     query_prefix: str | None = Field(default=None, max_length=500)
     document_prefix: str | None = Field(default=None, max_length=500)
+    vector_index: VectorIndex = Field(
+        default=VectorIndex.FULL,
+        description="What the index of the vectors is made of, once there are more than 10,000: the "
+        "vectors, the vectors in half precision, or their signs. What it finds is ranked by the full ones.",
+    )
 
 
 class CollectionBody(BaseModel):
@@ -33,8 +72,16 @@ class CollectionBody(BaseModel):
     embedding_model: str
     dimension: int
     distance_metric: DistanceMetric
+    vector_index: VectorIndex
     by_profile: bool = Field(
         description="True: every document belongs to a profile, and every question and search names one."
+    )
+    search_mode: SearchMode
+    dense_weight: float
+    language: str
+    terms_complete: bool = Field(
+        description="False: words of some passages are still to be read, or to be read anew by another "
+        "language; searches by words may miss them."
     )
     document_count: int
     chunk_count: int
@@ -51,7 +98,12 @@ class CollectionBody(BaseModel):
             embedding_model=collection.embedding_model,
             dimension=collection.dimension,
             distance_metric=collection.distance_metric,
+            vector_index=collection.vector_index,
             by_profile=collection.by_profile,
+            search_mode=collection.search_mode,
+            dense_weight=collection.dense_weight,
+            language=collection.language,
+            terms_complete=collection.terms_complete,
             document_count=collection.document_count,
             chunk_count=collection.chunk_count,
             created_at=collection.created_at,

@@ -21,6 +21,7 @@ from vectorforge.api.schemas.base import (
     ProfileId,
     ProviderName,
     RequestBody,
+    SearchModeName,
 )
 from vectorforge.api.schemas.rag import (
     ALLOW_UNGROUNDED,
@@ -72,6 +73,7 @@ class DocRagQueryRequest(RequestBody):
         default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
     )
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
 

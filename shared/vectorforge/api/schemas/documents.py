@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from vectorforge.api.schemas.base import Metadata, RequestBody
+from vectorforge.api.schemas.base import Filters, Metadata, ProfileId, RequestBody
 from vectorforge.db.repositories.document_repo import CitedChunk, Document
 from vectorforge.types import Chunk
 
@@ -33,6 +33,25 @@ class DocumentsRequest(RequestBody):
     """Documents to be ingested."""
 
     documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
+
+
+class DocumentsDeletion(RequestBody):
+    """Which documents are to be deleted."""
+
+    filters: Annotated[Filters, Field(min_length=1)]
+    profile_id: ProfileId | None = None
+    dry_run: bool = Field(default=False, description="Count them only.")
+
+
+class DeletedDocuments(BaseModel):
+    """What a deletion did."""
+
+    matched: int = Field(description="Documents that matched before.")
+    deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
+    remaining: int = Field(
+        description="Documents that match still: in a dry run all, else those there was no time for; "
+        "send the request again."
+    )
 
 
 class DocumentBody(BaseModel):

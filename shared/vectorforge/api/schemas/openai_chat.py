@@ -12,6 +12,7 @@ from vectorforge.api.schemas.base import (
     ModelName,
     ProfileId,
     ProviderName,
+    SearchModeName,
 )
 from vectorforge.api.schemas.openai_messages import ClientMessages, OpenAIBody
 from vectorforge.api.schemas.rag import (
@@ -44,6 +45,7 @@ class RetrievalOptions(OpenAIBody):
     min_score: float | None = Field(default=None, description="Passages scoring lower are dropped.")
     filters: Filters | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = Field(default=None, description="The model that writes the answer.")
     variant: VariantReference | None = None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
-from vectorforge.api.schemas.base import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId
+from vectorforge.api.schemas.base import MAX_NAME_CHARS, MAX_QUERY_CHARS, ProfileId, SearchModeName
 from vectorforge.api.schemas.openai_files import (
     ChunkingStrategy,
     CursorList,
@@ -65,6 +65,7 @@ class VectorStoreSearchRequest(OpenAIBody):
     ranking_options: RankingOptions | None = None
     rewrite_query: Annotated[bool, refused("questions are searched for as they are")] | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
 
 
 class FileCounts(BaseModel):

@@ -24,6 +24,7 @@ from vectorforge.api.schemas.base import (
     ProfileId,
     ProviderName,
     RequestBody,
+    SearchModeName,
 )
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig, QueryResult
@@ -108,6 +109,7 @@ class RAGQueryRequest(RequestBody):
     resumable: ResumableFlag = False
     collection: CollectionReference | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     provider: ProviderName | None = None
     model: ModelName | None = None
     variant: VariantReference | None = None
@@ -182,6 +184,7 @@ class CollectionQueryRequest(RequestBody):
     min_score: float | None = Field(default=0.0, description="Passages below are dropped; null drops none.")
     filters: Filters | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     llm_provider: ProviderName | None = None
     llm_model: ModelName | None = None
     embedding_provider: ProviderName | None = None

@@ -1,12 +1,21 @@
 """Bodies of ``/v1/search``."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.base import MAX_QUERY_CHARS, CollectionReference, Filters, ProfileId, RequestBody
-from vectorforge.types import RetrievedChunk
+from vectorforge.api.schemas.answers import SCAN, SCAN_REASON
+from vectorforge.api.schemas.base import (
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ProfileId,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.retriever.base import Passages
+from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
 
 
 class SearchRequest(RequestBody):
@@ -17,6 +26,7 @@ class SearchRequest(RequestBody):
     top_k: int = Field(default=10, ge=1, description="Passages to return; the server's max_top_k at most.")
     filters: Filters | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
 
 
@@ -30,7 +40,9 @@ class SearchResult(BaseModel):
     heading: str | None
     index: int
     text: str
-    score: float
+    score: float = Field(description="By vectors; of a search by words only, the relevance.")
+    relevance: float | None = Field(description="What a hybrid or lexical search ranks by; null: by score.")
+    lexical_score: float | None = Field(description="BM25; null: not asked for.")
     start_offset: int
     end_offset: int
     metadata: dict[str, Any]
@@ -48,6 +60,8 @@ class SearchResult(BaseModel):
             index=chunk.index,
             text=chunk.text,
             score=found.score,
+            relevance=found.relevance,
+            lexical_score=found.lexical_score,
             start_offset=chunk.start_offset,
             end_offset=chunk.end_offset,
             metadata=dict(chunk.metadata),
@@ -60,4 +74,24 @@ class SearchResponse(BaseModel):
     query: str
     collection_id: UUID
     results: list[SearchResult]
+    search_mode: SearchMode | None = Field(description="What they were found by.")
+    scan: Literal["exact", "index"] | None = Field(description=SCAN)
+    scan_reason: ScanReason | None = Field(description=SCAN_REASON)
+    matched: int | None = Field(description="Passages that collection, profile and filters let through.")
+    matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
     latency_ms: float
+
+    @classmethod
+    def of(cls, query: str, collection_id: UUID, found: Passages, latency_ms: float) -> Self:
+        """The body for the passages."""
+        return cls(
+            query=query,
+            collection_id=collection_id,
+            results=[SearchResult.of(chunk) for chunk in found],
+            search_mode=found.search_mode,
+            scan=found.scan.method if found.scan else None,
+            scan_reason=found.scan.reason if found.scan else None,
+            matched=found.matched,
+            matched_is_at_least=found.matched_is_at_least,
+            latency_ms=latency_ms,
+        )

@@ -14,6 +14,7 @@ from vectorforge.api.schemas.base import (
     ProfileId,
     ProviderName,
     RequestBody,
+    SearchModeName,
 )
 from vectorforge.api.schemas.rag import (
     ALLOW_UNGROUNDED,
@@ -86,6 +87,7 @@ class UIChatRequest(RequestBody):
     )
     filters: Filters | None = None
     profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_score: float | None = Field(
         default=None, description="Passages below are dropped; an explicit null drops none."

@@ -11,6 +11,7 @@ from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
 from vectorforge.db.repositories.cursor_page import CursorPage, FoundPage
 from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
+from vectorforge.db.repositories.sql_condition import SqlCondition
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
 
@@ -33,9 +34,10 @@ _COLLECTION_TIME = """
 SELECT created_at FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(cursor)s
 """
 _DOCUMENTS = f"""
-SELECT {DOCUMENT_COLUMNS}, octet_length(text) AS text_bytes FROM vectorforge.documents
+SELECT {DOCUMENT_COLUMNS}, octet_length(text) AS text_bytes FROM vectorforge.documents d
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
+_EVERY_DOCUMENT = SqlCondition()
 _DOCUMENT_TIME = """
 SELECT created_at FROM vectorforge.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id = %(cursor)s
@@ -89,14 +91,22 @@ class CollectionListing:
         row = await self._db.fetch_one(f"{_DOCUMENTS} AND id = %(document_id)s", values)
         return _document(row) if row else None
 
-    async def documents(self, collection_id: UUID, page: CursorPage) -> FoundPage[ListedDocument]:
+    async def documents(
+        self, collection_id: UUID, page: CursorPage, *, condition: SqlCondition = _EVERY_DOCUMENT
+    ) -> FoundPage[ListedDocument]:
         """A page of the collection's documents; a collection that does not exist has none.
+
+        Args:
+            collection_id: The collection.
+            page: Which of them.
+            condition: Which are listed at all, as ``vectorstore.document_filters`` writes it.
 
         Raises:
             NotFoundError: The cursor is no document of the collection (any more).
         """
-        values = self._of(collection_id=collection_id)
-        return (await self._page(_DOCUMENTS, _DOCUMENT_TIME, page, values)).map(_document)
+        values = {**condition.params, **self._of(collection_id=collection_id)}
+        statement = f"{_DOCUMENTS} AND {condition.text}"
+        return (await self._page(statement, _DOCUMENT_TIME, page, values)).map(_document)
 
     def _of(self, **values: Any) -> dict[str, Any]:
         return {"tenant_id": self._db.tenant_id, **values}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.search_settings import SET_SEARCH, checked_settings
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
-from vectorforge.types import Collection, DistanceMetric, SearchMode
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -17,25 +18,29 @@ if TYPE_CHECKING:
 MAX_NAME_CHARS = 200
 MAX_DIMENSION = 16_000
 """Of pgvector's ``vector`` type."""
+MAX_HALF_DIMENSION = 4_000
+"""Of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
 
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3
+_AS_BY_DEFAULT = SearchSettings()
 
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
-coalesce(space, distance_metric || '_' || dimension) AS space, created_at
+terms_complete, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
-_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s)"
+_ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s)"
 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix, by_profile
+    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
-    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s
+    %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
+    coalesce(%(search_mode)s, 'hybrid'), coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {COLUMNS}
@@ -73,6 +78,8 @@ class CollectionRepository:
         document_prefix: str = "",
         description: str = "",
         by_profile: bool = False,
+        search: SearchSettings = _AS_BY_DEFAULT,
+        vector_index: VectorIndex = VectorIndex.FULL,
     ) -> Collection:
         """Make an empty collection.
 
@@ -87,14 +94,19 @@ class CollectionRepository:
             document_prefix: Put before every passage when it is embedded.
             description: Free text.
             by_profile: Whether every document is to belong to a profile.
+            search: How it is to be searched.
+            vector_index: What the index of the vectors is made of, once there are enough of them to have one.
 
         Raises:
             ConflictError: The tenant has a collection of this name.
-            InvalidInputError: Name or dimension is out of range.
+            InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
+                others.
             DatabaseUnavailableError: The tables for this dimension could not be made now.
         """
         _check(name, dimension)
+        _check_index(vector_index, distance_metric, dimension)
         values = {
+            **await checked_settings(self._db, search),
             "tenant_id": self._db.tenant_id,
             "id": uuid4(),
             "name": name,
@@ -106,6 +118,11 @@ class CollectionRepository:
             "query_prefix": query_prefix,
             "document_prefix": document_prefix,
             "by_profile": by_profile,
+            "kind": vector_index.value,
+            # NULL is the partition that versions before this one know
+            "space": None
+            if vector_index is VectorIndex.FULL
+            else f"{distance_metric.value}_{dimension}_{vector_index.value}",
         }
         await self._ensure_space(values)
         row = await self._db.fetch_one(_CREATE, values)
@@ -126,6 +143,25 @@ class CollectionRepository:
     async def list(self) -> list[Collection]:
         """Every collection of the tenant, by name."""
         return [make_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
+
+    async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
+        """Change how a collection is searched; answers cached of it are not given any more.
+
+        After a change of the language, passages are found by the words they were read by before until a
+        worker has read them anew; ``terms_complete`` is false until then.
+
+        Returns:
+            The collection as it is now; None when there is none.
+
+        Raises:
+            InvalidInputError: A setting is out of range.
+        """
+        values = await checked_settings(self._db, settings)
+        row = await self._db.fetch_one(
+            SET_SEARCH.format(columns=COLUMNS),
+            {**values, "tenant_id": self._db.tenant_id, "id": collection_id},
+        )
+        return make_collection(row) if row else None
 
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.
@@ -167,6 +203,19 @@ def _check(name: str, dimension: int) -> None:
         raise InvalidInputError(f"name must have 1 to {MAX_NAME_CHARS} characters.", field="name")
     if not 1 <= dimension <= MAX_DIMENSION:
         raise InvalidInputError(f"dimension must be between 1 and {MAX_DIMENSION}.", field="dimension")
+
+
+def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> None:
+    if kind is VectorIndex.HALF and dimension > MAX_HALF_DIMENSION:
+        raise InvalidInputError(
+            f"vector_index half holds at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
+            field="vector_index",
+        )
+    if kind is VectorIndex.BINARY and metric is DistanceMetric.L2:
+        raise InvalidInputError(
+            "vector_index binary compares directions and does not go with the metric l2.",
+            field="vector_index",
+        )
 
 
 def make_collection(row: "DictRow") -> Collection:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.page import checked_page
+from vectorforge.db.repositories.sql_condition import SqlCondition
 from vectorforge.types import Chunk
 
 if TYPE_CHECKING:
@@ -30,11 +31,15 @@ SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents
 WHERE tenant_id = %s AND collection_id = %s AND source_key = vectorforge.source_key(%s)
 """
 _LIST = f"""
-SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents
-WHERE tenant_id = %s AND collection_id = %s
-ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+SELECT {DOCUMENT_COLUMNS} FROM vectorforge.documents d
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND {{condition}}
+ORDER BY updated_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
-_COUNT = "SELECT count(*) AS total FROM vectorforge.documents WHERE tenant_id = %s AND collection_id = %s"
+_COUNT = """
+SELECT count(*) AS total FROM vectorforge.documents d
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND {condition}
+"""
+_EVERY_DOCUMENT = SqlCondition()
 _TEXT = "SELECT text FROM vectorforge.documents WHERE tenant_id = %s AND id = %s"
 
 _CHUNKS = f"""
@@ -148,7 +153,12 @@ class DocumentRepository:
         return [Chunk(**row) for row in await self._db.fetch_all(_CHUNKS, values)]
 
     async def list(
-        self, collection_id: UUID, *, limit: int = 50, offset: int = 0
+        self,
+        collection_id: UUID,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        condition: SqlCondition = _EVERY_DOCUMENT,
     ) -> tuple[list[Document], int]:
         """A page of a collection's documents, the latest change first, and how many there are in all.
 
@@ -156,15 +166,23 @@ class DocumentRepository:
             collection_id: The collection; one that does not exist has no documents.
             limit: Documents of the page, 1 to 1,000.
             offset: Documents before the page.
+            condition: Which of them are listed and counted, as ``vectorstore.document_filters`` writes it.
 
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.
         """
-        page = checked_page(limit, offset)
-        scope = (self._db.tenant_id, collection_id)
+        checked_page(limit, offset)
+        values = {
+            **condition.params,
+            "tenant_id": self._db.tenant_id,
+            "collection_id": collection_id,
+            "limit": limit,
+            "offset": offset,
+        }
         async with self._db.transaction() as connection:
-            rows = await (await connection.execute(_LIST, (*scope, *page))).fetchall()
-            total = await (await connection.execute(_COUNT, scope)).fetchone()
+            listed, counted = (text.format(condition=condition.text).encode() for text in (_LIST, _COUNT))
+            rows = await (await connection.execute(listed, values)).fetchall()
+            total = await (await connection.execute(counted, values)).fetchone()
         return [Document(**row) for row in rows], total["total"] if total else 0
 
     async def text(self, document_id: UUID) -> str | None:

@@ -24,7 +24,7 @@ _SPACE_ATTEMPTS = 3
 _LOCK_ATTEMPTS: Final = 100
 _LOCK_PAUSE_S: Final = 0.1
 
-_SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s) AS space"
+_SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
 _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 _COLLECTION = """
@@ -201,7 +201,8 @@ class EmbeddingSwitchRepository:
         collection = await self._db.fetch_one(_COLLECTION, values)
         if collection is None:
             raise NotFoundError("There is no collection with this id.")
-        space = await self._ensured(_SPACE, {"metric": collection["metric"], "dimension": dimension})
+        wanted = {"metric": collection["metric"], "dimension": dimension}
+        space = await self._ensured(_SPACE, {**wanted, "kind": _kind(collection["space"], dimension)})
         if space == collection["space"]:
             space = await self._ensured(_ALTERNATE, {"space": space})
         values |= {
@@ -320,6 +321,16 @@ class EmbeddingSwitchRepository:
         raise AssertionError("the last attempt returns or raises")
 
 
+def _kind(space: str, dimension: int) -> str:
+    """The kind of the partition to come: as that of today; no half precision where none can be indexed."""
+    kind = space.rsplit("_", 1)[-1]
+    if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
+        return kind
+    return "full"
+
+
+_MAX_HALF_DIMENSION: Final = 4_000
+"""Of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
 _WRONG_STATE: Final = {
     "open": "The change is not switched.",
     "switched": "The change is switched already; roll it back, or finish it.",

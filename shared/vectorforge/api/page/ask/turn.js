@@ -233,6 +233,7 @@ const INSTEAD = {
   provider: "Another model answered in its place",
   stale: "The model does not answer now: an earlier answer",
   passages: "The model does not answer now: passages found",
+  lexical: "The question was searched for by its words only",
   ungrounded: "Your documents could not be searched: not from them",
   template: "The model does not answer now",
 };

@@ -1,0 +1,56 @@
+"""How a collection is searched: what may be set, and the statement that sets it."""
+
+from typing import Any
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.errors import InvalidInputError
+from vectorforge.types import SearchSettings
+
+_LANGUAGES = """
+SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config
+WHERE cfgnamespace = 'pg_catalog'::regnamespace ORDER BY 1
+"""
+
+# FOR UPDATE, which waits for writers of documents: they have read words by the language of before, and none
+# may come to light after a worker has read everything by the new one.
+SET_SEARCH = """
+WITH held AS (
+    SELECT id, language FROM vectorforge.collections
+    WHERE tenant_id = %(tenant_id)s AND id = %(id)s FOR UPDATE
+), changed AS (
+    UPDATE vectorforge.collections AS c
+    SET search_mode = coalesce(%(search_mode)s, c.search_mode),
+        dense_weight = coalesce(%(dense_weight)s, c.dense_weight),
+        language = coalesce(%(language)s, c.language),
+        terms_complete = c.terms_complete AND coalesce(%(language)s, c.language) = c.language,
+        terms_cursor = CASE WHEN coalesce(%(language)s, c.language) = c.language THEN c.terms_cursor END,
+        data_version = c.data_version + 1
+    FROM held WHERE c.tenant_id = %(tenant_id)s AND c.id = held.id
+    RETURNING c.*
+)
+SELECT {columns} FROM changed
+"""
+"""Takes a list of columns, and the values of ``checked_settings`` with ``tenant_id`` and ``id``."""
+
+
+async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict[str, Any]:
+    """The settings by name, None where one is not to be set.
+
+    Raises:
+        InvalidInputError: ``dense_weight`` is not within 0 to 1, or ``language`` is not among ``languages``.
+    """
+    weight, language = settings.dense_weight, settings.language
+    if weight is not None and not 0 <= weight <= 1:
+        raise InvalidInputError("dense_weight must be between 0 and 1.", field="dense_weight")
+    if language is not None and language not in (known := await languages(db)):
+        raise InvalidInputError(f"language must be one of: {', '.join(known)}.", field="language")
+    return {
+        "search_mode": settings.search_mode and settings.search_mode.value,
+        "dense_weight": weight,
+        "language": language,
+    }
+
+
+async def languages(db: TenantDatabase) -> list[str]:
+    """The text search configurations that come with this PostgreSQL, by name."""
+    return [row["name"] for row in await db.fetch_all(_LANGUAGES)]

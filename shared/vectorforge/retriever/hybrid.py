@@ -1,0 +1,288 @@
+"""Step 2 of a query: nearest vectors, and passages with the question's words."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Protocol
+from uuid import UUID
+
+from vectorforge.deadline import Deadline
+from vectorforge.embedding.cache import FRESH_VECTORS
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import (
+    ConfigurationError,
+    DimensionMismatchError,
+    EmbeddingAuthenticationError,
+    EmbeddingError,
+    EmbeddingInputError,
+    InvalidInputError,
+    NotFoundError,
+    VectorForgeError,
+)
+from vectorforge.retriever.base import BaseRetriever, Passages, with_current_model
+from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
+from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
+from vectorforge.vectorstore.base import VectorStore
+
+logger = logging.getLogger(__name__)
+
+_KEEP_TIMEOUT_S = 1.0
+_REPAIRABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
+"""Words in place of vectors would hide what has to be repaired."""
+
+
+class CollectionFinder(Protocol):
+    """What the retriever asks of ``CollectionRepository``."""
+
+    async def find_by_id(self, collection_id: UUID) -> Collection | None:
+        """The collection, or None."""
+        ...
+
+
+class QueryVectors(Protocol):
+    """Where vectors of questions are kept for all processes; ``QueryVectorRepository``."""
+
+    async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
+        """The collection, and the question's vector in its space; each None when it is not there."""
+        ...
+
+    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
+        """Keep the vector that the collection's own model made of the question."""
+        ...
+
+
+class HybridRetriever(BaseRetriever):
+    """Finds the passages nearest to the question, those with its words, or the best of both.
+
+    The mode is the one that is asked for, or else the collection's. Unless it is lexical, the question is
+    embedded with the collection's model.
+
+    Args:
+        embedding_registry: Where the collection's provider is found by name.
+        vector_store: Bound to one tenant.
+        collection_repo: Bound to the same tenant.
+        preprocess: Cleans the question; ``QueryPreprocessor().preprocess``. It sits a room higher, so it
+            is handed in.
+        metrics: Where ``retriever.*`` goes.
+        max_top_k: Largest ``top_k`` accepted.
+        query_vectors: Bound to the same tenant; None: every process embeds for itself.
+    """
+
+    tags: ClassVar[Mapping[str, str]] = {"retriever_type": "hybrid"}
+    """Of its metrics."""
+
+    def __init__(
+        self,
+        embedding_registry: EmbeddingProviderRegistry,
+        vector_store: VectorStore,
+        collection_repo: CollectionFinder,
+        *,
+        preprocess: Callable[[str], str],
+        metrics: MetricsCollector | None = None,
+        max_top_k: int = 100,
+        query_vectors: QueryVectors | None = None,
+    ) -> None:
+        self._embedding_registry = embedding_registry
+        self._vector_store = vector_store
+        self._collection_repo = collection_repo
+        self._preprocess = preprocess
+        self._max_top_k = max_top_k
+        self._query_vectors = query_vectors
+        self.metrics: MetricsCollector = metrics or InMemoryMetrics()
+
+    @instrument("retriever.search", lambda self: self.tags)
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        *,
+        profile_id: int | None = None,
+        deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
+    ) -> Passages:
+        """See ``BaseRetriever.retrieve``."""
+        self._check_top_k(top_k)
+        query = self._preprocess(query)
+
+        async def search() -> Passages:
+            return await self._search(
+                query,
+                collection_id,
+                top_k,
+                filters,
+                min_score,
+                embedding_provider,
+                profile_id,
+                deadline,
+                search_mode,
+                words_suffice,
+            )
+
+        return await with_current_model(search)
+
+    async def _search(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int,
+        filters: Mapping[str, Any] | None,
+        min_score: float | None,
+        embedding_provider: str | None,
+        profile_id: int | None,
+        deadline: Deadline | None,
+        search_mode: SearchMode | None,
+        words_suffice: bool,
+    ) -> Passages:
+        """One search with the collection as it is now; ``query`` is preprocessed."""
+        collection, kept = await self._find(collection_id, query, embedding_provider)
+        mode = self._mode(collection, search_mode)
+        metric = self._resolve_metric(collection)
+        fresh, error = None, None
+        if mode is not SearchMode.LEXICAL and kept is None:
+            replaceable = words_suffice and mode is SearchMode.HYBRID
+            # so that a provider that hangs leaves time for the words, and for an answer
+            limit = _half(deadline) if replaceable else deadline
+            try:
+                fresh = await self._embed_query(query, collection, embedding_provider, limit)
+            except (EmbeddingError, ConfigurationError) as exc:
+                if not replaceable or isinstance(exc, _REPAIRABLE):
+                    raise
+                logger.warning("Searching by words only, without a vector: %s", type(exc).__name__)
+                error = exc
+        vector = None if mode is SearchMode.LEXICAL else fresh or kept
+        async with self._keeping(collection, query, fresh, embedding_provider):
+            found = await self._vector_store.search(
+                query_vector=vector,
+                query_text=None if mode is SearchMode.DENSE else query,
+                dense_weight=collection.dense_weight,
+                top_k=top_k,
+                filters=filters,
+                metric=metric,
+                collection_id=collection_id,
+                profile_id=profile_id,
+                space=collection.space or None,
+            )
+        if error is not None and not found:
+            raise error  # who answers without passages has other means
+        if vector is None and min_score:
+            logger.debug("min_score does not apply to a search by words only")
+        results = Passages(found, None if vector is None else min_score)
+        results.search_mode = SearchMode.LEXICAL if vector is None else mode
+        results.vectors_error = error
+        self._report(results, found, min_score)
+        # exact text: A-019
+        logger.info(f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})")
+        return results
+
+    def _mode(self, collection: Collection, asked: SearchMode | None) -> SearchMode:
+        return collection.search_mode if asked is None else SearchMode(asked)  # of a variant, it is text
+
+    def _check_top_k(self, top_k: int) -> None:
+        if not 1 <= top_k <= self._max_top_k:
+            raise InvalidInputError(
+                f"top_k must be between 1 and {self._max_top_k}, not {top_k}.", field="top_k"
+            )
+
+    def _report(self, results: Passages, found: Sequence[RetrievedChunk], min_score: float | None) -> None:
+        if results.below_min_score:
+            kept = {chunk.chunk.id for chunk in results}
+            for chunk in found:
+                if chunk.chunk.id not in kept:
+                    # exact text: D-018
+                    logger.debug(f"Filtered out low-similarity chunk: {chunk.score:.3f} < {min_score}")
+        self.metrics.observe("retriever.results_returned", len(results), self.tags)
+        if not results:
+            self.metrics.increment("retriever.empty_results", tags=self.tags)
+
+    async def _find(
+        self, collection_id: UUID, query: str, embedding_provider: str | None
+    ) -> tuple[Collection, Vector | None]:
+        """The collection, and the question's vector if its own model has made it before.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        vector: Vector | None = None
+        if self._query_vectors is None or embedding_provider is not None or FRESH_VECTORS.get():
+            collection = await self._collection_repo.find_by_id(collection_id)
+        else:
+            collection, vector = await self._query_vectors.find(collection_id, query)
+        if collection is None:
+            raise NotFoundError(f"Collection {collection_id} not found")
+        if vector is None or len(vector) != collection.dimension:
+            return collection, None
+        provider, model = collection.embedding_provider, collection.embedding_model
+        self.metrics.increment("embedding.cache_hits", tags={"provider": provider, "model": model})
+        return collection, vector
+
+    @asynccontextmanager
+    async def _keeping(
+        self, collection: Collection, query: str, vector: Vector | None, embedding_provider: str | None
+    ) -> AsyncIterator[None]:
+        """Keep the question's new vector while the block searches; its failure is not the search's."""
+        vectors = self._query_vectors
+        if (
+            vector is None
+            or vectors is None
+            or embedding_provider is not None
+            or not self._embedding_registry.get(collection.embedding_provider).is_remote
+        ):
+            yield
+            return
+
+        async def keep() -> None:
+            try:
+                async with asyncio.timeout(_KEEP_TIMEOUT_S):
+                    await vectors.keep(collection, query, vector)
+            except (VectorForgeError, TimeoutError) as exc:
+                logger.warning("The question's vector was not kept: %s", type(exc).__name__)
+
+        task = asyncio.create_task(keep())
+        try:
+            yield
+        except BaseException:
+            task.cancel()
+            raise
+        finally:
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _embed_query(
+        self,
+        query: str,
+        collection: Collection,
+        embedding_provider: str | None = None,
+        deadline: Deadline | None = None,
+    ) -> Vector:
+        config = collection.embedding_config
+        if (
+            embedding_provider is not None
+            and embedding_provider not in self._embedding_registry.list_providers()
+        ):
+            raise InvalidInputError(
+                f"embedding_provider must be one of: {', '.join(self._embedding_registry.list_providers())}.",
+                field="embedding_provider",
+            )
+        provider_name = embedding_provider or config["default_provider"]
+        provider = self._embedding_registry.get(provider_name)
+        # Another provider does not know the collection's model by name; it uses its own.
+        model = config["model"] if provider_name == config["default_provider"] else None
+        vector = await provider.embed_query(collection.query_prefix + query, model=model, deadline=deadline)
+        if len(vector) != collection.dimension:
+            raise DimensionMismatchError(
+                expected=collection.dimension, actual=len(vector), what="query's vector"
+            )
+        return vector
+
+    def _resolve_metric(self, collection: Collection) -> DistanceMetric:
+        return DistanceMetric(collection.embedding_config.get("metric", "cosine"))
+
+
+def _half(deadline: Deadline | None) -> Deadline | None:
+    """Half of the time that is left."""
+    return None if deadline is None else Deadline.after(deadline.remaining_s() / 2)
