@@ -65,7 +65,7 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("POST", "/v1/collections/{collection_id}/uploads"): Case(404, {"path": "a.txt"}),
     ("POST", "/v1/collections/{collection_id}/query"): Case(404, QUESTION),
-    ("POST", "/v1/collections/{collection_id}/embedding-switch"): Case(404, {}),
+    ("POST", "/v1/collections/{collection_id}/embedding-switch"): Case(404, {"dry_run": False}),
     ("GET", "/v1/collections/{collection_id}/embedding-switch"): Case(404),
     ("POST", "/v1/collections/{collection_id}/embedding-switch/switch"): Case(404, {"skip_comparison": True}),
     ("POST", "/v1/collections/{collection_id}/embedding-switch/rollback"): Case(404),
