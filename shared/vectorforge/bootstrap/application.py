@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's st
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.upload_forms import UploadForms
     from vectorforge.bootstrap.tenant_services import TenantServices
+    from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
     from vectorforge.ingestion.worker import IngestionWorker
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.answer_memory import AnswerMemory
@@ -284,7 +285,15 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
+            backfill=self.embedding_backfill,
         )
+
+    @cached_property
+    def embedding_backfill(self) -> "EmbeddingBackfill":
+        """Embeds collections of all tenants anew while their models are being changed."""
+        from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+
+        return EmbeddingBackfill(self.database, self.embedding_registry)
 
     @cached_property
     def ingestion_queue(self) -> "IngestionQueue | None":

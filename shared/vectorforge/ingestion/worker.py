@@ -15,6 +15,7 @@ from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRep
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
+from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.job_run import JobRun
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
@@ -45,6 +46,7 @@ class IngestionWorker:
         kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
             vectors and streamed answers; None: they are left to others, and there is a cleaning once a day.
         document_time_s: See ``JobRun``.
+        backfill: Does a step after each job, and more while no job waits; None: others change models.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class IngestionWorker:
         kept_log_days: int = 0,
         kept_stale_s: float | None = None,
         document_time_s: float = float("inf"),
+        backfill: EmbeddingBackfill | None = None,
     ) -> None:
         self._database = database
+        self._backfill = backfill
         self._make_pipeline = make_pipeline
         self._concurrent_jobs = concurrent_jobs
         self._lease_s = lease_s
@@ -136,15 +140,21 @@ class IngestionWorker:
             await dispatcher.delete_expired_streams()
 
     async def run_next(self) -> bool:
-        """Carry out one waiting job, or else read some words of passages that are not read yet.
+        """Carry out one waiting job, or else read some words not read yet; then a step of the backfill.
 
-        False when there is nothing of either kind that could be begun now.
+        False when there is nothing of any kind that could be begun now.
 
         Raises:
             VectorForgeError: As ``run_until_idle``.
         """
         dispatcher = JobDispatcher(self._database)
         await self._clean(dispatcher)
+        ran = await self._run_job(dispatcher)
+        if self._backfill is None or self._stopping.is_set():
+            return ran
+        return await self._backfill.step() or ran
+
+    async def _run_job(self, dispatcher: JobDispatcher) -> bool:
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
             return await self._read_terms()

@@ -19,7 +19,8 @@ _SCORES: Final = {
 
 SCOPE: Final = """
 scope AS (
-    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count
+    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count,
+        coalesce(space, distance_metric || '_' || dimension) AS space
     FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
 )
 """
@@ -173,7 +174,8 @@ def ranked(mode: SearchMode, metric: DistanceMetric, operator: str) -> str:
 # LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and
 # the planner takes every join for one of a few rows.
 WITH_DETAILS: Final = """
-SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, counted.matching,
+SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, scope.space,
+    counted.matching,
     scan.reason, nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
     d.source, d.title
