@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from vectorforge.testing.hashing_embedder import hashed_vector
-from vectorforge.types import DistanceMetric
+from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.filter_ast import And
 
@@ -85,8 +85,8 @@ class Floor:
 
     async def _search(self, query: str) -> list[dict[str, Any]]:
         params = {**self._scope, "query": Vector(hashed_vector(query, DIMENSION))}
-        statement = search_sql.build(DistanceMetric.COSINE, DIMENSION, And(())).through_index
-        assert statement
+        params |= {"limit": 0, "depth": params["top_k"], "candidates": params["top_k"]}  # through the index
+        statement = search_sql.build(SearchMode.DENSE, DistanceMetric.COSINE, DIMENSION, And(())).sql
         async with self._pool.connection() as connection:
             async with connection.pipeline():
                 await connection.execute("BEGIN")
