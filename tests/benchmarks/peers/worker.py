@@ -121,12 +121,14 @@ def main() -> None:
     """Run on uvloop where the environment has it."""
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what frameworks print is no result
+    serving = serve(sys.argv[1], output)
     try:
-        from uvloop import run
-    except ImportError:
-        run = asyncio.run
-    try:
-        run(serve(sys.argv[1], output))
+        try:
+            import uvloop
+        except ImportError:
+            asyncio.run(serving)
+        else:
+            uvloop.run(serving)
     except BaseException:  # noqa: BLE001 - the process ends here, whatever it was
         traceback.print_exc()
         os._exit(1)  # without waiting for a framework's threads
