@@ -27,32 +27,6 @@ WORDS = [
     *("invoice", "invoices"),
 ]
 
-<<<<<<< HEAD
-=======
-_PASSAGES = """
-SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
-FROM vectorforge.chunks AS c
-JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
-JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
-LEFT JOIN LATERAL unnest(
-    to_tsvector(
-        l.language::regconfig, repeat(coalesce(d.title, '') || ' ', 3) || ' ' || coalesce(c.heading, '') || ' ' || c.text
-    )
-) AS w ON true
-WHERE c.tenant_id = %s AND c.to_version IS NULL
-"""
-_POSTINGS = """
-SELECT l.id AS collection_id, p.chunk_id, p.term, p.frequency, p.length
-FROM vectorforge.postings AS p JOIN vectorforge.collections AS l ON l.term_scope = p.scope
-WHERE l.tenant_id = %s
-"""
-_ORPHANS = """
-SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
-    SELECT FROM vectorforge.chunk_terms AS t
-    WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND p.term = ANY (t.terms)
-)
-"""
->>>>>>> quality
 Check = Callable[[TenantDatabase], Awaitable[int]]
 
 

@@ -14,7 +14,8 @@ JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.docume
 JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
 LEFT JOIN LATERAL unnest(
     to_tsvector(
-        l.language::regconfig, coalesce(d.title, '') || ' ' || coalesce(c.heading, '') || ' ' || c.text
+        l.language::regconfig,
+        repeat(coalesce(d.title, '') || ' ', 3) || ' ' || coalesce(c.heading, '') || ' ' || c.text
     )
 ) AS w ON true
 WHERE c.tenant_id = %s AND c.to_version IS NULL

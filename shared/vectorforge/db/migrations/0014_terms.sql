@@ -73,7 +73,8 @@ CREATE POLICY keeper ON vectorforge.postings TO vectorforge_migrator USING (true
 GRANT SELECT ON vectorforge.chunk_terms, vectorforge.postings TO vectorforge_app, vectorforge_eraser;
 GRANT EXECUTE ON FUNCTION vectorforge.term_hash(text) TO vectorforge_app;
 
--- Reads the words of passages: title and heading are read with the text, as they are embedded with it.
+-- Reads the words of passages: title and heading are read with the text, as they are embedded with it. A word of the
+-- title counts three times: docs/retrieval.md has the measurement.
 CREATE FUNCTION vectorforge.add_terms(tenant text, chunk_ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
