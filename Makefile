@@ -6,7 +6,7 @@ CDK := infra/node_modules/.bin/cdk
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt campaign
+.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt campaign bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,6 +45,9 @@ test: $(UV) ## Lint, types, import contracts, and every test
 
 campaign: $(UV) ## Kill the query function a thousand times and audit the query log (15 minutes)
 	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)
+
+bench: $(UV) ## Measure beside other frameworks, and write docs/performance.md; ARGS="--help" says how
+	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)
 
 fmt: $(UV) ## Fix what can be fixed, and format
 	$(RUN) ruff check --fix .

@@ -224,6 +224,26 @@ class QuerySettings(_Section):
     """Name of the collection that holds the profiles; made with the first of them."""
 
 
+class RerankSettings(_Section):
+    """A model that orders passages anew, behind HTTP."""
+
+    rerank_url: str | None = Field(default=None, pattern=r"^https?://")
+    """What is posted to, with its path; unset: nothing is reranked."""
+    rerank_format: Literal["cohere", "tei"] = "cohere"
+    rerank_model: str | None = None
+    """Cohere's wants one; TEI serves one."""
+    rerank_api_key: SecretStr | None = None
+    rerank_candidates: int = Field(default=32, ge=2, le=1000)
+    """Passages it looks at."""
+    rerank_timeout_s: float = Field(default=2.0, gt=0, le=60)
+
+    @model_validator(mode="after")
+    def _cohere_wants_a_model(self) -> Self:
+        if self.rerank_url and self.rerank_format == "cohere" and not self.rerank_model:
+            raise ValueError("VECTORFORGE_RERANK_URL also needs VECTORFORGE_RERANK_MODEL, or the format tei")
+        return self
+
+
 class CacheSettings(_Section):
     """Answers and vectors that are kept, in the database for all processes and in each one's memory."""
 
@@ -312,6 +332,7 @@ class VectorForgeConfig(BaseModel):
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     ingestion: IngestionSettings = Field(default_factory=IngestionSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
+    rerank: RerankSettings = Field(default_factory=RerankSettings)
     cache: CacheSettings = Field(default_factory=CacheSettings)
     streams: StreamSettings = Field(default_factory=StreamSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)

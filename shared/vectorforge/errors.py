@@ -8,7 +8,9 @@
     ├── NotFoundError
     │   └── AnsweringModelNotFoundError  a client of OpenAI's API named a model that is not there
     ├── ConflictError                   the request contradicts what is stored
-    │   └── DimensionMismatchError
+    │   ├── DimensionMismatchError
+    │   ├── EmbeddingModelChangedError  the collection's model is another by now
+    │   └── EmbeddingSwitchRefusedError  the new model finds too little of what the old one finds
     ├── AuthenticationError             no credential, or not one of ours
     ├── DeadlineExceededError           no time left for the next step
     ├── EmbeddingError                  text could not be turned into vectors
@@ -136,6 +138,19 @@ class DimensionMismatchError(ConflictError):
         super().__init__(f"The {what} has {actual} dimensions, the collection has {expected}.")
         self.expected = expected
         self.actual = actual
+
+
+class EmbeddingModelChangedError(ConflictError):
+    """The collection's embedding model has changed meanwhile; try again."""
+
+    code = "embedding_model_changed"
+    retryable = True
+
+
+class EmbeddingSwitchRefusedError(ConflictError):
+    """The new embedding model finds too little of what the old one finds."""
+
+    code = "embedding_switch_refused"
 
 
 class AuthenticationError(VectorForgeError):

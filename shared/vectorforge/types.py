@@ -182,6 +182,10 @@ class ChunkDraft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
     """None: a chunk with this hash is stored in the document already and keeps its id and embedding."""
+    vectors: Mapping[str, Vector] | None = None
+    """Space -> vector, where it is to be certain which model made which: a store refuses the chunk when its
+    collection's own space is not among them, and looks at ``vector`` no more. None: ``vector`` is of the
+    collection's model, whichever that is when the chunk is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ def _copy(owner_url: str, collection: Collection, vectors: np.ndarray) -> float:
     document: UUID = uuid4()
     with psycopg.connect(owner_url) as connection:
         register_vector(connection)
+        # The triggers that count belong to the tables' owner, who sees a tenant's rows only.
+        connection.execute("SELECT set_config('vectorforge.tenant', 'local', false)")
         connection.execute(
             "INSERT INTO vectorforge.documents (tenant_id, collection_id, id, source, media_type, text,"
             " size_chars, content_hash, chunk_count)"

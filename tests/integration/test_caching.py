@@ -371,7 +371,7 @@ async def test_an_expired_answer_takes_the_place_of_one_that_cannot_be_had(
     process = await start(answer_cache_ttl_s=0.2, embedding_cache_ttl_s=0)
     async with process.client(tenants[0]) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
-        dense = {"search_mode": "dense"}  # without the embedder, nothing can be found
+        dense: dict[str, Any] = {"search_mode": "dense"}  # without the embedder, nothing can be found
         fresh = await ask(client, **dense)
         await asyncio.sleep(0.3)
         process.openai.unscripted = Failure(500)

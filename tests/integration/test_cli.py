@@ -387,6 +387,17 @@ class TestMigrateAndDoctor:
         assert "pgvector" in details["database"]
         assert details["migrations"] == "up to date"
 
+    def test_indexes_are_built_and_listed(self, vectorforge: CommandLine) -> None:
+        made = vectorforge.json("collections", "create", "small vectors", "--vector-index", "half")
+        assert made["vector_index"] == "half"
+        assert vectorforge.json("index", "build") == {"built": []}  # no collection is large enough
+        space = f"cosine_{made['dimension']}_half"
+        [built] = vectorforge.json("index", "build", space, "--workers", "0", "--memory-mb", "64")["built"]
+        assert (built["space"], built["state"]) == (space, "ready")
+        spaces = {row["space"]: row["state"] for row in vectorforge.json("index", "list")["spaces"]}
+        assert spaces[space] == "ready"
+        assert spaces["cosine_1536"] == "none"
+
     def test_doctor_names_what_is_wrong_and_no_secret(self, vectorforge: CommandLine) -> None:
         environment = {
             **vectorforge.environment,

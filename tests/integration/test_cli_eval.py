@@ -107,6 +107,48 @@ def test_variants_are_compared_with_the_first_and_a_report_is_written(vectorforg
     assert "Who repairs my notebook?" in page
 
 
+MISLEADING = [
+    ("Who fixes a notebook computer, and is it done by Tuesday?", "laptops"),
+    ("Where may guests leave their cars at noon?", "parking"),
+    ("What food is there in the garage's cafeteria?", "canteen"),
+]
+"""Their words stand in other guides."""
+
+
+def test_each_mode_is_measured(vectorforge: CommandLine) -> None:
+    rows = [{"question": text, "relevant": [f"guides/{source}.md"]} for text, source in MISLEADING]
+    lines = [json.dumps(row) for row in rows]
+    (vectorforge.folder / "misleading.jsonl").write_text("\n".join(lines))
+    common = ("eval", "misleading.jsonl", "-c", "guides", "--retrieval-only")
+    figures = {
+        mode: vectorforge.json(*common, "--mode", mode)["figures"]["default"]["mrr@10"]["value"]
+        for mode in ("hybrid", "dense", "lexical")
+    }
+    assert figures["lexical"] < figures["hybrid"] <= figures["dense"]
+
+
+def test_a_weight_is_learned_shown_and_kept(vectorforge: CommandLine) -> None:
+    rows = [(f"{text} ({n})", source) for n in range(8) for text, source in MISLEADING]
+    lines = [json.dumps({"question": text, "relevant": [f"guides/{source}.md"]}) for text, source in rows]
+    (vectorforge.folder / "many.jsonl").write_text("\n".join(lines))
+    common = ("eval", "many.jsonl", "-c", "guides", "--tune", "--cutoff", "1")
+    vectorforge("collections", "set", "guides", "--dense-weight", "0")
+    found = vectorforge.json(*common)
+    assert (found["questions"], found["current"], found["saved"]) == (24, 0, False)
+    assert [point["dense_weight"] for point in found["curve"]] == [n / 10 for n in range(11)]
+    curve = {point["dense_weight"]: point["ndcg"] for point in found["curve"]}
+    assert curve[0] < curve[found["best"]] == max(curve.values())
+    shown = vectorforge(*common, "--save")
+    assert f"Saved: guides has the weight {found['best']:g}." in shown.stderr + shown.stdout
+    again = vectorforge.json(*common, "--save")
+    assert (again["current"], again["saved"]) == (found["best"], False)
+    assert (
+        "at least 20 questions"
+        in vectorforge("eval", "questions.jsonl", "-c", "guides", "--tune", code=2).stderr
+    )
+    vectorforge("collections", "set", "guides", "--dense-weight", "0.5")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -47,7 +47,7 @@ def bm25(question: str, passages: Sequence[Sequence[str]]) -> dict[int, float]:
         for number, count in enumerate(counts):
             if word in count:
                 longer = 1 - 0.75 + 0.75 * len(passages[number]) / mean_length
-                scores[number] += idf * count[word] * 2.2 / (count[word] + 1.2 * longer)
+                scores[number] += idf * count[word] * 2.5 / (count[word] + 1.5 * longer)
     return dict(scores)
 
 
@@ -104,7 +104,7 @@ class TestAgainstTheFormula:
     @pytest.fixture
     def read(self, passages: list[list[str]]) -> list[list[str]]:
         """With title and heading, as the words are read."""
-        return [["bl", "cm", "heading", str(number), *words] for number, words in enumerate(passages)]
+        return [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
 
     def questions(self) -> list[str]:
         generator = random.Random(12)

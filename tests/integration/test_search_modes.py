@@ -32,8 +32,8 @@ async def test_fifty_calls_find_as_much_as_the_first(
     generator = random.Random(5)
     vectors = [random_vector(generator, 24) for _ in range(1500)]
     collection_id = await fill(db, vectors)
-    reasons: list[tuple[int, ScanReason]] = [(10_000, "few"), (100, "many")]
-    for exact_scan_limit, reason in reasons:
+    ways: list[tuple[int, ScanReason]] = [(10_000, "few"), (100, "many")]
+    for exact_scan_limit, reason in ways:
         store = PgVectorStore(db, exact_scan_limit=exact_scan_limit)
         found_in_all = 0
         for _ in range(50):

@@ -1,14 +1,13 @@
 """The words of passages in PostgreSQL: whatever is written, they are those of the passages that are there."""
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -18,6 +17,7 @@ from vectorforge.errors import DatabaseError, RefusedRowError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.testing.term_check import check_terms
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -27,70 +27,13 @@ WORDS = [
     *("invoice", "invoices"),
 ]
 
-_PASSAGES = """
-SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
-FROM vectorforge.chunks AS c
-JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
-JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
-LEFT JOIN LATERAL unnest(
-    to_tsvector(
-        l.language::regconfig, coalesce(d.title, '') || ' ' || coalesce(c.heading, '') || ' ' || c.text
-    )
-) AS w ON true
-WHERE c.tenant_id = %s AND c.to_version IS NULL
-"""
-_POSTINGS = """
-SELECT l.id AS collection_id, p.chunk_id, p.term, p.frequency, p.length
-FROM vectorforge.postings AS p JOIN vectorforge.collections AS l ON l.term_scope = p.scope
-WHERE l.tenant_id = %s
-"""
-_ORPHANS = """
-SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
-    SELECT FROM vectorforge.chunk_terms AS t
-    WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND p.term = ANY (t.terms)
-)
-"""
 Check = Callable[[TenantDatabase], Awaitable[int]]
-
-
-def term_hash(lexeme: str) -> int:
-    """The first four bytes of the MD5 sum, as a signed number."""
-    return int.from_bytes(hashlib.md5(lexeme.encode(), usedforsecurity=False).digest()[:4], signed=True)
 
 
 @pytest.fixture
 def check(postgres_server: EmbeddedPostgres) -> Check:
     """Compares postings and counts with the passages of a tenant; how many postings it has."""
-
-    async def compare(db: TenantDatabase) -> int:
-        conninfo = postgres_server.migrator_url
-        async with await psycopg.AsyncConnection.connect(conninfo) as connection:
-            words = await (await connection.execute(_PASSAGES, (db.tenant_id,))).fetchall()
-            found = await (await connection.execute(_POSTINGS, (db.tenant_id,))).fetchall()
-            orphans = await (await connection.execute(_ORPHANS)).fetchone()
-        assert orphans == (0,)
-        expected, lengths = [], dict.fromkeys((chunk for chunk, *_ in words), 0)
-        for chunk, _, _, lexeme, frequency in words:
-            lengths[chunk] += frequency if lexeme else 0
-        of_document: dict[UUID, int] = {}
-        of_collection: dict[UUID, int] = {}
-        for chunk, document, collection, lexeme, frequency in words:
-            of_document.setdefault(document, 0)
-            of_collection.setdefault(collection, 0)
-            if lexeme:
-                expected.append((collection, chunk, term_hash(lexeme), frequency, lengths[chunk]))
-                of_document[document] += frequency
-                of_collection[collection] += frequency
-        assert sorted(found) == sorted(expected)
-        for table, counted in (("documents", of_document), ("collections", of_collection)):
-            rows = await db.fetch_all(f"SELECT id, term_count, chunk_count FROM vectorforge.{table}")
-            assert {row["id"]: row["term_count"] for row in rows} == {
-                row["id"]: counted.get(row["id"], 0) for row in rows
-            }
-            assert sum(row["chunk_count"] for row in rows) == len(lengths)
-        return len(found)
-
-    return compare
+    return partial(check_terms, postgres_server.migrator_url)
 
 
 def document(

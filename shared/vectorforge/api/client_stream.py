@@ -1,7 +1,6 @@
 """One client's stream of server-sent events: what is sent to it, and the pings in between."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -18,8 +17,15 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Of every event stream; the second one keeps nginx from collecting it."""
 
 
+_MOST_WAITING_BYTES = 16 * 1024
+"""Beyond which whoever sends waits for the client; servers keep 64 KiB more."""
+
+
 class ClientStream:
     """The body of one response; as a context manager between its headers and its end.
+
+    Events that come in one go leave in one message: for a server, and for the system below it, a message for
+    each token costs more than all else that a token costs.
 
     Args:
         send: Of the ASGI connection.
@@ -33,49 +39,70 @@ class ClientStream:
         self._asgi_send = send
         self._headers = headers
         self._ping_interval_s = ping_interval_s
-        self._last_sent = time.monotonic()
-        self._pings: asyncio.Task[None] | None = None
+        self._waiting = bytearray()
+        self._news = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self._send_message("http.response.start", status=200, headers=self._headers)
-        self._last_sent = time.monotonic()
-        self._pings = asyncio.create_task(self._send_pings())
+        self._writing = asyncio.create_task(self._write())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pings is not None:
-            await end(self._pings)
-        if exc is None and not self.has_gone:
-            await self._send_message("http.response.body", body=b"", more_body=False)
+        assert self._writing is not None  # noqa: S101 - entered
+        if exc is not None or self.has_gone:
+            await end(self._writing)
+            return
+        async with self._turn:  # what is on its way gets there
+            await end(self._writing)
+            await self._send_message("http.response.body", body=bytes(self._waiting), more_body=False)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, *, at_once: bool = False) -> None:
         """Send events; nothing when there are none, or nobody.
+
+        Args:
+            data: Whole events.
+            at_once: Return when the client's connection has them.
 
         Raises:
             ClientDisconnect: The client has gone.
         """
+        if self._writing is not None and self._writing.done():
+            raise ClientDisconnect
         if not data or self.has_gone:
             return
-        await self._send_message("http.response.body", body=data, more_body=True)
-        self._last_sent = time.monotonic()
+        self._waiting += data
+        if at_once or len(self._waiting) > _MOST_WAITING_BYTES:
+            await self._send_waiting()
+        else:
+            self._news.set()
+
+    async def _write(self) -> None:
+        """Send what waits as soon as whoever writes events waits for the next one, and fill silences."""
+        while True:
+            try:
+                async with asyncio.timeout(self._ping_interval_s):
+                    await self._news.wait()
+            except TimeoutError:
+                self._waiting += KEEPALIVE_COMMENT
+            self._news.clear()
+            await self._send_waiting()
+
+    async def _send_waiting(self) -> None:
+        async with self._turn:
+            if self._waiting and not self.has_gone:
+                data = bytes(self._waiting)
+                self._waiting.clear()
+                await self._send_message("http.response.body", body=data, more_body=True)
 
     async def _send_message(self, kind: str, **fields: Any) -> None:
         try:
             await self._asgi_send({"type": kind, **fields})
         except OSError as exc:  # how servers say from ASGI 2.4 on that the client has gone
             raise ClientDisconnect from exc
-
-    async def _send_pings(self) -> None:
-        """Fill silences; an ASGI server queues concurrent sends whole."""
-        while True:
-            silent_s = time.monotonic() - self._last_sent
-            if silent_s >= self._ping_interval_s:
-                await self.send(KEEPALIVE_COMMENT)
-                self._last_sent = time.monotonic()
-                silent_s = 0.0
-            await asyncio.sleep(self._ping_interval_s - silent_s)
 
 
 async def end(task: asyncio.Task[None]) -> None:

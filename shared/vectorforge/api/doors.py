@@ -16,6 +16,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     "health": ("/health",),
     "providers": ("/v1/providers",),
     "collections": ("/v1/collections",),
+    "embedding_switch": ("/v1/collections/*/embedding-switch",),
     "conversations": ("/v1/conversations",),
     "documents": ("/v1/collections/*/documents", "/v1/documents", "/v1/chunks"),
     "uploads": ("/v1/collections/*/uploads",),

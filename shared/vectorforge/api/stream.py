@@ -104,7 +104,7 @@ class QueryEventResponse(EventSourceResponse):
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
 
         async def deliver(data: bytes, last: bool) -> None:
-            await client.send(data)
+            await client.send(data, at_once=last)
 
         try:
             with suppress(ClientDisconnect):
@@ -163,7 +163,7 @@ class ResumableQueryResponse(QueryEventResponse):
         async def deliver(data: bytes, last: bool) -> None:
             try:
                 async with asyncio.timeout(stall_s):
-                    await client.send(data)
+                    await client.send(data, at_once=last)
             except (ClientDisconnect, TimeoutError):
                 lose_client()
             self._buffer.add(data, last=last)

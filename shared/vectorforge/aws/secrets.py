@@ -23,7 +23,14 @@ from vectorforge.errors import ConfigurationError, VectorForgeError
 logger = logging.getLogger(__name__)
 
 KEY_SETTINGS = frozenset(
-    {"openai_api_key", "anthropic_api_key", "google_api_key", "cohere_api_key", "embedding_api_key"}
+    {
+        "openai_api_key",
+        "anthropic_api_key",
+        "google_api_key",
+        "cohere_api_key",
+        "embedding_api_key",
+        "rerank_api_key",
+    }
 )
 """Settings that may be stored."""
 

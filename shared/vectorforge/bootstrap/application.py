@@ -10,7 +10,7 @@ from uuid import UUID
 
 from vectorforge.aws.database_login import database_password
 from vectorforge.config import VectorForgeConfig
-from vectorforge.credentials import CredentialStore
+from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
@@ -30,9 +30,11 @@ if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's st
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.upload_forms import UploadForms
     from vectorforge.bootstrap.tenant_services import TenantServices
+    from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
     from vectorforge.ingestion.worker import IngestionWorker
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.answer_memory import AnswerMemory
+    from vectorforge.retriever.rerank import HttpReranker
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +180,9 @@ class Application:
         """Close connections; safe to call twice."""
         await self.llm_registry.aclose()
         await self.embedding_registry.aclose()
+        reranker: HttpReranker | None = vars(self).get("reranker")
+        if reranker is not None:
+            await reranker.aclose()
         if self._store is not None:
             self._store.close()
         if self.query_log_queue is not None:
@@ -200,6 +205,26 @@ class Application:
         from vectorforge.bootstrap.tenant_services import TenantServices
 
         return TenantServices(self, tenant_id)
+
+    @cached_property
+    def reranker(self) -> "HttpReranker | None":
+        """Orders passages anew; None: no address is set.
+
+        Raises:
+            ConfigurationError: Its key cannot be read.
+            SecretsUnavailableError: Its key cannot be read now.
+        """
+        settings = self.config.rerank
+        if settings.rerank_url is None:
+            return None
+        from vectorforge.retriever.rerank import HttpReranker
+
+        return HttpReranker(
+            settings.rerank_url,
+            shape=settings.rerank_format,
+            model=settings.rerank_model,
+            api_key=find_credentials("rerank_api_key", settings.rerank_api_key, self._store),
+        )
 
     @cached_property
     def aws_clients(self) -> "AwsClients":
@@ -229,7 +254,8 @@ class Application:
         """Of the settings that decide answers and vectors; what is cached under others is not found."""
         llm = self.config.llm.model_dump(mode="json")  # secrets are masked
         embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
-        return hashlib.sha256(json.dumps([llm, embedding], sort_keys=True).encode()).hexdigest()
+        rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
+        return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def query_log_queue(self) -> "QueryLogQueue | None":
@@ -259,7 +285,15 @@ class Application:
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
+            backfill=self.embedding_backfill,
         )
+
+    @cached_property
+    def embedding_backfill(self) -> "EmbeddingBackfill":
+        """Embeds collections of all tenants anew while their models are being changed."""
+        from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
+
+        return EmbeddingBackfill(self.database, self.embedding_registry)
 
     @cached_property
     def ingestion_queue(self) -> "IngestionQueue | None":

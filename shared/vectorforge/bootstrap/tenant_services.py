@@ -16,7 +16,7 @@ from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
-from vectorforge.errors import DimensionMismatchError, InvalidInputError, NotFoundError, UnknownModelError
+from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.pipeline.answer_cache import AnswerCache
 from vectorforge.pipeline.answer_memory import MemoryFirst
@@ -27,12 +27,14 @@ from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.variants import Variant
+from vectorforge.retriever.base import BaseRetriever
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
+    from vectorforge.bootstrap.model_changes import ModelChanges
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -112,8 +114,23 @@ class TenantServices:
         return QueryPreprocessor(self._application.config.query.max_query_length)
 
     @cached_property
-    def retriever(self) -> HybridRetriever:
-        """Finds passages of the tenant."""
+    def retriever(self) -> BaseRetriever:
+        """Finds passages of the tenant, and has them reranked where a reranker is set."""
+        reranker, settings = self._application.reranker, self._application.config.rerank
+        if reranker is None:
+            return self._search
+        from vectorforge.retriever.rerank import RerankingRetriever
+
+        return RerankingRetriever(
+            self._search,
+            reranker,
+            candidates=settings.rerank_candidates,
+            max_top_k=self._application.config.query.max_top_k,
+            timeout_s=settings.rerank_timeout_s,
+        )
+
+    @cached_property
+    def _search(self) -> HybridRetriever:
         return HybridRetriever(
             self._application.embedding_registry,
             self.vector_store,
@@ -199,12 +216,22 @@ class TenantServices:
     @cached_property
     def ingestion(self) -> IngestionPipeline:
         """Turns documents into chunks of the tenant."""
+        from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+
         return IngestionPipeline(
             self.vector_store,
             self.documents,
             self._application.embedding_registry,
             self._application.config.ingestion,
+            models=EmbeddingModelRepository(self._db),
         )
+
+    @cached_property
+    def model_changes(self) -> "ModelChanges":
+        """Changes of the embedding models of the tenant's collections."""
+        from vectorforge.bootstrap.model_changes import ModelChanges
+
+        return ModelChanges(self._db, self._application)
 
     def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
         """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
@@ -258,20 +285,10 @@ class TenantServices:
             DimensionMismatchError: The model's vectors have another length than the one asked for.
             EmbeddingError: The model's dimension had to be tried out, and that failed.
         """
+        from vectorforge.bootstrap.model_changes import chosen_model
+
         registry = self._application.embedding_registry
-        if embedding_provider is not None and embedding_provider not in registry.list_providers():
-            raise InvalidInputError(
-                f"embedding_provider must be one of: {', '.join(registry.list_providers())}.",
-                field="embedding_provider",
-            )
-        provider = registry.get(embedding_provider)
-        model = embedding_model or provider.default_model
-        actual = provider.dimension(model)
-        if actual is None:
-            try:
-                actual = len(await provider.embed_query("dimension", model=model))
-            except UnknownModelError as exc:
-                raise InvalidInputError(exc.message, field="embedding_model") from exc
+        provider, model, actual = await chosen_model(registry, embedding_provider, embedding_model)
         if dimension is not None and dimension != actual:
             raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
         return await self.collections.create(

@@ -12,11 +12,12 @@ from vectorforge.cli.options import (
     CollectionOption,
     DataDirOption,
     DebugOption,
+    FilterOption,
     JsonOption,
     ModeOption,
     ProfileOption,
 )
-from vectorforge.cli.question import conversation_id, read_question
+from vectorforge.cli.question import conversation_id, parse_filter, read_question
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import VectorForgeError
 
@@ -34,6 +35,7 @@ def ask(
             "--top-k", "-k", min=1, help="Passages to retrieve at most.", show_default="10, or the variant's"
         ),
     ] = None,
+    where: FilterOption = None,
     provider: Annotated[
         str | None,
         typer.Option(help="Who answers: openai, anthropic, extractive ...", show_default="first with a key"),
@@ -94,6 +96,7 @@ def ask(
             "llm_model": model,
             "profile_id": profile,
             "search_mode": mode,
+            "filters": parse_filter(where),
         }
         explicit = {name: value for name, value in given.items() if value is not None}
 

@@ -88,7 +88,10 @@ def _port(port: int) -> Check:
 
 
 def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
-    settings = {"embedding_api_key": config.embedding.embedding_api_key}
+    settings = {
+        "embedding_api_key": config.embedding.embedding_api_key,
+        "rerank_api_key": config.rerank.rerank_api_key,
+    }
     names = (name for name in LLMSettings.model_fields if name.endswith("_api_key"))
     settings |= {name: getattr(config.llm, name) for name in names}
     try:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vectorforge.cli import reembed
 from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
 from vectorforge.cli.terminal import command
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # loaded when there is one to print
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
 )
+app.add_typer(reembed.app, name="reembed")
 
 LanguageOption = Annotated[
     str | None,
@@ -97,7 +99,7 @@ def create(
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Make an empty collection; its embedding model is fixed from then on.
+    """Make an empty collection; `collections reembed` changes its embedding model later.
 
     [bold]Example[/bold]
 

@@ -10,12 +10,14 @@ from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption
 from vectorforge.cli.terminal import command
 from vectorforge.errors import InvalidInputError
+from vectorforge.types import SearchMode, SearchSettings
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.cli.session import Session
-    from vectorforge.evaluation.run import Run
+    from vectorforge.cli.terminal import Terminal
+    from vectorforge.evaluation.run import Plan, Run
 
-_COMPARING, _MEASURING = "Comparing", "Measuring"
+_COMPARING, _MEASURING, _TUNING = "Comparing", "Measuring", "Tuning"
 
 
 def evaluate(
@@ -50,6 +52,22 @@ def evaluate(
         typer.Option(min=1, help="Only so many questions, always the same ones.", show_default="all"),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Questions at a time.")] = 1,
+    mode: Annotated[
+        SearchMode | None,
+        typer.Option(help="What passages are found by.", show_default="the variant's, or the collection's"),
+    ] = None,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="Learn the weight of vectors in a hybrid search; measures nothing else.",
+            rich_help_panel=_TUNING,
+        ),
+    ] = False,
+    save: Annotated[
+        bool,
+        typer.Option("--save", help="Keep the best weight if it is a gain.", rich_help_panel=_TUNING),
+    ] = False,
     baseline: Annotated[
         Path | None,
         typer.Option(help="Compare with this file, too.", show_default=False, rich_help_panel=_COMPARING),
@@ -96,6 +114,8 @@ def evaluate(
         vectorforge eval questions.jsonl --retrieval-only --baseline before.json
 
         vectorforge eval questions.jsonl --variant default --variant precise --report out.html
+
+        vectorforge eval questions.jsonl --tune --save
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.evaluation_output import Progressing, print_outcome
@@ -115,7 +135,13 @@ def evaluate(
             top_k=top_k,
             retrieval_only=retrieval_only,
             parallel=parallel,
+            search_mode=mode,
         )
+        if tune or save:
+            if not tune:
+                raise InvalidInputError("--save keeps what --tune finds.", field="--save")
+            _tune(terminal, data_dir, collection, plan, save=save)
+            return
         measures = with_tolerances(measures_at(cutoff), _parse_tolerances(tolerance or []))
         stored = Baseline.read(baseline, plan) if baseline else None
 
@@ -135,6 +161,29 @@ def evaluate(
         print_outcome(terminal, outcome, summary)
         if summary.regressions:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _tune(
+    terminal: "Terminal", data_dir: Path | None, collection: str | None, plan: "Plan", *, save: bool
+) -> None:
+    from vectorforge.cli.evaluation_output import Progressing
+    from vectorforge.cli.session import run_in_session
+    from vectorforge.cli.tuning_output import print_tuning
+    from vectorforge.evaluation.run import Evaluation
+    from vectorforge.evaluation.tuning import tune
+
+    async def work(session: "Session") -> None:
+        target = await session.collection(collection)
+        evaluation = Evaluation(session.services, target, plan)
+        embeddings = session.application.embedding_registry
+        with Progressing(terminal, len(plan.questions.questions)) as progress:
+            tuning = await tune(evaluation, session.services, target, embeddings, progress.advance)
+        saved = save and tuning.is_gain
+        if saved:
+            await session.services.collections.set_search(target.id, SearchSettings(dense_weight=tuning.best))
+        print_tuning(terminal, tuning, target.name, saved=saved)
+
+    run_in_session(terminal, data_dir, work)
 
 
 def _parse_tolerances(given: list[str]) -> dict[str | None, float]:

@@ -11,6 +11,7 @@ from vectorforge.cli.options import (
     CollectionOption,
     DataDirOption,
     DebugOption,
+    FilterOption,
     JsonOption,
     ModeOption,
     ProfileOption,
@@ -37,14 +38,7 @@ def search(
         float | None,
         typer.Option(help="Leave out passages that score less (cosine: -1 to 1).", show_default=False),
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            help='Metadata filter as JSON, e.g. [cyan]\'{"lang": "en"}\'[/cyan].',
-            show_default=False,
-        ),
-    ] = None,
+    where: FilterOption = None,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,

@@ -70,6 +70,15 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, which takes a third less time for the same work; Python's own on Windows, which has none."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 async def serve(app: "FastAPI", bound: socket.socket, *, on_started: Callable[[], Awaitable[None]]) -> None:
     """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
     config = uvicorn.Config(

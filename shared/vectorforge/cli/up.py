@@ -60,7 +60,7 @@ def _serve(
 ) -> None:
     import asyncio
 
-    from vectorforge.cli.server import bind, stop_on_sigterm
+    from vectorforge.cli.server import bind, new_event_loop, stop_on_sigterm
     from vectorforge.local.laptop import local_setup
 
     host, port = address
@@ -73,7 +73,8 @@ def _serve(
         with local_setup(config, data_dir=data_dir, supervised=True) as setup:
             from vectorforge.cli.startup import serve_laptop  # takes a second
 
-            asyncio.run(serve_laptop(terminal, setup, bound, sample=sample))
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(serve_laptop(terminal, setup, bound, sample=sample))
         terminal.note("Stopped.")
 
 

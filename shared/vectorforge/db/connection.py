@@ -162,6 +162,7 @@ class Database:
         try:
             async with connection:
                 yield connection
+            connection.note_alive()
         finally:
             await pool.putconn(connection)
 
@@ -178,6 +179,8 @@ class Database:
                     connection = await pool.getconn(timeout=give_up_at - time.monotonic())
             except PoolTimeout as exc:
                 raise self._refusals.too_late() from exc
+            if connection.was_alive_just_now():
+                return connection
             try:
                 connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
                 await connection.execute(_PING)

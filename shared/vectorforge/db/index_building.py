@@ -29,6 +29,7 @@ _LEAST_MEMORY: Final = 64 * _MIB
 _MOST_WORKERS: Final = 8
 
 _TRY_LOCK = f"SELECT pg_try_advisory_lock({_LOCK_KEY}) AS held"
+_UNLOCK = f"SELECT pg_advisory_unlock({_LOCK_KEY})".encode()
 _LIMITS = """
 SELECT pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
        current_setting('max_parallel_workers')::int AS workers
@@ -104,15 +105,12 @@ async def build_indexes(
         async with as_owner(conninfo) as connection:
             if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
                 raise ConflictError("Another process is building the vector indexes.")
-            found = await fetch_spaces(connection)
-            _check_names(found, spaces)
             builder = _Builder(connection, conninfo, resources or BuildResources(), on_progress)
-            names = set()
-            for index, statement in found:
-                if statement is not None and _is_wanted(index, larger_than, spaces):
-                    await builder.build(index, statement)
-                    names.add(index.space)
-            return [index for index, _ in await fetch_spaces(connection) if index.space in names]
+            try:
+                return await builder.build_missing(larger_than, spaces)
+            finally:
+                if not connection.broken:  # closing it would let go of the lock a moment later
+                    await connection.execute(_UNLOCK)
 
 
 def _check_names(found: Sequence[tuple[SpaceIndex, str | None]], spaces: Collection[str]) -> None:
@@ -143,7 +141,17 @@ class _Builder:
         self._resources = resources
         self._on_progress = on_progress
 
-    async def build(self, index: SpaceIndex, statement: str) -> None:
+    async def build_missing(self, larger_than: int, spaces: Collection[str]) -> list[SpaceIndex]:
+        found = await fetch_spaces(self._connection)
+        _check_names(found, spaces)
+        names = set()
+        for index, statement in found:
+            if statement is not None and _is_wanted(index, larger_than, spaces):
+                await self._build(index, statement)
+                names.add(index.space)
+        return [index for index, _ in await fetch_spaces(self._connection) if index.space in names]
+
+    async def _build(self, index: SpaceIndex, statement: str) -> None:
         import psycopg
 
         workers = await self._set_resources(index)

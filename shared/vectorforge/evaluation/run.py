@@ -14,7 +14,7 @@ from vectorforge.evaluation.questions import Question, QuestionSet
 from vectorforge.evaluation.scoring import Scored, Scorer
 from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.types import Collection
+from vectorforge.types import Collection, SearchMode
 
 _PAGE = 1000
 _MAX_FAILED_IN_A_ROW = 8
@@ -36,6 +36,8 @@ class Plan:
     """Only search: no model is asked, nothing is logged."""
     parallel: int = 1
     """Questions at a time; latencies are those of that load."""
+    search_mode: SearchMode | None = None
+    """What passages are found by; None leaves it to the variant and the collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Evaluation:
         self._services = services
         self._collection = collection
         self.plan = plan
-        explicit = {} if plan.top_k is None else {"top_k": plan.top_k}
+        given = {"top_k": plan.top_k, "search_mode": plan.search_mode}
+        explicit = {name: value for name, value in given.items() if value is not None}
         self._configs: Mapping[str, QueryConfig] = {
             name: VECTORFORGE.config(services.choose_variant(name), use_cache=False, **explicit)
             for name in plan.variants
@@ -101,7 +104,7 @@ class Evaluation:
             VectorForgeError: A service is gone: the last one of eight failures in a row.
             LLMError: Eight answers in a row were degraded; figures of them would say nothing of the variants.
         """
-        targets = await self._find_targets()
+        targets = await self.find_targets()
         await self._warm_up()
         places = asyncio.Semaphore(self.plan.parallel)
         scores: dict[str, list[Scored | None]] = {
@@ -164,7 +167,12 @@ class Evaluation:
         except VectorForgeError:
             return
 
-    async def _find_targets(self) -> dict[str, list[Target]]:
+    async def find_targets(self) -> dict[str, list[Target]]:
+        """What of the collection answers each question, by the question's id.
+
+        Raises:
+            InvalidInputError: The collection holds none of the sources that the questions name.
+        """
         index = SourceIndex([(document.id, document.source) async for document in self._documents()])
         targets = {question.id: index.targets(question) for question in self.plan.questions.questions}
         named = [target for found in targets.values() for target in found if target.relevant.source]

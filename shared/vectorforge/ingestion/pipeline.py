@@ -13,9 +13,9 @@ from vectorforge.errors import ConflictError, DimensionMismatchError, Extraction
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.extract import extract, media, split
 from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.passage_vectors import CollectionModels, PassageVectors
 from vectorforge.ingestion.types import (
     Cancellation,
     DocumentPart,
@@ -26,7 +26,7 @@ from vectorforge.ingestion.types import (
     IngestionError,
     IngestionStage,
 )
-from vectorforge.types import ChunkDraft, Collection, StoredDocument, Vector
+from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class IngestionPipeline:
         document_repo: Tells what is stored already; of the same tenant.
         embedding_registry: Has the providers that collections name.
         settings: Sizes and limits.
+        models: Tells by what a collection is embedded at the time; of the same tenant. None: always by the
+            model that it is handed in with.
 
     Raises:
         InvalidInputError: The overlap of the settings is not below their chunk size.
@@ -61,10 +63,13 @@ class IngestionPipeline:
         document_repo: DocumentRepository,
         embedding_registry: EmbeddingProviderRegistry,
         settings: IngestionSettings,
+        *,
+        models: CollectionModels | None = None,
     ) -> None:
         self._store = vector_store
         self._documents = document_repo
         self._embeddings = embedding_registry
+        self._models = models
         self._limits = ExtractionLimits.from_settings(settings)
         self._chunking = ChunkingConfig.from_settings(settings)
 
@@ -212,15 +217,15 @@ class IngestionPipeline:
             return _unchanged(current)
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
-        vectors: dict[bytes, Vector] = {}
+        vectors = PassageVectors(self._embeddings, collection, draft.title, self._models)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
-            new = [c for c in chunks if c.content_hash not in stored and c.content_hash not in vectors]
+            new = [c for c in chunks if c.content_hash not in stored]
             if new:
                 _tell(on_stage, IngestionStage.EMBED)
-                vectors.update(await self._embed(collection, draft.title, new, on_progress))
+                await vectors.make(new, on_progress)
+            ready = [vectors.given(chunk) for chunk in chunks]
             _tell(on_stage, IngestionStage.STORE)
-            ready = [replace(chunk, vector=vectors.get(chunk.content_hash)) for chunk in chunks]
             try:
                 return await self._store.replace_document(collection.id, draft, ready)
             except DimensionMismatchError:
@@ -260,22 +265,6 @@ class IngestionPipeline:
             warnings=warnings,
             parent_source=part.parent_source,
         )
-
-    async def _embed(
-        self,
-        collection: Collection,
-        title: str | None,
-        chunks: Sequence[ChunkDraft],
-        on_progress: OnProgress | None,
-    ) -> dict[bytes, Vector]:
-        provider = self._embeddings.get(collection.embedding_provider)
-        prefix = collection.document_prefix
-        texts = [prefix + embedded_text(title, chunk.heading, chunk.text) for chunk in chunks]
-        progress = on_progress or (lambda _done, _total: None)
-        vectors = await provider.embed_documents(
-            texts, model=collection.embedding_model, on_progress=lambda done: progress(done, len(texts))
-        )
-        return dict(zip((chunk.content_hash for chunk in chunks), vectors, strict=True))
 
 
 def failed(source: str, exc: VectorForgeError) -> DocumentResult:

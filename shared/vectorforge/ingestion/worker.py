@@ -12,8 +12,10 @@ from uuid import UUID
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
+from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
+from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.job_run import JobRun
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 30.0
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
+_TERMS_POLL_S = 60.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
@@ -43,6 +46,7 @@ class IngestionWorker:
         kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
             vectors and streamed answers; None: they are left to others, and there is a cleaning once a day.
         document_time_s: See ``JobRun``.
+        backfill: Does a step after each job, and more while no job waits; None: others change models.
     """
 
     def __init__(
@@ -57,8 +61,10 @@ class IngestionWorker:
         kept_log_days: int = 0,
         kept_stale_s: float | None = None,
         document_time_s: float = float("inf"),
+        backfill: EmbeddingBackfill | None = None,
     ) -> None:
         self._database = database
+        self._backfill = backfill
         self._make_pipeline = make_pipeline
         self._concurrent_jobs = concurrent_jobs
         self._lease_s = lease_s
@@ -67,7 +73,8 @@ class IngestionWorker:
         self._kept_log_days = kept_log_days
         self._kept_stale_s = kept_stale_s
         self._document_time_s = document_time_s
-        self._next_cleaning = float("-inf")
+        self._next_cleaning = self._next_reading = float("-inf")
+        self._terms = TermReader(database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,16 +140,24 @@ class IngestionWorker:
             await dispatcher.delete_expired_streams()
 
     async def run_next(self) -> bool:
-        """Carry out one waiting job; False when there is none that could be begun now.
+        """Carry out one waiting job, or else read some words not read yet; then a step of the backfill.
+
+        False when there is nothing of any kind that could be begun now.
 
         Raises:
             VectorForgeError: As ``run_until_idle``.
         """
         dispatcher = JobDispatcher(self._database)
         await self._clean(dispatcher)
+        ran = await self._run_job(dispatcher)
+        if self._backfill is None or self._stopping.is_set():
+            return ran
+        return await self._backfill.step() or ran
+
+    async def _run_job(self, dispatcher: JobDispatcher) -> bool:
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
-            return False
+            return await self._read_terms()
         db = self._database.for_tenant(claimed.tenant_id)
         if claimed.claims > MAX_CLAIMS:
             message = f"The job stopped its worker {MAX_CLAIMS} times without finishing a document."
@@ -164,6 +179,14 @@ class IngestionWorker:
         )
         await run.run(self._stopping)
         return True
+
+    async def _read_terms(self) -> bool:
+        if time.monotonic() < self._next_reading:
+            return False
+        read = await self._terms.step()
+        if not read:
+            self._next_reading = time.monotonic() + _TERMS_POLL_S
+        return read
 
     async def _loop(self) -> None:
         failures = 0

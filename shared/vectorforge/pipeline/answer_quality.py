@@ -103,8 +103,11 @@ def _without_labels(answer: str) -> str:
 
 
 def _words(text: str) -> set[str]:
+    words = set(_WORD.findall(fold(text)))
+    if text.isascii():
+        return words
     found: set[str] = set()
-    for word in _WORD.findall(fold(text)):
+    for word in words:
         runs = _IDEOGRAPHS.findall(word)
         found.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
         if not runs:

@@ -25,6 +25,8 @@ _BEFORE_LABEL = frozenset(
     "according to per as in from by see laut nach gemaß in aus siehe selon d apres dans voir segun en".split()  # noqa: SIM905
 )
 """Words that make the label a part of the sentence: "According to [Source 1], ..."."""
+_MARK = re.compile(r"[.!?…。！？\n]")
+"""What no sentence ends without."""
 _AFTER_STOP = re.compile(r"[ \t]*\[")
 _LONGEST_LABEL = 200
 _CONTEXT_CHARS = 500
@@ -53,6 +55,8 @@ class CitationChecker:
         self._source_labels = SourceLabels(passages)
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
+        self._has_mark = False
+        """Whether the sentence that is being written may have ended."""
         self._start = 0
         """Where the sentence that is being written starts."""
         self._unlabelled = ""
@@ -65,7 +69,14 @@ class CitationChecker:
     def feed(self, text: str) -> list[Citation]:
         """Citations whose sentence is complete with the next piece of the answer."""
         self._answer += text
-        return self._judge(is_whole=False)
+        # Most pieces end nothing; looking through the whole sentence for each would be quadratic.
+        self._has_mark = self._has_mark or _MARK.search(text) is not None
+        follows_stop = self._unlabelled and _AFTER_STOP.match(self._answer, self._start)
+        if not self._has_mark and not follows_stop:
+            return []
+        judged = self._judge(is_whole=False)
+        self._has_mark = _MARK.search(self._answer, self._start) is not None
+        return judged
 
     def finish(self) -> list[Citation]:
         """The rest of the citations, when the answer is complete."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from vectorforge.types import RetrievedChunk
 
@@ -14,6 +15,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
+_SOURCE = re.compile(r"source:", re.IGNORECASE)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 
 # Wider than what counts as a label in an answer: a model takes more for one than we do.
@@ -55,19 +57,25 @@ class SourceLabels:
     """
 
     def __init__(self, passages: Sequence[RetrievedChunk]) -> None:
+        self._passages = passages
         self._numbers: dict[str, int] = {}
+
+    @cached_property
+    def _label(self) -> re.Pattern[str]:
         named: dict[str, str] = {}
-        for number, passage in enumerate(passages, start=1):
+        for number, passage in enumerate(self._passages, start=1):
             if self._numbers.setdefault(passage.document_source, number) == number:
                 title = f"(?: - {re.escape(passage.document_title)})?" if passage.document_title else ""
                 named[passage.document_source] = f"({re.escape(passage.document_source)})>?{title}"
         longest_first = (named[source] for source in sorted(named, key=len, reverse=True))
-        self._label = re.compile(
+        return re.compile(
             rf"\b(?i:source):\s*<?(?:{'|'.join(longest_first)})(?![\w/-]|[.?#&=:]\w)" if named else r"(?!)"
         )
 
     def find(self, answer: str, start: int, end: int) -> Iterator[Label]:
         """Those between two offsets of an answer."""
+        if not _SOURCE.search(answer, start, end):
+            return  # most answers have none, and the pattern takes a millisecond to make
         for match in self._label.finditer(answer, start, end):
             source = next(group for group in match.groups() if group is not None)
             yield Label(match.start(), match.end(), (self._numbers[source],))

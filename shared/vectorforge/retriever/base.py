@@ -1,14 +1,33 @@
 """Step 2 of a query: the interface of everything that finds passages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import EmbeddingModelChangedError, VectorForgeError
 from vectorforge.types import RetrievedChunk, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
+
+_MODELS_MET: Final = 3
+"""Changes of the model during one question are hardly ever two."""
+
+T = TypeVar("T")
+
+
+async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
+    """A search that reads its collection, embeds and asks; again when the collection's model has changed.
+
+    Raises:
+        EmbeddingModelChangedError: It changed each time.
+    """
+    for _ in range(_MODELS_MET - 1):
+        try:
+            return await search()
+        except EmbeddingModelChangedError:
+            continue
+    return await search()
 
 
 class Passages(NearestChunks):

@@ -20,7 +20,7 @@ from vectorforge.errors import (
     NotFoundError,
     VectorForgeError,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, with_current_model
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import VectorStore
@@ -109,6 +109,37 @@ class HybridRetriever(BaseRetriever):
         """See ``BaseRetriever.retrieve``."""
         self._check_top_k(top_k)
         query = self._preprocess(query)
+
+        async def search() -> Passages:
+            return await self._search(
+                query,
+                collection_id,
+                top_k,
+                filters,
+                min_score,
+                embedding_provider,
+                profile_id,
+                deadline,
+                search_mode,
+                words_suffice,
+            )
+
+        return await with_current_model(search)
+
+    async def _search(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int,
+        filters: Mapping[str, Any] | None,
+        min_score: float | None,
+        embedding_provider: str | None,
+        profile_id: int | None,
+        deadline: Deadline | None,
+        search_mode: SearchMode | None,
+        words_suffice: bool,
+    ) -> Passages:
+        """One search with the collection as it is now; ``query`` is preprocessed."""
         collection, kept = await self._find(collection_id, query, embedding_provider)
         mode = self._mode(collection, search_mode)
         metric = self._resolve_metric(collection)

@@ -139,5 +139,6 @@ class ProfileVectorStore:
             metric=self.collection.distance_metric,
             filters=filters,
             profile_id=profile_id,
+            space=self.collection.space,
         )
         return [RetrievedChunk.of(chunk) for chunk in found]

@@ -88,6 +88,7 @@ class IngestWork:
             kept_log_days=kept_log_days,
             kept_stale_s=application.config.cache.answer_cache_stale_s if cleans else None,
             document_time_s=self._document_time_s,
+            backfill=application.embedding_backfill,
         )
         soon = asyncio.get_running_loop().call_later(
             max(self._last_document.remaining_s(), 0.0), worker.stop_soon
@@ -132,7 +133,8 @@ class IngestWork:
         """Have another invocation begin when this one had to stop; at most one, else they would multiply."""
         if not self.time_is_over or self._handed_on:
             return
-        if await JobDispatcher(self._application.database).any_waits():
+        database = self._application.database
+        if await JobDispatcher(database).any_waits() or await self._application.embedding_backfill.waits():
             try:
                 await self.queue().announce(AnyJob())
             except QueueError:

@@ -145,13 +145,13 @@ class SearchContract:
                 chunks = chunk_drafts([f"t{number}"], [[1, number]], [{"of": "passage"}])
                 document = document_draft(chunks, source=f"{number}.md", metadata={"n": number})
                 await store.replace_document(collection_id, document, chunks)
-        for filters in ({"n": 9}, {"of": "passage"}, {"n": "1"}):
-            assert await store.count_documents(kept, filters) == 0
-            assert await store.delete_documents(kept, filters) == 0
-        either = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
-        assert await store.count_documents(kept, either) == 3
-        assert await store.delete_documents(kept, either) == 3
-        assert await store.delete_documents(kept, either) == 0
+        for unmatched in ("n", 9), ("of", "passage"), ("n", "1"):
+            assert await store.count_documents(kept, dict([unmatched])) == 0
+            assert await store.delete_documents(kept, dict([unmatched])) == 0
+        filters = {"$or": [{"n": {"$lt": 2}}, {"n": {"$in": [4]}}]}
+        assert await store.count_documents(kept, filters) == 3
+        assert await store.delete_documents(kept, filters) == 3
+        assert await store.delete_documents(kept, filters) == 0
         for collection_id, expected in ((kept, ["t2", "t3"]), (other, [f"t{n}" for n in range(5)])):
             found = await store.search(
                 query_vector=[1, 0], top_k=10, collection_id=collection_id, metric=COSINE
@@ -162,8 +162,8 @@ class SearchContract:
         self, store: VectorStore, make_collection: MakeCollection
     ) -> None:
         collection_id = await make_collection(2, COSINE)
-        refusals: list[dict[str, Any]] = [{}, {"n": {"$near": 1}}, {"$or": []}]
-        for refused in refusals:
+        unusable: list[dict[str, Any]] = [{}, {"n": {"$near": 1}}, {"$or": []}]
+        for refused in unusable:
             with pytest.raises(FilterError):
                 await store.delete_documents(collection_id, refused)
             with pytest.raises(FilterError):

@@ -96,6 +96,7 @@ class VectorStore(ABC):
                 named.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
+            EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
         """
 
     @abstractmethod

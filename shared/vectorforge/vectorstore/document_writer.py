@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
-from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan
+from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan, vector_in
 from vectorforge.vectorstore.validation import check_halvable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ATTEMPTS = 5
 
 # FOR KEY SHARE, not FOR SHARE: two holders of the latter would deadlock when data_version is raised.
 _COLLECTION = """
-SELECT dimension, by_profile, coalesce(space, distance_metric || '_' || dimension) AS space
+SELECT dimension, by_profile, coalesce(space, distance_metric || '_' || dimension) AS space, other_space
 FROM vectorforge.collections
 WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
 """
@@ -74,7 +74,7 @@ WHERE tenant_id = %(tenant)s AND id = ANY (%(removed)s)
 """
 _DELETE_EMBEDDINGS = """
 DELETE FROM vectorforge.embeddings
-WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = %(space)s
+WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = ANY (%(spaces)s)
 """
 _UNNESTED = """
 unnest(%(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
@@ -103,6 +103,11 @@ _INSERT_EMBEDDINGS = """
 INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
 SELECT %(tenant)s, %(space)s, %(collection)s, %(document)s, new.chunk_id, new.embedding
 FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
+"""
+# Without a condition, so that the row is held until the passages can be seen that it speaks of.
+_NOTE_LACKING = """
+UPDATE vectorforge.embedding_switches SET complete = false
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state <> 'removing'
 """
 _COLLECTION_OF_DOCUMENT = """
 SELECT c.id FROM vectorforge.collections c
@@ -173,9 +178,10 @@ class DocumentWriter:
         """Store or replace a checked document; see ``VectorStore.replace_document``."""
         await self.lock_collection()
         for chunk in chunks:
-            if chunk.vector is not None:
-                check_dimension(expected=self._dimension, actual=len(chunk.vector), what="chunk's vector")
-                check_halvable(chunk.vector, self._scope["space"])
+            vector = vector_in(self._scope["space"], chunk)
+            if vector is not None:
+                check_dimension(expected=self._dimension, actual=len(vector), what="chunk's vector")
+                check_halvable(vector, self._scope["space"])
         values = {
             "source": document.source,
             "parent_source": document.parent_source,
@@ -230,6 +236,7 @@ class DocumentWriter:
             raise ConflictError("The collection was not made for profiles.")
         self._dimension = collection["dimension"]
         self._scope["space"] = collection["space"]
+        self._scope["spaces"] = [space for space in (collection["space"], collection["other_space"]) if space]
 
     async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
         for _ in range(_ATTEMPTS):
@@ -258,9 +265,19 @@ class DocumentWriter:
         added = [(uuid4(), chunk) for chunk in replacement.added]
         for rows in _batches(added, _BATCH):
             await self._execute(_INSERT_CHUNKS, _columns(rows))
-        for rows in _batches(added, _VECTOR_BATCH):
-            vectors = [wire_vector(chunk.vector) for _, chunk in rows if chunk.vector is not None]
-            await self._execute(_INSERT_EMBEDDINGS, {"ids": [key for key, _ in rows], "vectors": vectors})
+        for space in self._scope["spaces"]:
+            own = space == self._scope["space"]
+            embedded = [row for row in added if own or space in (row[1].vectors or {})]
+            await self._write_vectors(space, embedded)
+            if len(embedded) < len(added):  # somebody embeds them later
+                await self._execute(_NOTE_LACKING)
+
+    async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:
+        for batch in _batches(rows, _VECTOR_BATCH):
+            found = [(key, vector_in(space, chunk)) for key, chunk in batch]
+            vectors = {key: wire_vector(vector) for key, vector in found if vector is not None}
+            values = {"space": space, "ids": list(vectors), "vectors": list(vectors.values())}
+            await self._execute(_INSERT_EMBEDDINGS, values)
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})

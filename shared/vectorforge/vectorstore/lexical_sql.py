@@ -1,6 +1,6 @@
 """The lexical leg of a search: BM25 of a question's words, as common table expressions.
 
-    score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.2, b = 0.75
+    score = sum of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), k1 = 1.5, b = 0.75
     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
 
 with f for how often a passage has the word
@@ -11,39 +11,42 @@ All three are those of the whole collection: a filter leaves out passages, and c
 
 from typing import Final
 
-K1: Final = 1.2
+K1: Final = 1.5
 """How soon a word's further occurrences stop to count."""
 B: Final = 0.75
 """How much a long passage's occurrences count less, 0 (not at all) to 1 (in proportion)."""
 
-# LATERAL with OFFSET: one scan of the index for each word, also while there are no statistics.
-_MATCHED = """
+# LATERAL with OFFSET: one scan of the index for each word, also without statistics. Its postings are
+# read twice, to count them and to score them: to keep them in between takes twice as long as the second scan.
+_TERMS = f"""
 terms AS MATERIALIZED (
-    SELECT DISTINCT scope.term_scope, vectorforge.term_hash(word.lexeme) AS term
-    FROM scope CROSS JOIN LATERAL unnest(to_tsvector(scope.language::regconfig, %(query_text)s)) AS word
-),
-matched AS MATERIALIZED (
-    SELECT terms.term, p.chunk_id, p.frequency, p.length
-    FROM terms CROSS JOIN LATERAL (
-        SELECT chunk_id, frequency, length FROM vectorforge.postings
-        WHERE scope = terms.term_scope AND term = terms.term
+    SELECT scope.term_scope, read.term, counted.df,
+           ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) * {K1 + 1} AS weight,
+           {K1 * B} / greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS per_word
+    FROM scope
+    CROSS JOIN LATERAL (
+        SELECT DISTINCT vectorforge.term_hash(word.lexeme) AS term
+        FROM unnest(to_tsvector(scope.language::regconfig, %(query_text)s)) AS word
         OFFSET 0
-    ) AS p
+    ) AS read
+    CROSS JOIN LATERAL (
+        SELECT count(*)::float8 AS df FROM vectorforge.postings AS p
+        WHERE p.scope = scope.term_scope AND p.term = read.term
+    ) AS counted
 ),
-frequencies AS MATERIALIZED (
-    SELECT term, ln(1 + (greatest(scope.chunk_count - df, 0) + 0.5) / (df + 0.5)) AS idf,
-           greatest(scope.term_count::float8 / greatest(scope.chunk_count, 1), 1) AS mean_length
-    FROM (SELECT term, count(*)::float8 AS df FROM matched GROUP BY term) AS counted CROSS JOIN scope
-),
-"""
+"""  # noqa: S608 -- the only insertions are the constants above
 
 _SCORED = f"""
-scored AS MATERIALIZED (
-    SELECT matched.chunk_id, sum(
-        idf * frequency * {K1 + 1} / (frequency + {K1} * ({1 - B} + {B} * length / mean_length))
+scored AS (
+    SELECT p.chunk_id, sum(
+        terms.weight * p.frequency / (p.frequency + {K1 * (1 - B):.6g} + terms.per_word * p.length)
     ) AS lexical_score
-    FROM matched JOIN frequencies USING (term) {{among}}
-    GROUP BY matched.chunk_id
+    FROM terms CROSS JOIN LATERAL (
+        SELECT chunk_id, frequency::float8 AS frequency, length::float8 AS length FROM vectorforge.postings
+        WHERE scope = terms.term_scope AND term = terms.term
+        OFFSET 0
+    ) AS p {{among}}
+    GROUP BY p.chunk_id
 )
 """  # noqa: S608 -- the only insertions are the constants above
 
@@ -71,9 +74,9 @@ def lexical_ctes(*, among: str | None = None, condition: str = "TRUE") -> str:
             they are too many to join. It is tested from the best passage downwards until there are enough.
 
     Returns:
-        SQL that ends with two relations of ``chunk_id, lexical_score`` (float8, above 0): ``scored``, every
-        passage with any of the words (within ``among``), and ``best_by_words``, the best of them that meet
-        the condition, equal ones by id.
+        SQL with two relations of ``chunk_id, lexical_score`` (float8, above 0): ``scored``, every passage
+        with any of the words (within ``among``), and ``best_by_words``, the best of them that meet the
+        condition, equal ones by id. Before them ``terms``: the words' hashes and ``df``.
     """
-    join = "" if among is None else f"JOIN {among} AS wanted ON wanted.id = matched.chunk_id"
-    return f"{_MATCHED}{_SCORED.format(among=join)},{_BEST.format(condition=condition)}"
+    join = "" if among is None else f"JOIN {among} AS wanted ON wanted.id = p.chunk_id"
+    return f"{_TERMS}{_SCORED.format(among=join)},{_BEST.format(condition=condition)}"

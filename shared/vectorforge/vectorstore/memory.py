@@ -62,7 +62,7 @@ class _Collection:
         """What the words of each passage are read from: title, heading and text."""
         return {
             stored.chunk.id: "\n".join(
-                filter(None, (document.draft.title, stored.chunk.heading, stored.chunk.text))
+                filter(None, (*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text))
             )
             for document in self.documents.values()
             for stored in document.chunks
@@ -117,7 +117,10 @@ class InMemoryVectorStore(VectorStore):
         }
         words = bm25(collection.passages(), query_text or "")
         lexical = {chunk_id: score for chunk_id, score in words.items() if chunk_id in matching}
-        ranking = Ranking(mode, metric, distances, lexical, dense_weight)
+        ranking = Ranking(
+            mode, metric, distances, lexical, dense_weight,
+            {chunk_id: stored.chunk.document_id for chunk_id, (_, stored) in matching.items()},
+        )  # fmt: skip
         found = [
             ranking.result(stored.chunk, document.draft.source, document.draft.title)
             for document, stored in map(matching.__getitem__, ranking.best(top_k))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
-from vectorforge.errors import ConflictError, InvalidInputError
+from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
     Chunk,
     ChunkDraft,
@@ -78,6 +78,7 @@ class PgVectorStore(VectorStore):
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
+        embedded_in = None if query_vector is None else space
         condition = filter_language.parse(filters)
         query = None if query_vector is None else single_precision(query_vector, field="query_vector")
         dimension = 0 if query is None else len(query)
@@ -112,6 +113,8 @@ class PgVectorStore(VectorStore):
         rows = await self._db.fetch_all(statement.sql, params, ef_search=ef_search)
         if not rows:
             return NearestChunks([], matched=0)
+        if embedded_in is not None and rows[0]["space"] != embedded_in:
+            raise EmbeddingModelChangedError
         _check_scope(rows[0], None if query is None else metric, dimension, profile_id)
         found = [_retrieved(row, metric, mode) for row in rows if row["chunk_id"] is not None]
         matched, more = _matched(rows[0], statement, limit)

@@ -2,11 +2,14 @@
 
 import math
 import operator
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from uuid import UUID
 
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, SearchMode
+from vectorforge.vectorstore.search_branches import DOCUMENT_SHARE, SHARPNESS
 from vectorforge.vectorstore.search_sql import LEG_DEPTH
 from vectorforge.vectorstore.validation import score_of
 
@@ -21,6 +24,7 @@ class Ranking:
         distances: Of every chunk that matches, by id; not looked at in a lexical search.
         lexical: BM25 of those that hold a word of the question.
         dense_weight: Of the score by vector in a hybrid search.
+        documents: The document of each chunk.
     """
 
     mode: SearchMode
@@ -28,6 +32,8 @@ class Ranking:
     distances: Mapping[UUID, float]
     lexical: Mapping[UUID, float]
     dense_weight: float
+    documents: Mapping[UUID, UUID]
+    fused: dict[UUID, float] = field(default_factory=dict, init=False)
 
     def best(self, top_k: int) -> list[UUID]:
         """The ids of the best, equal ones by id."""
@@ -35,17 +41,33 @@ class Ranking:
             return self._nearest(top_k)
         if self.mode is SearchMode.LEXICAL:
             return self._by_words(top_k)
-        depth = max(top_k, LEG_DEPTH)
-        candidates = {*self._nearest(depth), *self._by_words(depth)}
-        return sorted(candidates, key=lambda chunk_id: (-self.relevance(chunk_id), chunk_id))[:top_k]
+        self._fuse(max(top_k, LEG_DEPTH))
+        order = {key: (-value, self.distances[key], key) for key, value in self.fused.items()}
+        return sorted(order, key=order.__getitem__)[:top_k]
 
     def relevance(self, chunk_id: UUID) -> float:
-        """What a chunk of a hybrid or lexical search is ranked by."""
-        by_words = self.lexical.get(chunk_id, 0.0) / max(self.lexical.values(), default=1.0)
-        if self.mode is SearchMode.LEXICAL:
-            return by_words
-        score = score_of(self.metric, self.distances[chunk_id])
-        return self.dense_weight * score + (1 - self.dense_weight) * by_words
+        """What a chunk of a hybrid or lexical search is ranked by; ``best`` comes first."""
+        return self._words(chunk_id) if self.mode is SearchMode.LEXICAL else self.fused[chunk_id]
+
+    def _words(self, chunk_id: UUID) -> float:
+        return self.lexical.get(chunk_id, 0.0) / max(self.lexical.values(), default=1.0)
+
+    def _fuse(self, depth: int) -> None:
+        candidates = {*self._nearest(depth), *self._by_words(depth)}
+        scores = {key: score_of(self.metric, self.distances[key]) for key in candidates}
+        lowest, highest = min([0.0, *scores.values()]), max(scores.values(), default=0.0)
+        width = highest - lowest
+        own = {
+            key: self.dense_weight * (((score - lowest) / width) ** SHARPNESS if width else 0.0)
+            + (1 - self.dense_weight) * self._words(key)
+            for key, score in scores.items()
+        }
+        of_document = defaultdict(list)
+        for key, value in own.items():
+            of_document[self.documents[key]].append(value)
+        for key, value in own.items():
+            mean = fmean(of_document[self.documents[key]])
+            self.fused[key] = (1 - DOCUMENT_SHARE) * value + DOCUMENT_SHARE * mean
 
     def result(self, chunk: Chunk, source: str, title: str | None) -> RetrievedChunk:
         """A chunk with its scores."""

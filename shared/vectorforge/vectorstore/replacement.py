@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from vectorforge.errors import ConflictError, DimensionMismatchError, InvalidInputError
+from vectorforge.errors import (
+    ConflictError,
+    DimensionMismatchError,
+    EmbeddingModelChangedError,
+    InvalidInputError,
+)
 from vectorforge.types import ChunkDraft, DocumentDraft
 from vectorforge.vectorstore.validation import (
     check_document,
@@ -28,6 +33,8 @@ class PreparedChunk:
     """The document's, completed with the chunk's own."""
     vector: "array[float] | None"
     """In single precision."""
+    vectors: "Mapping[str, array[float]] | None" = None
+    """The same, for ``ChunkDraft.vectors``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,12 @@ def prepare(
             vector=None
             if draft.vector is None
             else single_precision(draft.vector, field=f"chunks[{position}].vector"),
+            vectors=None
+            if draft.vectors is None
+            else {
+                space: single_precision(vector, field=f"chunks[{position}].vectors")
+                for space, vector in draft.vectors.items()
+            },
         )
         for position, draft in enumerate(chunks)
     ]
@@ -102,6 +115,19 @@ def check_dimension(*, expected: int, actual: int, what: str) -> None:
     """Raise DimensionMismatchError unless both are equal."""
     if expected != actual:
         raise DimensionMismatchError(expected=expected, actual=actual, what=what)
+
+
+def vector_in(space: str, chunk: PreparedChunk) -> "array[float] | None":
+    """The chunk's vector for a space; None: it is stored already.
+
+    Raises:
+        EmbeddingModelChangedError: Its vectors are of other spaces.
+    """
+    if chunk.vectors is None or chunk.vector is None:
+        return chunk.vector
+    if space not in chunk.vectors:
+        raise EmbeddingModelChangedError
+    return chunk.vectors[space]
 
 
 def plan(stored: Iterable[tuple[bytes, KeyT]], chunks: Sequence[PreparedChunk]) -> Replacement[KeyT]:

@@ -5,6 +5,11 @@ from typing import Final
 
 from vectorforge.types import DistanceMetric, SearchMode
 
+SHARPNESS: Final = 1.5
+"""Exponent of the score by vector over the best one: cosines of what is beside the point are high, too."""
+DOCUMENT_SHARE: Final = 0.2
+"""Of a passage's relevance that is the mean of its document's candidates."""
+
 _SCORES: Final = {
     DistanceMetric.COSINE: "1 - distance",
     DistanceMetric.INNER_PRODUCT: "-distance",
@@ -14,7 +19,8 @@ _SCORES: Final = {
 
 SCOPE: Final = """
 scope AS (
-    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count
+    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count,
+        coalesce(space, distance_metric || '_' || dimension) AS space
     FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
 )
 """
@@ -114,12 +120,25 @@ measured AS (
     ) there ON true
     WHERE united.distance IS NOT NULL OR there.distance IS NOT NULL
 ),
+compared AS (
+    SELECT *, {score} AS score, least(0, min({score}) OVER ()) AS lowest, max({score}) OVER () AS highest
+    FROM measured
+),
+fused AS (
+    SELECT compared.chunk_id, distance, lexical_score, score, c.document_id,
+           %(dense_weight)s::float8
+           * coalesce(power((score - lowest) / nullif(highest - lowest, 0), {sharpness}), 0)
+           + (1 - %(dense_weight)s::float8)
+           * coalesce(lexical_score / (SELECT max(lexical_score) FROM best_by_words), 0) AS own
+    FROM compared
+    JOIN vectorforge.chunks c ON c.tenant_id = %(tenant)s AND c.id = compared.chunk_id
+),
 nearest AS (
     SELECT chunk_id, distance, lexical_score,
-           %(dense_weight)s::float8 * ({score}) + (1 - %(dense_weight)s::float8)
-           * coalesce(lexical_score / (SELECT max(lexical_score) FROM best_by_words), 0) AS relevance
-    FROM measured
-    ORDER BY relevance DESC, chunk_id
+           (1 - {document_share}) * own + {document_share} * avg(own) OVER (PARTITION BY document_id)
+           AS relevance
+    FROM fused
+    ORDER BY relevance DESC, score DESC, chunk_id
     LIMIT %(top_k)s
 )
 """
@@ -145,13 +164,18 @@ def ranked(mode: SearchMode, metric: DistanceMetric, operator: str) -> str:
         return _BY_VECTORS
     if mode is SearchMode.LEXICAL:
         return _BY_WORDS
-    return _UNITED.replace("{operator}", operator).replace("{score}", _SCORES[metric])
+    written = _UNITED.replace("{operator}", operator).replace("{score}", f"({_SCORES[metric]})")
+    constants = {"{sharpness}": SHARPNESS, "{document_share}": DOCUMENT_SHARE}
+    for name, constant in constants.items():
+        written = written.replace(name, str(constant))
+    return written
 
 
 # LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and
 # the planner takes every join for one of a few rows.
 WITH_DETAILS: Final = """
-SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, counted.matching,
+SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, scope.space,
+    counted.matching,
     scan.reason, nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
     d.source, d.title

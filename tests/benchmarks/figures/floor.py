@@ -1,7 +1,7 @@
 """The least a server can do for a cited answer, written by hand: what the service is compared with.
 
 Plain ASGI, psycopg and aiohttp. One pipelined transaction finds the nearest passages with row-level security
-and the service's own SQL for the index, one request asks the model, and the texts are passed on. No
+and the index that the service uses, one request asks the model, and the texts are passed on. No
 validation, collections, citations, retries, deadlines, metrics or query log.
 """
 
@@ -19,11 +19,17 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from vectorforge.testing.hashing_embedder import hashed_vector
-from vectorforge.types import DistanceMetric, SearchMode
-from vectorforge.vectorstore import search_sql
-from vectorforge.vectorstore.filter_ast import And
 
 _TOP_K = 5
+_NEAREST = f"""
+SELECT c.text, d.source FROM (
+    SELECT tenant_id, chunk_id, document_id FROM vectorforge.embeddings
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND space = %(space)s
+    ORDER BY embedding::public.vector({DIMENSION}) OPERATOR(public.<=>) %(query)b LIMIT %(top_k)s
+) nearest
+JOIN vectorforge.chunks c ON c.tenant_id = nearest.tenant_id AND c.id = nearest.chunk_id
+JOIN vectorforge.documents d ON d.tenant_id = nearest.tenant_id AND d.id = nearest.document_id
+"""
 
 
 class Floor:
@@ -46,7 +52,6 @@ class Floor:
             "collection": collection,
             "space": f"cosine_{DIMENSION}",
             "top_k": _TOP_K,
-            "candidates": _TOP_K,
         }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -85,13 +90,11 @@ class Floor:
 
     async def _search(self, query: str) -> list[dict[str, Any]]:
         params = {**self._scope, "query": Vector(hashed_vector(query, DIMENSION))}
-        params |= {"limit": 0, "depth": params["top_k"], "candidates": params["top_k"]}  # through the index
-        statement = search_sql.build(SearchMode.DENSE, DistanceMetric.COSINE, DIMENSION, And(())).sql
         async with self._pool.connection() as connection:
             async with connection.pipeline():
                 await connection.execute("BEGIN")
                 await connection.execute("SELECT vectorforge.enter_search(%s, 200)", (params["tenant"],))
-                cursor = await connection.execute(statement.encode(), params)
+                cursor = await connection.execute(_NEAREST.encode(), params)
                 await connection.execute("COMMIT")
             return await cursor.fetchall()
 

@@ -14,11 +14,12 @@ from figures.server import TENANT, TOKENS, Server, started
 from rich.progress import track
 
 from vectorforge.db.connection import Database
+from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
 
 CHUNKS = 20_000
 IN_FLIGHT = 16
@@ -85,6 +86,7 @@ async def measure_queries(server: EmbeddedPostgres, *, rounds: int, questions: i
     with fresh_database(server, "queries") as (url, owner_url):
         async with Database(url) as database:
             collection_id = await _prepare(database)
+        await build_indexes(owner_url, larger_than=EXACT_SCAN_LIMIT)
         settle(owner_url)
         with started("model") as model:
             options = {"database_url": url, "model_url": model.url, "collection": str(collection_id)}

@@ -35,4 +35,4 @@ class CohereEmbeddingProvider(OpenAIEmbeddingProvider):
     def _options(self, model: str) -> dict[str, Any]:
         dimension = self.dimension(model)
         shortened = {"output_dimension": dimension} if dimension not in (None, _NATIVE_DIMENSION) else {}
-        return {"extra_body": {"input_type": self._input_type, **shortened}}
+        return {"input_type": self._input_type, **shortened}

@@ -138,9 +138,10 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
                 # raw: the SDK's own reading of the vectors takes longer than the rest of the call
                 response = await client.embeddings.with_raw_response.create(
                     model=model,
-                    input=list(texts),
+                    input="",
                     encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
-                    **options,
+                    # As an argument the SDK would look through the list of texts.
+                    extra_body={"input": list(texts), **options},
                 )
             except openai.APIError as exc:
                 raise _translated(exc, model) from self._client.without_key(exc)
@@ -150,7 +151,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             return _vectors(await self._client.send(stack, request))
 
     def _options(self, model: str) -> dict[str, Any]:
-        """More arguments of the SDK's call."""
+        """More fields of the request."""
         dimension = self.dimension(model)
         shortened = self._is_openai and model.startswith("text-embedding-3")
         shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)

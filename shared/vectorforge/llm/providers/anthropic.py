@@ -227,8 +227,11 @@ def _request(
     import anthropic
 
     return client.messages.with_streaming_response.create(
-        **_request_body(call, refused, stream=stream),
-        extra_body=_sampling(call, refused),  # the SDK has no arguments for these any more
+        model=call.config.model,
+        max_tokens=call.config.max_tokens,
+        messages=[],
+        # As arguments the SDK would look through all of it, and it has none for the sampling any more.
+        extra_body={**_request_body(call, refused, stream=stream), **_sampling(call, refused)},
         # Silence is limited by the base class, which also counts pings as silence.
         timeout=anthropic.Timeout(None, connect=min(5.0, call.timeout_s)),
     )

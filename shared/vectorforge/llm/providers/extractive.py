@@ -24,13 +24,13 @@ NO_ANSWER = "I don't have enough information to answer that question."
 
 _MODEL = "extractive-v1"
 _MAX_SENTENCES = 3
-_MAX_CHARS = 420
-"""Of the quotations together (280 on average); a single longer one is kept whole."""
+_MAX_CHARS = 480
+"""Of the quotations together (360 on average); a single longer one is kept whole."""
 _MAX_SOURCE_CHARS = 20_000
 """Of one source; what follows is not read."""
 _MAX_SOURCES = 20
 """Best first; the others are not read."""
-_EMBEDDED = 8
+_EMBEDDED = 12
 """Candidates compared by meaning: the best by words, so that an answer takes tens of milliseconds."""
 _EMBED_TIMEOUT_S = 10.0
 _SHORT_QUESTION = 3

@@ -189,7 +189,10 @@ class OpenAIProvider(BaseLLMProvider):
     ) -> AbstractAsyncContextManager[Any]:
         """The request, sent when the context is entered; ``refused`` parameters are left out."""
         body = self._request_body(call, refused, stream=stream)
-        return client.chat.completions.with_streaming_response.create(**body, timeout=timeout)
+        # As arguments the SDK would look through all of it, which takes a third of the call's time.
+        return client.chat.completions.with_streaming_response.create(
+            model=call.config.model, messages=[], extra_body=body, timeout=timeout
+        )
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         config = call.config

@@ -1,0 +1,143 @@
+"""Reading the words of passages that are stored without them: from before, or of another language.
+
+In small steps, each a transaction of its own, that go on wherever the last one ended, whoever took it.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from uuid import UUID
+
+from vectorforge.db.connection import Database
+from vectorforge.db.conninfo import connect_error
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+PASSAGES_A_STEP = 500
+"""Passages read in one transaction: a fraction of a second, in which their documents cannot be written."""
+_PAUSE_S = 0.2
+
+_UNREAD = "SELECT tenant_id, id, document_count FROM vectorforge.unread_collections()"
+_ENTER = "SELECT vectorforge.enter_tenant(%s)"
+_READ = "SELECT documents, passages, state FROM vectorforge.read_terms(%s, %s)"
+
+
+class UnreadCollection(NamedTuple):
+    """A collection some of whose passages are not read."""
+
+    tenant_id: str
+    id: UUID
+    document_count: int
+
+
+class ReadStep(NamedTuple):
+    """What a step has done."""
+
+    documents: int
+    """Documents that are behind it now."""
+    passages: int
+    """Passages whose words it has read."""
+    state: Literal["more", "busy", "complete"]
+    """busy: the next document is being written."""
+
+
+class TermReader:
+    """Reads words of all tenants' passages, for a worker that has nothing else to do."""
+
+    def __init__(self, database: Database, *, passages_a_step: int = PASSAGES_A_STEP) -> None:
+        self._database = database
+        self._passages_a_step = passages_a_step
+
+    async def step(self) -> bool:
+        """Take one step in one of the collections.
+
+        Returns:
+            False when there is nothing to read, or nothing that nobody is writing just now.
+
+        Raises:
+            VectorForgeError: The database failed; nothing of the step is left.
+        """
+        async with self._database.connection() as connection:
+            unread = await _unread(connection)
+        for collection in unread:
+            async with self._database.for_tenant(collection.tenant_id).transaction() as connection:
+                step = await _read(connection, collection.id, self._passages_a_step)
+            if step.state != "busy":
+                return True
+        return False
+
+
+async def read_unread_terms(
+    conninfo: str,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    passages_a_step: int = PASSAGES_A_STEP,
+    patience_s: float = 10.0,
+) -> tuple[int, bool]:
+    """Read the words of every passage that is not read.
+
+    Args:
+        conninfo: Of the role that migrates.
+        on_progress: Called after each step with the documents done by this call, and how many there are.
+        passages_a_step: Passages in one transaction, 1 to 10,000.
+        patience_s: For how long somebody may be writing all the documents that come next; what is left is
+            read by a worker.
+
+    Returns:
+        How many passages were read, and whether none is left.
+
+    Raises:
+        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
+    """
+    import psycopg
+    from psycopg.rows import dict_row
+
+    try:
+        connection = await psycopg.AsyncConnection.connect(
+            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10, row_factory=dict_row
+        )
+    except psycopg.Error as exc:
+        raise connect_error(exc) from exc
+    documents = passages = 0
+    give_up_at = time.monotonic() + patience_s
+    async with connection:
+        while unread := await _unread(connection):
+            total = documents + sum(collection.document_count for collection in unread)
+            steps = []
+            for collection in unread:
+                async for step in _steps(connection, collection, passages_a_step):
+                    steps.append(step)
+                    documents, passages = documents + step.documents, passages + step.passages
+                    if on_progress:
+                        on_progress(documents, max(total, documents))
+            if any(step.state != "busy" for step in steps):
+                give_up_at = time.monotonic() + patience_s
+            elif time.monotonic() > give_up_at:
+                return passages, False
+            else:
+                await asyncio.sleep(_PAUSE_S)
+    return passages, True
+
+
+async def _steps(
+    connection: "AsyncConnection[dict[str, Any]]", collection: UnreadCollection, most: int
+) -> AsyncIterator[ReadStep]:
+    state = "more"
+    while state == "more":
+        async with connection.transaction():
+            await connection.execute(_ENTER, (collection.tenant_id,))
+            step = await _read(connection, collection.id, most)
+        state = step.state
+        yield step
+
+
+async def _unread(connection: "AsyncConnection[dict[str, Any]]") -> list[UnreadCollection]:
+    rows = await (await connection.execute(_UNREAD)).fetchall()
+    return [UnreadCollection(**row) for row in rows]
+
+
+async def _read(connection: "AsyncConnection[dict[str, Any]]", collection_id: UUID, most: int) -> ReadStep:
+    row = await (await connection.execute(_READ, (collection_id, most))).fetchone()
+    return ReadStep(**cast("dict[str, Any]", row))

@@ -1,0 +1,233 @@
+"""Whether a new embedding model may answer: what it finds, beside what the old one finds."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Final
+
+from vectorforge.bootstrap.tenant_services import TenantServices
+from vectorforge.db.repositories.embedding_models import EmbeddingModel
+from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitch, SwitchState
+from vectorforge.errors import ConflictError, EmbeddingSwitchRefusedError, InvalidInputError
+from vectorforge.evaluation.judging import SourceIndex, Target, find_hits
+from vectorforge.evaluation.metrics import ndcg
+from vectorforge.evaluation.questions import Question
+from vectorforge.types import Collection
+from vectorforge.vectorstore.model_comparison import ModelComparison, NearPassage
+from vectorforge.vectorstore.validation import single_precision
+
+MAX_QUESTIONS: Final = 1_000
+LOGGED_QUESTIONS: Final = 100
+"""Of the query log, those asked last."""
+MIN_OVERLAP: Final = 0.4
+MAX_NDCG_LOSS: Final = 0.02
+_PARALLEL: Final = 4
+_PAGE: Final = 100
+_PASSAGES_PER_RANK: Final = 3
+"""Judgements mostly name documents, of which several passages may be among the nearest."""
+_SMALLEST_SHARE: Final = 5
+"""At least so many times k passages, or two models would agree by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateThresholds:
+    """What the new model has to reach."""
+
+    k: int = 10
+    """Ranks that are compared, 1 to 100; fewer in a collection of less than five times as many passages."""
+    min_overlap: float | None = None
+    """Mean share of the old model's first k that are among the new one's, 0 to 1. None: 0.4 where nothing is
+    judged, else 0: judgements say more, and a better model finds other passages."""
+    max_ndcg_loss: float = MAX_NDCG_LOSS
+    """How much nDCG@k may fall on judged questions, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What a comparison has shown."""
+
+    questions: int
+    judged: int
+    k: int
+    overlap: float
+    min_overlap: float
+    ndcg_before: float | None
+    ndcg_after: float | None
+    max_ndcg_loss: float | None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the new model is refused; None: it passes."""
+        if self.overlap < self.min_overlap:
+            return (
+                f"Of the first {self.k} passages that the old model finds, the new one finds "
+                f"{self.overlap:.3f} ({self.questions} questions); {self.min_overlap:.3f} are asked for."
+            )
+        if self.ndcg_before is None or self.ndcg_after is None or self.max_ndcg_loss is None:
+            return None
+        if self.ndcg_after < self.ndcg_before - self.max_ndcg_loss:
+            return (
+                f"nDCG@{self.k} falls from {self.ndcg_before:.3f} to {self.ndcg_after:.3f} "
+                f"({self.judged} judged questions); it may lose {self.max_ndcg_loss:.3f}."
+            )
+        return None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the new model may answer."""
+        return self.reason is None
+
+
+class EmbeddingGate:
+    """Compares the two models of a change, by exact searches for the same questions.
+
+    Args:
+        services: Of the tenant.
+        collection: Whose model is being changed.
+    """
+
+    def __init__(self, services: TenantServices, collection: Collection) -> None:
+        self._services = services
+        self._collection = collection
+        self._reads: ModelComparison = services.model_changes.comparison(collection.id)
+
+    async def compare(
+        self,
+        switch: EmbeddingSwitch,
+        questions: Sequence[Question] | None = None,
+        thresholds: GateThresholds | None = None,
+    ) -> GateResult:
+        """Ask both models.
+
+        Args:
+            switch: The change; not switched yet, and every passage has both vectors.
+            questions: What is asked; None: the 100 questions that the collection was asked last.
+            thresholds: What the new model has to reach.
+
+        Raises:
+            InvalidInputError: There is no question, there are more than 1,000, or a source fits several
+                documents.
+            ConflictError: The change is not ready.
+            EmbeddingError: A question could not be embedded.
+        """
+        if switch.state is not SwitchState.READY:
+            raise ConflictError(
+                f"The change is {switch.state.value}; the models are compared when it is ready."
+            )
+        thresholds = thresholds or GateThresholds()
+        questions = await self._asked() if questions is None else questions
+        if not 1 <= len(questions) <= MAX_QUESTIONS:
+            raise InvalidInputError(
+                f"1 to {MAX_QUESTIONS:,} questions are needed to compare the models, not {len(questions)}.",
+                field="questions",
+            )
+        targets = await self._targets(questions)
+        k = max(1, min(thresholds.k, switch.passages // _SMALLEST_SHARE))
+        before = await self._rankings(EmbeddingModel.of(self._collection), questions, k)
+        after = await self._rankings(switch.other, questions, k)
+        judged = [number for number, found in enumerate(targets) if found]
+        default = 0.0 if judged else MIN_OVERLAP
+        return GateResult(
+            questions=len(questions),
+            judged=len(judged),
+            k=k,
+            overlap=fmean(_overlap(old[:k], new[:k]) for old, new in zip(before, after, strict=True)),
+            min_overlap=default if thresholds.min_overlap is None else thresholds.min_overlap,
+            ndcg_before=_mean_ndcg(before, targets, judged, k),
+            ndcg_after=_mean_ndcg(after, targets, judged, k),
+            max_ndcg_loss=thresholds.max_ndcg_loss if judged else None,
+        )
+
+    async def switch(
+        self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
+    ) -> tuple[EmbeddingSwitch, GateResult]:
+        """Compare the models, and let the new one answer if it passes.
+
+        Raises:
+            NotFoundError: No change is open.
+            EmbeddingSwitchRefusedError: The new model does not pass; its text has the figures.
+            VectorForgeError: As ``compare``, or as ``EmbeddingSwitchRepository.switch``.
+        """
+        switches = self._services.model_changes.stored
+        result = await self.measure(questions, thresholds)
+        if result.reason is not None:
+            raise EmbeddingSwitchRefusedError(result.reason)
+        return await switches.switch(self._collection.id), result
+
+    async def measure(
+        self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
+    ) -> GateResult:
+        """Compare the models of the collection's change, and keep the result with it.
+
+        Raises:
+            NotFoundError: No change is open.
+            VectorForgeError: As ``compare``.
+        """
+        switches = self._services.model_changes.stored
+        found = await switches.get(self._collection.id)
+        result = await self.compare(found, questions, thresholds)
+        kept = {**asdict(result), "passed": result.passed}
+        await switches.keep_gate(self._collection.id, found.id, kept)
+        return result
+
+    async def _asked(self) -> list[Question]:
+        texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
+        return [Question(str(number), text) for number, text in enumerate(texts)]
+
+    async def _targets(self, questions: Sequence[Question]) -> list[list[Target]]:
+        """The relevant items of each question that the collection holds."""
+        if not any(question.relevant for question in questions):
+            return [[] for _ in questions]
+        sources = []
+        offset = 0
+        while True:
+            documents = self._services.documents
+            page, _ = await documents.list(self._collection.id, limit=_PAGE, offset=offset)
+            sources += [(document.id, document.source) for document in page]
+            offset += _PAGE
+            if len(page) < _PAGE:
+                break
+        index = SourceIndex(sources)
+        return [[t for t in index.targets(question) if not t.missing] for question in questions]
+
+    async def _rankings(
+        self, model: EmbeddingModel, questions: Sequence[Question], k: int
+    ) -> list[list[NearPassage]]:
+        provider = self._services.model_changes.provider(model.provider)
+        places = asyncio.Semaphore(_PARALLEL)
+
+        async def ranking(question: Question) -> list[NearPassage]:
+            async with places:
+                vector = await provider.embed_query(
+                    model.query_prefix + question.text.strip(), model=model.model
+                )
+                query = single_precision(vector, field="questions")
+                metric = self._collection.distance_metric
+                return await self._reads.nearest(model.space, metric, query, k * _PASSAGES_PER_RANK)
+
+        return list(await asyncio.gather(*(ranking(question) for question in questions)))
+
+
+def _overlap(old: Sequence[NearPassage], new: Sequence[NearPassage]) -> float:
+    """Share of the old passages that are among the new ones; 1 when there is none."""
+    wanted = {passage.id for passage in old}
+    return len(wanted & {passage.id for passage in new}) / len(wanted) if wanted else 1.0
+
+
+def _mean_ndcg(
+    rankings: Sequence[Sequence[NearPassage]],
+    targets: Sequence[Sequence[Target]],
+    judged: Sequence[int],
+    k: int,
+) -> float | None:
+    if not judged:
+        return None
+    return fmean(
+        ndcg(
+            find_hits(rankings[number], targets[number]),
+            [target.relevant.grade for target in targets[number]],
+            k,
+        )
+        for number in judged
+    )

@@ -1,0 +1,135 @@
+"""How much of a collection's relevance is to come from vectors: learned from a question set."""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from vectorforge.bootstrap import TenantServices
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import InvalidInputError
+from vectorforge.evaluation.questions import Question
+from vectorforge.evaluation.run import Evaluation
+from vectorforge.evaluation.scoring import Scorer
+from vectorforge.types import Collection
+
+WEIGHTS = tuple(round(step / 10, 1) for step in range(11))
+"""Weights that are tried: 0 is words only, 1 vectors only."""
+MIN_QUESTIONS = 20
+"""Fewer say nothing: each fold would be tried with three."""
+_FOLDS = 5
+_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What each weight is worth, and what choosing one by the questions is worth."""
+
+    k: int
+    questions: int
+    current: float
+    """The collection's weight."""
+    curve: Mapping[float, float]
+    """Mean nDCG@k over all questions, by weight."""
+    best: float
+    """The best weight; of equal ones the nearest to the current one."""
+    current_ndcg: float
+    cross_validated: float
+    """Mean nDCG@k of questions under the weight that the others chose: what new questions can expect."""
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the best weight promises more than the current one for questions that did not choose it."""
+        return self.best != self.current and self.cross_validated > self.current_ndcg
+
+
+async def tune(
+    evaluation: Evaluation,
+    services: TenantServices,
+    collection: Collection,
+    embeddings: EmbeddingProviderRegistry,
+    on_progress: Callable[[], None] = lambda: None,
+) -> Tuning:
+    """Search for each question of a plan under each weight.
+
+    Each question is embedded once; nothing is asked of a model, cached or logged.
+
+    Args:
+        evaluation: Of the collection; its plan has the questions and k.
+        services: Of the tenant.
+        collection: Whose weight it is.
+        embeddings: Has the collection's provider.
+        on_progress: Called after each question.
+
+    Raises:
+        InvalidInputError: Fewer than 20 questions have judgements.
+        EmbeddingError: A question could not be embedded.
+        DatabaseError: A search failed.
+    """
+    plan = evaluation.plan
+    targets = await evaluation.find_targets()
+    questions = [question for question in plan.questions.questions if targets[question.id]]
+    if len(questions) < MIN_QUESTIONS:
+        raise InvalidInputError(
+            f"Tuning needs at least {MIN_QUESTIONS} questions with relevant passages, not {len(questions)}.",
+            field="QUESTIONS",
+        )
+    weights = sorted({*WEIGHTS, collection.dense_weight})
+    provider = embeddings.get(collection.embedding_provider)
+
+    async def figures(question: Question) -> list[float]:
+        vector = await provider.embed_query(
+            collection.query_prefix + question.text, model=collection.embedding_model
+        )
+        scorer = Scorer(question, targets[question.id], plan.k)
+        found = []
+        for weight in weights:
+            started = time.perf_counter()
+            passages = await services.vector_store.search(
+                query_vector=vector,
+                query_text=question.text,
+                dense_weight=weight,
+                top_k=plan.top_k or plan.k,
+                collection_id=collection.id,
+                metric=collection.distance_metric,
+                space=collection.space,
+            )
+            scored = scorer.search(passages, (time.perf_counter() - started) * 1000)
+            found.append(scored.values["ndcg"])
+        on_progress()
+        return found
+
+    rows = [dict(zip(weights, await figures(question), strict=True)) for question in questions]
+    return learn(rows, collection.dense_weight, plan.k)
+
+
+def learn(rows: Sequence[Mapping[float, float]], current: float, k: int) -> Tuning:
+    """Choose a weight by nDCG@k, and say by five-fold cross-validation what the choice is worth.
+
+    https://doi.org/10.1111/j.2517-6161.1974.tb00994.x
+
+    Args:
+        rows: nDCG@k of each question by weight, the current one among the weights.
+        current: The collection's weight.
+        k: Ranks that counted.
+    """
+    shuffled = random.Random(_SEED).sample(range(len(rows)), len(rows))
+    held_out: list[float] = []
+    for fold in range(_FOLDS):
+        tested = shuffled[fold::_FOLDS]
+        chosen = _best([rows[n] for n in shuffled if n not in set(tested)], current)
+        held_out += [rows[n][chosen] for n in tested]
+    curve = _means(rows)
+    return Tuning(
+        k, len(rows), current, curve, _best(rows, current), curve[current], cross_validated=fmean(held_out)
+    )
+
+
+def _means(rows: Sequence[Mapping[float, float]]) -> dict[float, float]:
+    return {weight: fmean(row[weight] for row in rows) for weight in rows[0]}
+
+
+def _best(rows: Sequence[Mapping[float, float]], current: float) -> float:
+    means = _means(rows)
+    return max(means, key=lambda weight: (means[weight], -abs(weight - current)))

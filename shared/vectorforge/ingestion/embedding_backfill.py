@@ -1,0 +1,125 @@
+"""Embeds, a batch at a time, the passages that lack a vector while a collection's model is being changed."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.embedding_models import EmbeddingModel, EmbeddingModelRepository
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import DatabaseError, NotFoundError, VectorForgeError
+from vectorforge.failure_log import log_unexpected
+from vectorforge.ingestion.embedded_text import embedded_text
+from vectorforge.types import Vector
+from vectorforge.vectorstore.second_vectors import Batch, SecondVectors, SwitchWork
+
+logger = logging.getLogger(__name__)
+
+_BATCH: Final = 128
+_LEASE_S: Final = 60.0
+_FIRST_PAUSE_S: Final = 2.0
+_LONGEST_PAUSE_S: Final = 300.0
+
+_CLAIM = """
+SELECT claimed_tenant_id, claimed_collection_id
+FROM vectorforge.claim_embedding_switch(make_interval(secs => %s))
+"""
+_WAITS = "SELECT vectorforge.embedding_switch_waits() AS found"
+
+
+class EmbeddingBackfill:
+    """Works for the changes of all tenants; any number of processes may do so at once.
+
+    A step writes what it has embedded in one transaction and then gives the change back, so a process that is
+    killed loses one batch at most, which another takes up when the lease has run out.
+
+    Args:
+        database: Where the passages are; opened before the first step.
+        embeddings: Has the providers that collections and changes name.
+        batch: Passages embedded in one step, at least 1.
+        lease_s: After so many seconds a step may be taken for dead, and done again by another process; that
+            one which was only slow finds its vectors there already.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        embeddings: EmbeddingProviderRegistry,
+        *,
+        batch: int = _BATCH,
+        lease_s: float = _LEASE_S,
+    ) -> None:
+        self._database = database
+        self._embeddings = embeddings
+        self._batch = batch
+        self._lease_s = lease_s
+
+    async def waits(self) -> bool:
+        """Whether there is work that nobody does now."""
+        row = await self._database.fetch_untenanted(_WAITS)
+        return bool(row and row["found"])
+
+    async def step(self) -> bool:
+        """Do one batch of the work that waits; False when none does.
+
+        Raises:
+            VectorForgeError: The database failed; the step can be done again later.
+        """
+        claimed = await self._database.fetch_untenanted(_CLAIM, (self._lease_s,))
+        if claimed is None:
+            return False
+        tenant_id, collection_id = claimed.values()
+        await self.work_for(tenant_id, collection_id)
+        return True
+
+    async def work_for(self, tenant_id: str, collection_id: UUID) -> None:
+        """Do one batch for this collection; a failure to embed is noted at the change, and waited out."""
+        db = self._database.for_tenant(tenant_id)
+        vectors = SecondVectors(db, collection_id)
+        work = await vectors.work()
+        if work is None:
+            return
+        try:
+            if work.state == "removing":
+                await vectors.remove()
+            else:
+                await self._fill(vectors, work, await EmbeddingModelRepository(db).of(collection_id))
+        except NotFoundError:  # deleted meanwhile
+            return
+        except DatabaseError:
+            raise
+        except VectorForgeError as exc:
+            logger.warning("A collection is not embedded anew now: %s", exc.message)
+            await self._fail(vectors, work, exc)
+        except Exception as exc:  # noqa: BLE001 - logged without its text; other collections go on
+            log_unexpected(logger, "Embedding a collection anew failed unexpectedly", exc)
+            await self._fail(vectors, work, VectorForgeError())
+
+    async def _fill(self, vectors: SecondVectors, work: SwitchWork, models: Sequence[EmbeddingModel]) -> None:
+        if len(models) != 2:  # it ended meanwhile
+            return
+        spaces = (models[0].space, models[1].space)
+        batch = await vectors.next_batch(work, spaces, self._batch)
+        made = {model.space: await self._embedded(model, batch) for model in models}
+        await vectors.write(work, batch, made)
+        if batch.is_last:
+            await vectors.end_pass(work, spaces)
+
+    async def _embedded(self, model: EmbeddingModel, batch: Batch) -> dict[UUID, Vector]:
+        """The vectors that passages lack of this model."""
+        texts: defaultdict[str, list[UUID]] = defaultdict(list)
+        for passage in batch.passages:
+            if model.space in passage.spaces:
+                text = embedded_text(passage.title, passage.heading, passage.text)
+                texts[model.document_prefix + text].append(passage.id)
+        if not texts:
+            return {}
+        provider = self._embeddings.get(model.provider)
+        made = await provider.embed_documents(list(texts), model=model.model)
+        return {key: vector for keys, vector in zip(texts.values(), made, strict=True) for key in keys}
+
+    async def _fail(self, vectors: SecondVectors, work: SwitchWork, exc: VectorForgeError) -> None:
+        pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(work.failures, 10), _LONGEST_PAUSE_S)
+        await vectors.fail(work, code=exc.code, message=exc.message, pause_s=pause_s)

@@ -1,0 +1,212 @@
+"""A second opinion on the order of passages, by a model that reads question and passage together."""
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from uuid import UUID
+
+from vectorforge.credentials import Credentials
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DeadlineExceededError, RetrievalError, VectorForgeError
+from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.types import RetrievedChunk
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger(__name__)
+
+RerankFormat: TypeAlias = Literal["cohere", "tei"]
+
+_MOST_TEXTS: Mapping[RerankFormat, int] = {"cohere": 1_000, "tei": 32}
+"""Of one request. https://docs.cohere.com/reference/rerank; TEI: ``--max-client-batch-size``, as it comes."""
+_REFUSED = frozenset({401, 403})
+
+
+class Reranker(Protocol):
+    """Says how well texts answer a question."""
+
+    async def scores(self, query: str, texts: Sequence[str], timeout_s: float) -> list[float]:
+        """One finite number a text, in the order of the texts; higher is better, the scale is the model's.
+
+        Raises:
+            VectorForgeError: It cannot say.
+            TimeoutError: Not in time.
+        """
+        ...
+
+
+class RerankError(RetrievalError):
+    """The reranker failed; the order of the search stands."""
+
+
+class HttpReranker:
+    """A reranker behind HTTP: Cohere's API and those shaped like it, or Hugging Face's TEI.
+
+    https://docs.cohere.com/reference/rerank
+    https://huggingface.github.io/text-embeddings-inference/#/Text%20Embeddings%20Inference/rerank
+
+    Args:
+        url: What is posted to, with its path: ``https://api.cohere.com/v2/rerank``, ``http://host:8080/rerank``.
+        shape: Whose request and answer.
+        model: Named in Cohere's requests; TEI serves one.
+        api_key: Sent as bearer; None sends none.
+    """
+
+    def __init__(
+        self, url: str, *, shape: RerankFormat, model: str | None = None, api_key: Credentials | None = None
+    ) -> None:
+        self._url = url
+        self._shape: RerankFormat = shape
+        self._model = model
+        self._api_key = api_key
+        self._client: httpx2.AsyncClient | None = None
+
+    async def scores(self, query: str, texts: Sequence[str], timeout_s: float) -> list[float]:
+        """See ``Reranker.scores``; as many requests at once as the texts need."""
+        size = _MOST_TEXTS[self._shape]
+        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._batch(query, batch)) for batch in batches]
+        return [score for task in tasks for score in task.result()]
+
+    async def aclose(self) -> None:
+        """Close connections; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _batch(self, query: str, texts: Sequence[str]) -> list[float]:
+        response = await self._post(query, texts)
+        if response.status_code != 200:
+            raise RerankError(f"The reranker answered with status {response.status_code}.")
+        try:
+            return _read(json.loads(response.content), len(texts))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            raise RerankError("The reranker's answer is not in the expected form.") from None
+
+    async def _post(self, query: str, texts: Sequence[str]) -> "httpx2.Response":
+        import httpx2
+
+        if self._client is None:
+            self._client = httpx2.AsyncClient(timeout=None)
+        body = self._body(query, texts)
+        key = None if self._api_key is None else await self._api_key.current()
+        for _ in range(2):
+            headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+            try:
+                response = await self._client.post(self._url, json=body, headers=headers)
+            except httpx2.HTTPError as exc:
+                # "from None": the vendor's error may hold the address with a key in it
+                raise RerankError(f"The reranker does not answer: {type(exc).__name__}.") from None
+            if response.status_code not in _REFUSED or self._api_key is None or key is None:
+                return response
+            refused, key = key, await self._api_key.refresh(key)
+            if key.get_secret_value() == refused.get_secret_value():
+                return response
+        return response
+
+    def _body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
+        if self._shape == "tei":
+            return {"query": query, "texts": list(texts), "truncate": True}
+        named = {} if self._model is None else {"model": self._model}
+        return {**named, "query": query, "documents": list(texts), "top_n": len(texts)}
+
+
+class RerankingRetriever(BaseRetriever):
+    """Asks another retriever for more passages than are wanted, and keeps those a reranker finds best.
+
+    When the reranker fails, is too slow or answers nonsense, the order of the search stands, and the log
+    says so.
+
+    Args:
+        retriever: Finds the passages. ``min_score`` is its score's, not the reranker's.
+        reranker: Orders them.
+        candidates: Passages it looks at, at least those that are wanted.
+        max_top_k: Largest number asked of the retriever.
+        timeout_s: Longest wait for the reranker, in seconds.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        reranker: Reranker,
+        *,
+        candidates: int = 32,
+        max_top_k: int = 100,
+        timeout_s: float = 2.0,
+    ) -> None:
+        self._retriever = retriever
+        self._reranker = reranker
+        self._candidates = candidates
+        self._max_top_k = max_top_k
+        self._timeout_s = timeout_s
+
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        **options: Any,
+    ) -> Passages:
+        """See ``BaseRetriever.retrieve``; ``relevance`` is the reranker's score."""
+        wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
+        found = await self._retriever.retrieve(
+            query, collection_id, wanted, filters, min_score, embedding_provider, **options
+        )
+        found[:] = (await self._reranked(query, found, options.get("deadline")))[:top_k]
+        return found
+
+    async def _reranked(
+        self, query: str, found: Sequence[RetrievedChunk], deadline: Deadline | None
+    ) -> Sequence[RetrievedChunk]:
+        if len(found) < 2:
+            return found
+        texts = [_text_of(chunk) for chunk in found]
+        try:
+            timeout_s = self._timeout_s if deadline is None else deadline.clamp(self._timeout_s)
+            scores = await self._reranker.scores(query, texts, timeout_s)
+        except DeadlineExceededError:
+            raise
+        except (VectorForgeError, TimeoutError) as exc:
+            logger.warning("The passages were not reranked: %s", _reason(exc))
+            return found
+        except ExceptionGroup as group:
+            _, others = group.split((VectorForgeError, TimeoutError))
+            if others is not None:
+                raise others from None
+            logger.warning("The passages were not reranked: %s", _reason(group.exceptions[0]))
+            return found
+        scored = [replace(chunk, relevance=score) for chunk, score in zip(found, scores, strict=True)]
+        return sorted(scored, key=lambda chunk: -(chunk.relevance or 0.0))  # stable: equal ones stay
+
+
+def _text_of(chunk: RetrievedChunk) -> str:
+    return f"{chunk.document_title}\n{chunk.chunk.text}" if chunk.document_title else chunk.chunk.text
+
+
+def _reason(exc: BaseException) -> str:
+    return str(exc) if isinstance(exc, RerankError) else type(exc).__name__
+
+
+def _read(answer: Any, count: int) -> list[float]:
+    """The scores in the order of the texts.
+
+    Raises:
+        ValueError: Not one finite number for each text; so do TypeError, KeyError and AttributeError.
+    """
+    items = answer["results"] if isinstance(answer, dict) else answer
+    by_index: dict[int, float] = {}
+    for item in items:
+        score = item["relevance_score"] if "relevance_score" in item else item["score"]
+        by_index[item["index"]] = float(score)
+    if by_index.keys() != set(range(count)) or not all(map(math.isfinite, by_index.values())):
+        raise ValueError
+    return [by_index[index] for index in range(count)]

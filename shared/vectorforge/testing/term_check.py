@@ -1,0 +1,76 @@
+"""Whether the words that PostgreSQL keeps are those of the passages that are there."""
+
+import hashlib
+from uuid import UUID
+
+import psycopg
+
+from vectorforge.db.connection import TenantDatabase
+
+_PASSAGES = """
+SELECT c.id, c.document_id, c.collection_id, w.lexeme, cardinality(w.positions) AS frequency
+FROM vectorforge.chunks AS c
+JOIN vectorforge.documents AS d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
+JOIN vectorforge.collections AS l ON l.tenant_id = c.tenant_id AND l.id = c.collection_id
+LEFT JOIN LATERAL unnest(
+    to_tsvector(
+        l.language::regconfig, coalesce(d.title, '') || ' ' || coalesce(c.heading, '') || ' ' || c.text
+    )
+) AS w ON true
+WHERE c.tenant_id = %s AND c.to_version IS NULL
+"""
+_POSTINGS = """
+SELECT l.id AS collection_id, p.chunk_id, p.term, p.frequency, p.length
+FROM vectorforge.postings AS p JOIN vectorforge.collections AS l ON l.term_scope = p.scope
+WHERE l.tenant_id = %s
+"""
+_ORPHANS = """
+SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
+    SELECT FROM vectorforge.chunk_terms AS t
+    WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND p.term = ANY (t.terms)
+)
+"""
+_COUNTS = (
+    "SELECT id, term_count, chunk_count FROM vectorforge.documents",
+    "SELECT id, term_count, chunk_count FROM vectorforge.collections",
+)
+
+
+def term_hash(lexeme: str) -> int:
+    """The first four bytes of the MD5 sum, as a signed number."""
+    return int.from_bytes(hashlib.md5(lexeme.encode(), usedforsecurity=False).digest()[:4], signed=True)
+
+
+async def check_terms(conninfo: str, db: TenantDatabase) -> int:
+    """Compare the postings and counts of a tenant with its passages, read again.
+
+    Args:
+        conninfo: Of a superuser.
+        db: The tenant's.
+
+    Returns:
+        How many postings the tenant has.
+
+    Raises:
+        AssertionError: They differ, or somebody has postings without a passage.
+    """
+    async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+        words = await (await connection.execute(_PASSAGES, (db.tenant_id,))).fetchall()
+        found = await (await connection.execute(_POSTINGS, (db.tenant_id,))).fetchall()
+        orphans = await (await connection.execute(_ORPHANS)).fetchone()
+    assert orphans == (0,)
+    lengths: dict[UUID, int] = {}
+    counted: dict[UUID, int] = {}  # of documents and collections
+    for chunk, document, collection, lexeme, frequency in words:
+        for owner, totals in ((chunk, lengths), (document, counted), (collection, counted)):
+            totals[owner] = totals.get(owner, 0) + (frequency if lexeme else 0)
+    assert sorted(found) == sorted(
+        (collection, chunk, term_hash(lexeme), frequency, lengths[chunk])
+        for chunk, _, collection, lexeme, frequency in words
+        if lexeme
+    )
+    for statement in _COUNTS:
+        rows = await db.fetch_all(statement)
+        assert all(row["term_count"] == counted.get(row["id"], 0) for row in rows), statement
+        assert sum(row["chunk_count"] for row in rows) == len(lengths)
+    return len(found)

@@ -1,0 +1,86 @@
+"""What a comparison of a collection's two models reads: questions, and the passages nearest to them."""
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.types import DistanceMetric
+from vectorforge.vectorstore.document_writer import wire_vector
+
+_OPERATORS = {
+    DistanceMetric.COSINE: "<=>",
+    DistanceMetric.INNER_PRODUCT: "<#>",
+    DistanceMetric.L2: "<->",
+}
+# The latest of each text, newest first; one that failed before it was searched says nothing less.
+_LOGGED = """
+SELECT query_text FROM (
+    SELECT query_text, max(created_at) AS asked_at FROM vectorforge.query_logs
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND query_text <> ''
+    GROUP BY query_text
+) AS asked
+ORDER BY asked_at DESC LIMIT %(limit)s
+"""
+# By the bare column, which no index is made on: the models are compared, not their indexes.
+_NEAREST = """
+SELECT f.id, f.document_id, f.start_offset, f.end_offset, f.text
+FROM (
+    SELECT e.chunk_id, e.embedding {operator} %(query)b::public.vector AS distance
+    FROM vectorforge.embeddings AS e
+    WHERE e.tenant_id = %(tenant)s AND e.collection_id = %(collection)s AND e.space = %(space)s
+    ORDER BY distance, e.chunk_id LIMIT %(k)s
+) AS nearest
+JOIN vectorforge.chunks AS f ON f.tenant_id = %(tenant)s AND f.id = nearest.chunk_id
+ORDER BY nearest.distance, nearest.chunk_id
+"""
+_SAMPLE = """
+SELECT text FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version IS NULL LIMIT %(limit)s
+"""
+_TOKENS = """
+SELECT count(*) AS passages, coalesce(sum(token_count), 0)::bigint AS tokens FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NearPassage:
+    """A passage near a question, with what judgements look at."""
+
+    id: UUID
+    document_id: UUID
+    start_offset: int
+    end_offset: int
+    text: str
+
+
+class ModelComparison:
+    """Reads of one collection of one tenant."""
+
+    def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
+        self._db = db
+        self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
+
+    async def logged_questions(self, limit: int) -> list[str]:
+        """Questions asked of the collection, each once, those asked last first."""
+        rows = await self._db.fetch_all(_LOGGED, {**self._scope, "limit": limit})
+        return [row["query_text"] for row in rows]
+
+    async def nearest(
+        self, space: str, metric: DistanceMetric, query: "array[float]", k: int
+    ) -> list[NearPassage]:
+        """The k passages nearest to a vector of a space, nearest first; exactly, whatever index there is."""
+        values = {**self._scope, "space": space, "query": wire_vector(query), "k": k}
+        rows = await self._db.fetch_all(_NEAREST.format(operator=_OPERATORS[metric]), values)
+        return [NearPassage(**row) for row in rows]
+
+    async def size(self) -> tuple[int, int]:
+        """Passages of the collection, and their tokens as they were estimated at ingestion."""
+        row = await self._db.fetch_one(_TOKENS, self._scope)
+        return (row["passages"], row["tokens"]) if row else (0, 0)
+
+    async def sample(self, limit: int) -> list[str]:
+        """Texts of some passages."""
+        return [row["text"] for row in await self._db.fetch_all(_SAMPLE, {**self._scope, "limit": limit})]

@@ -1,0 +1,145 @@
+"""Questions and streams: all contestants in turns, as modules and as servers."""
+
+import statistics
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
+
+import aiohttp
+from figures.measuring import percentile, progress
+from rich.progress import track
+
+from peers import job
+from peers.arena import Arena
+from peers.processes import Asked
+from peers.roster import FLOOR, Entry
+
+IN_FLIGHT = 16
+_WARMING_UP = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A way of asking."""
+
+    name: str
+    title: str
+    stream: bool
+    questions: int
+    """In a round, of each contestant."""
+    in_flight: int
+
+
+CASES = (
+    Case("query", "One question at a time", False, 60, 1),
+    Case("query_parallel", f"{IN_FLIGHT} questions in flight", False, 160, IN_FLIGHT),
+    Case("stream", "One stream at a time", True, 12, 1),
+    Case("stream_parallel", f"{IN_FLIGHT} streams in flight", True, 48, IN_FLIGHT),
+)
+
+Ask: TypeAlias = Callable[[int, Case], Awaitable[Asked]]
+"""Given the number of the first question."""
+Rounds: TypeAlias = dict[str, dict[str, list[Asked]]]
+"""By contestant and case, one for each round."""
+
+
+async def measure_modules(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
+    """Ask the contestants' modules, each in a process of its own."""
+    with ExitStack() as stack:
+        workers = {entry.name: stack.enter_context(arena.worker(entry)) for entry in entries}
+
+        def asker(name: str) -> Ask:
+            async def ask(first: int, case: Case) -> Asked:
+                return workers[name].ask(
+                    first=first, count=case.questions, in_flight=case.in_flight, stream=case.stream
+                )
+
+            return ask
+
+        found = await _take_turns({name: asker(name) for name in workers}, rounds)
+        memory = {name: worker.resident_mb() for name, worker in workers.items()}
+    return _summary(entries, found, memory)
+
+
+async def measure_servers(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
+    """Ask the contestants' servers over HTTP."""
+    with ExitStack() as stack:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            servers = {entry.name: stack.enter_context(arena.server(entry)) for entry in entries}
+            for server in servers.values():
+                await server.wait_until_ready(session)
+
+            def asker(name: str) -> Ask:
+                async def ask(first: int, case: Case) -> Asked:
+                    return await servers[name].ask(
+                        session,
+                        first=first,
+                        count=case.questions,
+                        in_flight=case.in_flight,
+                        stream=case.stream,
+                    )
+
+                return ask
+
+            found = await _take_turns({name: asker(name) for name in servers}, rounds)
+            memory = {name: server.resident_mb() for name, server in servers.items()}
+    return _summary(entries, found, memory)
+
+
+async def _take_turns(askers: Mapping[str, Ask], rounds: int) -> Rounds:
+    """Each round asks every case of every contestant; no question comes twice."""
+    found: Rounds = {name: {case.name: [] for case in CASES} for name in askers}
+    firsts = count(0, 1000)
+    for stream in (False, True):
+        warm_up = Case("warm_up", "", stream, _WARMING_UP, 4)
+        for ask in askers.values():
+            await ask(next(firsts), warm_up)
+    for _ in track(range(rounds), "  taking turns", console=progress, transient=True):
+        for case in CASES:
+            for name, ask in askers.items():
+                found[name][case.name].append(await ask(next(firsts), case))
+    return found
+
+
+def _summary(entries: Sequence[Entry], found: Rounds, memory: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        entry.name: {
+            "title": entry.title,
+            "resident_mb": memory[entry.name],
+            "cases": {
+                case.name: _figures(found[entry.name][case.name], found.get(FLOOR, {}).get(case.name))
+                for case in CASES
+            },
+        }
+        for entry in entries
+    }
+
+
+def _figures(rounds: Sequence[Asked], floor: Sequence[Asked] | None) -> dict[str, float]:
+    """Medians over the rounds; ratios to the floor are medians of each round's ratio."""
+    measures = _STREAM_MEASURES if rounds[0].first_token_s else _MEASURES
+    figures = {}
+    for name, measure in measures.items():
+        values = [measure(asked) for asked in rounds]
+        figures[name] = statistics.median(values)
+        if floor is not None:
+            pairs = zip(values, map(measure, floor), strict=True)
+            figures[f"{name}_ratio"] = statistics.median(own / least for own, least in pairs)
+    if rounds[0].sources is not None:
+        figures["sources"] = statistics.median(asked.sources or 0.0 for asked in rounds)
+    return figures
+
+
+_MEASURES: dict[str, Callable[[Asked], float]] = {
+    "p50_ms": lambda asked: statistics.median(asked.latency_s) * 1000,
+    "p95_ms": lambda asked: percentile(asked.latency_s, 95) * 1000,
+    "per_s": lambda asked: len(asked.latency_s) / asked.wall_s,
+    "cpu_ms": lambda asked: asked.cpu_s * 1000 / len(asked.latency_s),
+}
+_STREAM_MEASURES = {
+    **_MEASURES,
+    "first_token_p50_ms": lambda asked: statistics.median(asked.first_token_s) * 1000,
+    "tokens_per_s": lambda asked: len(asked.latency_s) * job.ANSWER_TOKENS / asked.wall_s,
+}

@@ -1,0 +1,1 @@
+"""One module for each contestant, with a class ``Contestant``; run in its own environment."""

@@ -1,0 +1,33 @@
+"""The benchmark's searches by size and selectivity, at a size of which the answers are known."""
+
+from pathlib import Path
+
+from figures.scale import Scale
+from figures.selectivity import TOP_K, measure_scale, tables
+from peers.database import BenchmarkDatabase, Loaded
+
+from vectorforge.local.postgres import EmbeddedPostgres
+
+
+async def test_a_small_collection_is_found_whole_and_stored_once(
+    postgres_server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    database = BenchmarkDatabase(postgres_server, "127.0.0.1", Loaded(tmp_path))
+    scale = Scale(600, words=12)
+    found = await measure_scale(database, scale, questions=4)
+    rows = {row["what"]: row for row in found}
+    assert rows["no filter"]["matching"] == 600
+    assert rows["tenant of 10 that lie together"]["rows_wanted"] == 10
+    for what, row in rows.items():
+        assert row["rows_min"] == row["rows_wanted"] == min(TOP_K, row["matching"]), what
+        # So few are all compared: what exact computation finds is found.
+        assert row["recall"] == (None if "words" in what else 1.0), what
+    assert 200 < rows["filter for 50 %"]["matching"] < 400
+    assert rows["words only"]["p50_ms"] > 0
+    [table] = tables(found)
+    assert [row[0] for row in table.rows] == list(rows)
+
+    stored = database.loaded.facts(scale.database)
+    again = await measure_scale(database, scale, questions=2)
+    assert database.loaded.facts(scale.database) == stored, "the same collections"
+    assert [row["matching"] for row in again] == [row["matching"] for row in found]

@@ -1,0 +1,247 @@
+"""Words of passages from before, or of another language, are read in small steps that others go on with."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.migrate import MIGRATIONS, migrate
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.term_reading import TermReader, read_unread_terms
+from vectorforge.ingestion.pipeline import IngestionPipeline
+from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft
+from vectorforge.testing.term_check import check_terms
+from vectorforge.types import Collection, DistanceMetric, SearchSettings
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+DOCUMENTS = 12
+PASSAGES_EACH = 5
+
+
+@dataclass
+class Room:
+    """A database of its own, and a tenant's collection in it."""
+
+    owner_url: str
+    database: Database
+    db: TenantDatabase
+    collection_id: UUID
+
+    async def write(self, source: str, *texts: str) -> None:
+        chunks = chunk_drafts(texts, [[1.0, 0.0]] * len(texts))
+        document = document_draft(chunks, source=source)
+        await PgVectorStore(self.db).replace_document(self.collection_id, document, chunks)
+
+    async def collection(self) -> Collection:
+        found = await CollectionRepository(self.db).find_by_id(self.collection_id)
+        assert found is not None
+        return found
+
+    async def set_language(self, language: str) -> None:
+        await CollectionRepository(self.db).set_search(self.collection_id, SearchSettings(language=language))
+
+    async def check(self) -> int:
+        return await check_terms(self.owner_url, self.db)
+
+    async def count(self, language: str) -> int:
+        """Passages that were read by this language last."""
+        rows = await self.db.fetch_all("SELECT FROM vectorforge.chunk_terms WHERE language = %s", (language,))
+        return len(rows)
+
+    async def read_all(self, passages_a_step: int = 7) -> int:
+        """Take steps until there is nothing to read; how many."""
+        reader, steps = TermReader(self.database, passages_a_step=passages_a_step), 0
+        while await reader.step():
+            steps += 1
+        return steps
+
+
+@pytest.fixture
+async def room(make_database: Callable[..., str]) -> AsyncIterator[Room]:
+    owner_url = make_database()
+    async with Database(make_conninfo(owner_url, user="vectorforge_app"), pool_size=8) as database:
+        db = database.for_tenant("alice")
+        room = Room(owner_url, database, db, await insert_collection(db, 2, DistanceMetric.COSINE))
+        for number in range(DOCUMENTS):
+            await room.write(
+                f"{number}.md", *(f"The cats of house {n} are running" for n in range(PASSAGES_EACH))
+            )
+        yield room
+
+
+class TestAnotherLanguage:
+    async def test_everything_is_read_anew(self, room: Room) -> None:
+        before = await room.check()
+        await room.set_language("simple")
+        asked = await room.collection()
+        assert not asked.terms_complete
+        await room.read_all()
+        assert await room.check() > before  # "the", "of" and "are" are words now
+        read = await room.collection()
+        assert read.terms_complete
+        assert read.data_version == asked.data_version + 1
+        assert await room.count("simple") == DOCUMENTS * PASSAGES_EACH
+
+    async def test_steps_are_small_and_nothing_is_read_twice(self, room: Room) -> None:
+        await room.set_language("simple")
+        reader = TermReader(room.database, passages_a_step=7)
+        done = [0]
+        while await reader.step():
+            done.append(await room.count("simple"))
+        grown = [after - before for before, after in pairwise(done)]
+        assert max(grown) <= 7
+        assert sum(grown) == DOCUMENTS * PASSAGES_EACH
+
+    async def test_another_goes_on_where_one_has_ended(self, room: Room) -> None:
+        await room.set_language("simple")
+        first = TermReader(room.database, passages_a_step=7)
+        for _ in range(4):
+            assert await first.step()
+        half = await room.count("simple")
+        assert 0 < half < DOCUMENTS * PASSAGES_EACH
+        assert await room.read_all() <= (DOCUMENTS * PASSAGES_EACH - half) // 3 + 2
+        await room.check()
+
+    async def test_the_language_changes_while_it_is_read(self, room: Room) -> None:
+        await room.set_language("simple")
+        reader = TermReader(room.database, passages_a_step=7)
+        for _ in range(4):
+            assert await reader.step()
+        await room.set_language("german")
+        assert await room.count("german") == 0
+        await room.read_all()
+        assert await room.count("german") == DOCUMENTS * PASSAGES_EACH
+        await room.check()
+
+    async def test_what_is_written_meanwhile(self, room: Room) -> None:
+        await room.set_language("simple")
+        reader = TermReader(room.database, passages_a_step=7)
+        for number in range(6):
+            assert await reader.step()
+            await room.write(f"{number}.md", "The new cat", f"The cats of house {number} are running")
+            await room.write(f"new {number}.md", "The new dog")
+        await room.read_all()
+        await room.check()
+
+    async def test_a_document_being_written_is_left_for_later(self, room: Room) -> None:
+        await room.set_language("simple")
+        async with room.db.transaction() as connection:
+            await connection.execute(
+                "SELECT FROM vectorforge.documents WHERE id = ("
+                " SELECT id FROM vectorforge.documents ORDER BY id LIMIT 1 OFFSET 3) FOR UPDATE"
+            )
+            await room.read_all(100)
+            assert await room.count("simple") == 3 * PASSAGES_EACH
+            assert not (await room.collection()).terms_complete
+        await room.read_all(100)
+        assert (await room.collection()).terms_complete
+        await room.check()
+
+    async def test_several_readers_and_writers(self, room: Room) -> None:
+        await room.set_language("simple")
+
+        async def write(name: int) -> None:
+            for number in range(DOCUMENTS):
+                await room.write(f"{number}.md", f"The text of writer {name}", f"The cats of house {number}")
+
+        await asyncio.gather(*(room.read_all(3) for _ in range(3)), write(1), write(2))
+        await room.read_all()
+        assert (await room.collection()).terms_complete
+        await room.check()
+
+    async def test_an_idle_worker_reads(self, room: Room) -> None:
+        def no_pipeline(tenant_id: str) -> IngestionPipeline:
+            raise AssertionError(tenant_id)
+
+        await room.set_language("simple")
+        await IngestionWorker(room.database, no_pipeline).run_until_idle()
+        assert (await room.collection()).terms_complete
+        await room.check()
+
+    async def test_of_another_tenant_nothing_can_be_read(self, room: Room) -> None:
+        await room.set_language("simple")
+        row = await room.database.for_tenant("bob").fetch_one(
+            "SELECT passages, state FROM vectorforge.read_terms(%s, 100)", (room.collection_id,)
+        )
+        assert row == {"passages": 0, "state": "complete"}
+        assert await room.count("simple") == 0
+
+
+OLD_ROWS = """
+SELECT vectorforge.enter_tenant('alice');
+INSERT INTO vectorforge.collections
+    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric)
+VALUES ('alice', gen_random_uuid(), 'old', 'p', 'm', 384, 'cosine'),
+       ('alice', gen_random_uuid(), 'empty', 'p', 'm', 384, 'cosine');
+INSERT INTO vectorforge.documents (tenant_id, id, collection_id, source, title, media_type, text, size_chars,
+    content_hash, chunk_count)
+SELECT 'alice', gen_random_uuid(), c.id, 's' || n, 'Title', 't', '', 0, sha256(''), 3
+FROM vectorforge.collections AS c, generate_series(1, 250) AS n WHERE c.name = 'old';
+INSERT INTO vectorforge.chunks (tenant_id, id, collection_id, document_id, ordinal, text, start_offset,
+    end_offset, token_count, content_hash, from_version)
+SELECT 'alice', gen_random_uuid(), d.collection_id, d.id, n, 'Cats and dogs ' || n, 0, 0, 1, sha256(''), 1
+FROM vectorforge.documents AS d, generate_series(0, 2) AS n;
+"""
+
+
+class TestPassagesFromBefore:
+    """750 passages stored before migration 0014."""
+
+    @pytest.fixture
+    async def owner_url(self, make_database: Callable[..., str], tmp_path: Path) -> str:
+        url = make_database(empty=True)
+        for file in sorted(MIGRATIONS.glob("*.sql"))[:13]:
+            shutil.copy(file, tmp_path)
+        await migrate(url, directory=tmp_path)
+        with psycopg.connect(url) as connection:
+            connection.execute(OLD_ROWS)
+        return url
+
+    async def test_they_are_read(self, owner_url: str) -> None:
+        await migrate(owner_url)
+        shown: list[tuple[int, int]] = []
+        passages = await read_unread_terms(
+            owner_url, on_progress=lambda done, total: shown.append((done, total)), passages_a_step=100
+        )
+        assert passages == (750, True)
+        assert [done for done, _ in shown] == sorted(done for done, _ in shown)
+        assert shown[0][1] == 250
+        assert shown[-1] == (250, 250)
+        assert await read_unread_terms(owner_url) == (0, True)
+        async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
+            db = database.for_tenant("alice")
+            assert all(collection.terms_complete for collection in await CollectionRepository(db).list())
+            assert await check_terms(owner_url, db) > 0
+
+    async def test_on_the_command_line(self, owner_url: str, tmp_path: Path) -> None:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = owner_url
+        program = str(Path(sys.executable).with_name("vectorforge"))
+
+        def run(*words: str) -> list[str]:
+            done = subprocess.run(
+                [program, "migrate", *words], env=environment, capture_output=True, text=True, check=True
+            )
+            return done.stdout.splitlines()
+
+        lines = await asyncio.to_thread(run, "--schema-only")
+        assert "applied  0014_terms.sql" in lines
+        assert not any(line.startswith("read") for line in lines)
+        assert await asyncio.to_thread(run) == [
+            "The schema is up to date.",
+            "read     the words of 750 passages",
+        ]
+        assert await asyncio.to_thread(run) == ["The schema is up to date."]

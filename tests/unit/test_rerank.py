@@ -1,0 +1,173 @@
+"""Passages reranked over HTTP, and left as they were when that fails."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from aiohttp import web
+from pydantic import SecretStr
+
+from vectorforge.credentials import FixedCredentials, KeyOrigin
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DeadlineExceededError
+from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.rerank import HttpReranker, RerankFormat, RerankingRetriever
+from vectorforge.testing.fake_reranker import FakeReranker
+from vectorforge.testing.passages import make_passage
+
+COLLECTION = uuid4()
+PATHS: dict[RerankFormat, str] = {"cohere": "/v2/rerank", "tei": "/rerank"}
+TEXTS = ["about dogs", "about cats", "cats sleep a lot"]
+
+
+class Fixed(BaseRetriever):
+    """Finds the same passages whatever is asked."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        **options: Any,
+    ) -> Passages:
+        self.asked.append((query, collection_id, top_k, filters, min_score, embedding_provider, options))
+        found = [make_passage(text, score=0.9 - n / 1000) for n, text in enumerate(self.texts)]
+        passages = Passages(found[:top_k])
+        passages.matched = 77
+        return passages
+
+
+class Rotated:
+    """A key that is exchanged when it is refused."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.keys = [old, new]
+
+    @property
+    def origin(self) -> KeyOrigin:
+        return KeyOrigin.SECRET
+
+    async def current(self) -> SecretStr:
+        return SecretStr(self.keys[0])
+
+    async def refresh(self, refused: SecretStr) -> SecretStr:
+        self.keys = self.keys[-1:]
+        return await self.current()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeReranker]:
+    async with FakeReranker() as running:
+        yield running
+
+
+def reranker(server: FakeReranker, shape: RerankFormat = "cohere", **options: Any) -> HttpReranker:
+    options = {"model": "rerank-v3.5", "api_key": FixedCredentials(server.api_key), **options}
+    return HttpReranker(server.origin + PATHS[shape], shape=shape, **options)
+
+
+async def ask(retriever: BaseRetriever, top_k: int = 2, **options: Any) -> list[str]:
+    found = await retriever.retrieve("when do cats sleep", COLLECTION, top_k, **options)
+    return [chunk.chunk.text for chunk in found]
+
+
+@pytest.mark.parametrize("shape", ["cohere", "tei"])
+async def test_the_best_of_more_candidates_come_first(server: FakeReranker, shape: RerankFormat) -> None:
+    inner, made = Fixed(TEXTS), reranker(server, shape)
+    retriever = RerankingRetriever(inner, made, candidates=20, max_top_k=100)
+    query = "when do cats sleep"
+    found = await retriever.retrieve(query, COLLECTION, 2, {"a": 1}, 0.3, "local", profile_id=7)
+    assert [chunk.chunk.text for chunk in found] == ["cats sleep a lot", "about cats"]
+    assert [chunk.relevance for chunk in found] == [0.5, 0.25]
+    assert found[0].score == pytest.approx(0.898)
+    assert found.matched == 77
+    assert inner.asked == [(query, COLLECTION, 20, {"a": 1}, 0.3, "local", {"profile_id": 7})]
+    await made.aclose()
+
+
+@pytest.mark.parametrize("shape", ["cohere", "tei"])
+async def test_more_texts_than_tei_takes_at_once(server: FakeReranker, shape: RerankFormat) -> None:
+    texts = [f"number {n}" for n in range(70)] + ["cats sleep"]
+    made = reranker(server, shape)
+    retriever = RerankingRetriever(Fixed(texts), made, candidates=80)
+    assert (await ask(retriever, 3)) == ["cats sleep", "number 0", "number 1"]
+    assert len(server.bodies) == {"cohere": 1, "tei": 3}[shape]
+    await made.aclose()
+
+
+def _wrong(body: Any) -> web.Response:
+    return web.json_response(body)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        web.Response(status=500, text="canary"),
+        web.Response(status=200, text="not json"),
+        _wrong({"results": [{"index": 0, "relevance_score": 0.1}]}),
+        _wrong({"results": [{"index": n + 1, "relevance_score": 0.1} for n in range(3)]}),
+        _wrong({"results": [{"index": n, "relevance_score": "NaN"} for n in range(3)]}),
+        _wrong({"results": [None, 1, "x"]}),
+        _wrong({"message": "canary"}),
+        _wrong(3),
+    ],
+)
+async def test_a_failure_leaves_the_order_of_the_search(
+    server: FakeReranker, caplog: pytest.LogCaptureFixture, reply: web.Response | None
+) -> None:
+    server.replies.append(reply)
+    made = reranker(server)
+    assert await ask(RerankingRetriever(Fixed(TEXTS), made)) == TEXTS[:2]
+    assert "The passages were not reranked" in caplog.text
+    assert "canary" not in caplog.text
+    assert server.api_key not in caplog.text
+    await made.aclose()
+
+
+async def test_a_slow_one_is_not_waited_for(server: FakeReranker, caplog: pytest.LogCaptureFixture) -> None:
+    server.delay_s = 30
+    made = reranker(server)
+    assert await ask(RerankingRetriever(Fixed(TEXTS), made, timeout_s=0.05)) == TEXTS[:2]
+    assert "TimeoutError" in caplog.text
+    patient = RerankingRetriever(Fixed(TEXTS), made, timeout_s=60)
+    assert await ask(patient, deadline=Deadline.after(0.1)) == TEXTS[:2]
+    with pytest.raises(DeadlineExceededError):
+        await ask(patient, deadline=Deadline.after(-1))
+    task = asyncio.create_task(ask(patient))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await made.aclose()
+
+
+async def test_a_key_that_was_exchanged(server: FakeReranker, caplog: pytest.LogCaptureFixture) -> None:
+    rotated = reranker(server, api_key=Rotated("old-key", server.api_key))
+    assert (await ask(RerankingRetriever(Fixed(TEXTS), rotated)))[0] == "cats sleep a lot"
+    assert len(server.bodies) == 2
+    wrong = reranker(server, api_key=FixedCredentials("wrong-key"))
+    with caplog.at_level(logging.WARNING):
+        assert await ask(RerankingRetriever(Fixed(TEXTS), wrong)) == TEXTS[:2]
+    assert "status 401" in caplog.text
+    assert "wrong-key" not in caplog.text
+    assert len(server.bodies) == 3
+    await rotated.aclose()
+    await wrong.aclose()
+
+
+async def test_one_passage_needs_no_order(server: FakeReranker) -> None:
+    made = reranker(server)
+    assert await ask(RerankingRetriever(Fixed(TEXTS[:1]), made)) == TEXTS[:1]
+    assert server.bodies == []
+    await made.aclose()
