@@ -2,7 +2,7 @@
 
 import gc
 
-gc.disable()  # nothing that imports make is garbage, and looking for it is a sixth of their time
+gc.disable()  # nothing that imports make is garbage, and looking for it takes time
 
 from vectorforge.serverless.query import QueryFunction  # noqa: E402 - as said above
 

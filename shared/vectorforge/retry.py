@@ -75,7 +75,7 @@ async def with_retries(
         VectorForgeError: The last attempt's error.
         DeadlineExceededError: The time ran out before any attempt failed.
     """
-    import stamina  # a tenth of what importing all of this package costs; the first call can wait for it
+    import stamina  # the first call can wait for it, a cold start should not
 
     last_error: VectorForgeError | None = None
     made = 0

@@ -71,7 +71,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which takes a third less time for the same work; Python's own on Windows, which has none."""
+    """uvloop's, which takes less time for the same work; Python's own on Windows, which has none."""
     try:
         import uvloop
     except ImportError:

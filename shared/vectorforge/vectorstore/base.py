@@ -77,9 +77,11 @@ class VectorStore(ABC):
             profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
                 documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
-            dense_weight: Of a search with vector and text, 0 to 1. A chunk's relevance is
-                ``dense_weight * score + (1 - dense_weight) * lexical_score / best lexical_score``. It is
-                computed for the max(100, top_k) nearest chunks and for as many with the question's words.
+            dense_weight: Of a search with vector and text, 0 to 1. A chunk's own relevance is
+                ``dense_weight * (score / best score) ** 1.5 + (1 - dense_weight) * lexical_score / best
+                lexical_score`` (scores counted from the lowest where that is below 0), and a fifth of its
+                ``relevance`` is the mean of its document's candidates. Candidates are the max(100, top_k)
+                nearest chunks and as many with the question's words.
             space: The partition that holds the collection's vectors; None: that of metric and dimension.
 
         Returns:

@@ -49,7 +49,7 @@ _REASON_ANSWER = re.compile(
     re.IGNORECASE,
 )
 
-# Tuned by hand on a public question set (SQuAD paragraphs); both halves of it agree within 0.01.
+# Tuned by hand on all of a public question set (SQuAD paragraphs).
 _WEIGHT_COSINE = 2.0
 _WEIGHT_RANK = 0.2
 _WEIGHT_TYPE = 0.2
