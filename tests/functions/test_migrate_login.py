@@ -150,7 +150,9 @@ async def test_the_command_logs_in_as_the_function_does(rds: Rds) -> None:
 
     assert await migrate() == {"applied": NAMES}
     assert await migrate() == {"applied": []}
-    assert how_they_came(rds) == [(MASTER, "password")] * 2 + [(MASTER, "token")] * 2
+    came = how_they_came(rds)
+    assert came[:2] == [(MASTER, "password")] * 2
+    assert set(came[2:]) == {(MASTER, "token")}
 
 
 async def test_with_passwords_nobody_is_given_rds_iam(rds: Rds, stack: Stack) -> None:
