@@ -39,6 +39,7 @@ _OWN_ERRORS = [
     "DatabaseUnavailableError",
     "DeadlineExceededError",
     "EmbeddingError",
+    "EmbeddingModelChangedError",
     "EmbeddingRateLimitError",
     "EmbeddingTimeoutError",
     "ObjectStoreError",

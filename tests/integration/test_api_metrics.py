@@ -77,7 +77,7 @@ async def test_errors_are_counted_as_requests_and_as_errors(
     await client.get(f"/v1/jobs/{uuid4()}")
     await client.get("/v1/nothing/of/the/kind")
     await client.get("/", headers={"sec-fetch-site": "cross-site"})
-    await client.request("BREW", "/v1/search")
+    await client.request("PROPFIND", "/v1/search")
     await client.get("/v1/broken")
     with pytest.raises(httpx2.RemoteProtocolError):
         await client.get("/v1/breaks-off")

@@ -24,8 +24,8 @@ def _paths_of(app: FastAPI) -> set[str | None]:
 
 
 def test_every_module_of_routes_is_a_door() -> None:
-    modules = {path.stem for path in Path(routes.__path__[0]).glob("*.py")} - {"__init__"}
-    assert modules == set(DOORS)
+    names = {path.stem for path in Path(routes.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {f"vectorforge.api.routes.{name}" for name in names} == set(DOORS)
 
 
 @pytest.mark.parametrize(("name", "path"), sorted(set(_routes())))
@@ -50,7 +50,7 @@ def test_a_door_is_opened_once() -> None:
     doors.open_for("/v1/search")
     opened = list(app.routes)
     doors.open_for("/v1/search")
-    doors.open("search")
+    doors.open("vectorforge.api.routes.search")
     assert app.routes == opened
     doors.open_all()
     doors.open_all()

@@ -12,43 +12,43 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 DOORS: Mapping[str, tuple[str, ...]] = {
-    "root": ("/",),
-    "health": ("/health",),
-    "providers": ("/v1/providers",),
-    "collections": ("/v1/collections",),
-    "embedding_switch": ("/v1/collections/*/embedding-switch",),
-    "conversations": ("/v1/conversations",),
-    "documents": ("/v1/collections/*/documents", "/v1/documents", "/v1/chunks"),
-    "uploads": ("/v1/collections/*/uploads",),
-    "jobs": ("/v1/jobs",),
-    "search": ("/v1/search",),
-    "rag": ("/v1/rag", "/v1/collections/*/query"),
-    "docrag": ("/v1/docrag",),
-    "profiles": ("/v1/profiles",),
-    "answer_streams": ("/v1/queries",),
-    "openai_chat": ("/v1/chat",),
-    "openai_models": ("/v1/models",),
-    "openai_embeddings": ("/v1/embeddings",),
-    "openai_responses": ("/v1/responses",),
-    "openai_vector_stores": ("/v1/vector_stores",),
-    "openai_files": ("/v1/vector_stores/*/files",),
-    "ui_chat": ("/api",),
-    "mcp": ("/mcp",),
-    "queries": ("/v1/queries",),
-    "cache": ("/v1/cache",),
-    "statistics": ("/v1/stats", "/statistics"),
-    "metrics": ("/metrics",),
+    "vectorforge.api.routes.root": ("/",),
+    "vectorforge.api.routes.health": ("/health",),
+    "vectorforge.api.routes.providers": ("/v1/providers",),
+    "vectorforge.api.routes.collections": ("/v1/collections",),
+    "vectorforge.api.routes.embedding_switch": ("/v1/collections/*/embedding-switch",),
+    "vectorforge.api.routes.conversations": ("/v1/conversations",),
+    "vectorforge.api.routes.documents": ("/v1/collections/*/documents", "/v1/documents", "/v1/chunks"),
+    "vectorforge.api.routes.uploads": ("/v1/collections/*/uploads",),
+    "vectorforge.api.routes.jobs": ("/v1/jobs",),
+    "vectorforge.api.routes.search": ("/v1/search",),
+    "vectorforge.api.routes.rag": ("/v1/rag", "/v1/collections/*/query"),
+    "vectorforge.api.routes.docrag": ("/v1/docrag",),
+    "vectorforge.api.routes.profiles": ("/v1/profiles",),
+    "vectorforge.api.routes.answer_streams": ("/v1/queries",),
+    "vectorforge.api.routes.openai_chat": ("/v1/chat",),
+    "vectorforge.api.routes.openai_models": ("/v1/models",),
+    "vectorforge.api.routes.openai_embeddings": ("/v1/embeddings",),
+    "vectorforge.api.routes.openai_responses": ("/v1/responses",),
+    "vectorforge.api.routes.openai_vector_stores": ("/v1/vector_stores",),
+    "vectorforge.api.routes.openai_files": ("/v1/vector_stores/*/files",),
+    "vectorforge.api.routes.ui_chat": ("/api",),
+    "vectorforge.api.routes.mcp": ("/mcp",),
+    "vectorforge.api.routes.queries": ("/v1/queries",),
+    "vectorforge.api.routes.cache": ("/v1/cache",),
+    "vectorforge.api.routes.statistics": ("/v1/stats", "/statistics"),
+    "vectorforge.api.routes.metrics": ("/metrics",),
 }
 """By module: what its routes' paths begin with, in whole segments; "*" is any one segment. No two modules
 have routes that match the same path and method, so the order in which they are opened changes nothing."""
 
-QUESTION_DOORS = ("rag",)
+QUESTION_DOORS = ("vectorforge.api.routes.rag",)
 """Those that a function opens before its first event, where it starts faster than it answers."""
 
 
 def load_door(name: str) -> ModuleType:
-    """The module of ``api.routes`` of this name; its ``router`` has the routes."""
-    return import_module(f"vectorforge.api.routes.{name}")
+    """The module of this name; its ``router`` has the routes."""
+    return import_module(name)
 
 
 class Doors:

@@ -95,7 +95,8 @@ class Database:
             return
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.session import Session, register_vectors, session_class
+        from vectorforge.db.session import Session, session_class
+        from vectorforge.db.vector_types import register_vectors
 
         conninfo = self._complete_conninfo()
         sessions = session_class(self._refusals, self._password)

@@ -5,13 +5,12 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.types import TypeInfo
 from psycopg_pool import PoolClosed, TooManyRequests
 
 from vectorforge.db.login import PasswordSource, make_password, password_options
@@ -152,13 +151,3 @@ def translated_errors() -> Iterator[None]:
         if state == _READ_ONLY:
             raise DatabaseUnavailableError("The database is read-only now.") from exc
         raise DatabaseError from exc
-
-
-def register_vectors(connection: Session, types: Sequence[TypeInfo]) -> None:
-    """Teach a connection the vector types, found once: asking again would cost it four queries."""
-    from pgvector.psycopg.halfvec import register_halfvec_info
-    from pgvector.psycopg.vector import register_vector_info
-
-    register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
-    for info in types:
-        register[info.name](connection, info)

@@ -12,13 +12,14 @@ CANCEL_REQUEST = 80877102
 MAX_STARTUP_BYTES = 10_000
 """PostgreSQL's own limit for a startup packet, its length included; what is longer is no packet."""
 
-MessageKind: TypeAlias = Literal["Query", "Parse", "Bind", "FunctionCall", "other"]
+MessageKind: TypeAlias = Literal["Query", "Parse", "Bind", "FunctionCall", "Sync", "other"]
 
 _KINDS: dict[int, MessageKind] = {
     ord("Q"): "Query",
     ord("P"): "Parse",
     ord("B"): "Bind",
     ord("F"): "FunctionCall",
+    ord("S"): "Sync",
 }
 _HEADER_BYTES = 5
 _READ_BYTES: dict[MessageKind, int] = {
@@ -26,6 +27,7 @@ _READ_BYTES: dict[MessageKind, int] = {
     "Parse": 64 * 1024,
     "Bind": 256,
     "FunctionCall": 0,
+    "Sync": 0,
     "other": 0,
 }
 
