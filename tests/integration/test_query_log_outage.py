@@ -80,9 +80,9 @@ def pointer(tenant: str, log: QueryLog) -> str:
     return to_json(pointer_fields(record_fields(tenant, log)))
 
 
-@pytest.mark.parametrize(("silent", "calls"), [(False, 2), (True, 1)])
+@pytest.mark.parametrize("silent", [False, True])
 async def test_a_bucket_that_does_not_answer_stops_no_other_record(
-    bucket: str, ailing_bucket: AilingBucket, silent: bool, calls: int, queue: Queue, rows: Rows,
+    bucket: str, ailing_bucket: AilingBucket, silent: bool, queue: Queue, rows: Rows,
     make_writer: MakeWriter, postgres_server: EmbeddedPostgres, make_tenant: NewTenant,
 ) -> None:  # C01; fault 38  # fmt: skip
     tenant = make_tenant()
@@ -93,10 +93,10 @@ async def test_a_bucket_that_does_not_answer_stops_no_other_record(
     assert len(event["Records"]) == 100
     ailing_bucket.silent = silent
     writer = make_writer(postgres_server.log_writer_url)
-    answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=4000))
+    answer = await asyncio.to_thread(writer, event, LambdaContext(remaining_ms=10_000))
     assert failed_ids(answer) == {one["messageId"] for one in event["Records"] if "pointer" in one["body"]}
     assert {row.id for row in await rows(tenant)} == {log.id for log in logs}
-    assert ailing_bucket.calls <= calls  # one record's attempts, not fifty's
+    assert ailing_bucket.calls <= 2  # one record's attempts, not fifty's
 
 
 async def test_the_largest_batch_is_stored_in_parts(

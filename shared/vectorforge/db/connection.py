@@ -163,7 +163,6 @@ class Database:
         try:
             async with connection:
                 yield connection
-            connection.note_alive()
         finally:
             await pool.putconn(connection)
 
@@ -180,8 +179,6 @@ class Database:
                     connection = await pool.getconn(timeout=give_up_at - time.monotonic())
             except PoolTimeout as exc:
                 raise self._refusals.too_late() from exc
-            if connection.was_alive_just_now():
-                return connection
             try:
                 connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
                 await connection.execute(_PING)

@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import select
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -28,9 +26,6 @@ RV = TypeVar("RV")
 _CANCEL_GRACE_S = 0.5
 """What a cancelled statement may take to end on the server before its connection is given up."""
 
-_TRUSTED_S = 1.0
-"""For how long a connection that has answered is taken for alive: the statements of one request."""
-
 _VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
 _UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
 """SQLSTATE of values that text, jsonb or a number cannot hold; None where the driver refuses them itself."""
@@ -51,22 +46,6 @@ class Session(psycopg.AsyncConnection[Any]):
     timeout_s: float = 10.0
     """Longest wait for the server, seconds."""
     _watchdog: asyncio.TimerHandle | None = None
-    _alive_at: float = 0.0
-
-    def note_alive(self) -> None:
-        """Say that the server has just answered."""
-        self._alive_at = time.time()  # goes on while a Lambda function is frozen, as monotonic() may not
-
-    def was_alive_just_now(self) -> bool:
-        """Whether it need not be asked if it is there: it answered a moment ago and has said nothing since.
-
-        What a server says unasked is that it closes the connection.
-        """
-        if self.closed or abs(time.time() - self._alive_at) > _TRUSTED_S:
-            return False
-        said = select.poll()
-        said.register(self.fileno(), select.POLLIN)
-        return not said.poll(0)
 
     async def wait(
         self,

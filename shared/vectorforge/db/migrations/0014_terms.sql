@@ -2,7 +2,8 @@
 SET LOCAL ROLE vectorforge_migrator;
 
 ALTER TABLE vectorforge.collections
-    ADD COLUMN search_mode text NOT NULL DEFAULT 'hybrid' CHECK (search_mode IN ('hybrid', 'dense', 'lexical')),
+    -- NULL: dense where documents belong to profiles, else hybrid
+    ADD COLUMN search_mode text CHECK (search_mode IN ('hybrid', 'dense', 'lexical')),
     -- of the score by vector; the score by words has the rest
     ADD COLUMN dense_weight double precision NOT NULL DEFAULT 0.5 CHECK (dense_weight BETWEEN 0 AND 1),
     -- a text search configuration of PostgreSQL: how words are stemmed, and which are left out
