@@ -76,7 +76,7 @@ async def _collect(setup: LocalSetup) -> list[Check]:
 
 async def _storage(setup: LocalSetup) -> list[Check]:
     from vectorforge.cli.storage_checks import storage_checks
-    from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+    from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
     try:
         look = partial(storage_checks, larger_than=EXACT_SCAN_LIMIT)

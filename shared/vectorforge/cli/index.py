@@ -32,7 +32,7 @@ def list_spaces(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.db.vector_indexes import list_indexes
-        from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+        from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
         found = _as_migrator(data_dir, list_indexes)
         if terminal.json_output:
@@ -101,7 +101,7 @@ def build(
     """
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.db.index_building import BuildResources, build_indexes
-        from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+        from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
         resources = BuildResources(None if memory_mb is None else memory_mb * 2**20, workers)
         with _bars(terminal) as on_progress:

@@ -21,7 +21,7 @@ from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.local.index_keeper import indexes_kept
 from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, sample_documents
 from vectorforge.types import Collection
-from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
 _SAMPLE_QUESTION = "What is VectorForge?"
 _SAMPLE_METADATA = {"sample": True}

@@ -130,7 +130,7 @@ async def _migrate(
 async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
     """Build the indexes of the vectors that are missing; what has not ended by then is dropped."""
     from vectorforge.db.index_building import BuildResources, build_indexes
-    from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+    from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
     async def build(conninfo: str) -> dict[str, list[str]]:
         resources = BuildResources(timeout_s=seconds)

@@ -27,7 +27,7 @@ from vectorforge.vectorstore.document_filters import SelectedDocuments, checked_
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
 from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
 from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
-from vectorforge.vectorstore.search_nearest import space_kind
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT, space_kind
 from vectorforge.vectorstore.search_sql import SearchStatement
 from vectorforge.vectorstore.validation import (
     checked_profile,
@@ -37,8 +37,6 @@ from vectorforge.vectorstore.validation import (
     single_precision,
 )
 
-EXACT_SCAN_LIMIT: Final = 10_000
-"""Matching vectors up to which every distance is computed; docs/performance.md has the times."""
 _NO_LIMIT: Final = 2**62
 _MAX_EF_SEARCH: Final = 1_000
 

@@ -8,6 +8,8 @@ from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.search_branches import matching
 from vectorforge.vectorstore.validation import MAX_HALFVEC_INDEX_DIMENSION, MAX_VECTOR_INDEX_DIMENSION
 
+EXACT_SCAN_LIMIT: Final = 10_000
+"""Matching vectors up to which every distance is computed; docs/performance.md has the times."""
 MAX_SCAN_TUPLES: Final = 20_000
 """``hnsw.max_scan_tuples``: after that many vectors an index scan gives up."""
 

@@ -20,7 +20,8 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.pgbouncer import PgBouncer
 from vectorforge.testing.query_logs import make_log
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
+from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
 TOP_K = 10
 _CLUSTERS = 200

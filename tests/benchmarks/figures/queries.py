@@ -19,7 +19,8 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
+from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
 CHUNKS = 20_000
 IN_FLIGHT = 16

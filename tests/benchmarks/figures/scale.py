@@ -16,7 +16,8 @@ from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
-from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT, PgVectorStore
+from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Metadata: TypeAlias = dict[str, int]

@@ -20,7 +20,7 @@ from vectorforge.db import migrate as migrations
 from vectorforge.db.index_building import build_indexes
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.vectorstore.pgvector import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
 SERVICE_DATABASE = "service"
 SETTINGS = {
