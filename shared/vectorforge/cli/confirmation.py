@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Asking before something is lost, or costs."""
 
 import sys
 
@@ -17,5 +17,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidInputError("Nobody can be asked here; give --yes to delete.", field="--yes")
+        raise InvalidInputError("Nobody can be asked here; give --yes to go on.", field="--yes")
     typer.confirm(question, abort=True, err=True)

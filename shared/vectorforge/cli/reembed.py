@@ -148,7 +148,7 @@ def switch(
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds
         from vectorforge.evaluation.questions import read_questions
 
-        asked = None if questions is None else read_questions(questions).questions
+        asked = None if questions is None else read_questions(questions, unjudged_too=True).questions
         thresholds = GateThresholds(cutoff, min_overlap, max_ndcg_loss)
 
         async def work(session: "Session") -> "tuple[EmbeddingSwitch, GateResult | None]":

@@ -126,22 +126,27 @@ class _Judgement(BaseModel):
     end: int | None = None
 
 
-def read_questions(path: Path) -> QuestionSet:
+def read_questions(path: Path, *, unjudged_too: bool = False) -> QuestionSet:
     """Read a file or a folder.
 
+    Args:
+        path: Of them.
+        unjudged_too: Whether to keep questions of which nothing is known but their text.
+
     Raises:
-        InvalidInputError: It cannot be read, holds no judged question, more than 100,000, or one twice; the
-            text names file, line and field.
+        InvalidInputError: It cannot be read, holds no question (that is judged), more than 100,000, or one
+            twice; the text names file, line and field.
     """
     try:
         read = _read_folder(path) if path.is_dir() else _read_file(path)
     except OSError as exc:
         raise InvalidInputError(f"{path} cannot be read ({type(exc).__name__}).", field=_FIELD) from exc
-    judged = tuple(question for question in read if question.relevant or question.answers)
+    judged = tuple(question for question in read if unjudged_too or question.relevant or question.answers)
     if len(judged) > MAX_QUESTIONS:
         raise InvalidInputError(f"{path} holds more than {MAX_QUESTIONS:,} questions.", field=_FIELD)
     if not judged:
-        raise InvalidInputError(f"{path} holds no question with relevant passages or answers.", field=_FIELD)
+        missing = "" if unjudged_too else " with relevant passages or answers"
+        raise InvalidInputError(f"{path} holds no question{missing}.", field=_FIELD)
     seen: set[str] = set()
     for question in judged:
         if question.id in seen:
