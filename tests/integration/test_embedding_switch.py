@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -28,6 +29,7 @@ from vectorforge.errors import (
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentResult, DocumentStatus
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric, Vector
@@ -227,13 +229,18 @@ async def test_a_new_model_that_is_down_holds_up_no_writer(room: Room) -> None:
 
 
 async def test_another_model_of_the_same_dimension_has_a_space_of_its_own(
-    tenant_db: TenantDatabase, database: Database
+    tenant_db: TenantDatabase, database: Database, postgres_server: EmbeddedPostgres
 ) -> None:
     room = await make_room(tenant_db, database, new_dimension=OLD)
     await room.ingest("7.txt", MILL)
     first = await room.start()
     assert first.other.space == f"{room.collection.space}_alt"
     await room.fill()
+    with psycopg.connect(postgres_server.migrator_url) as connection:  # who builds indexes sees it coming
+        sizes = connection.execute(
+            "SELECT largest FROM vectorforge.embedding_space_sizes() WHERE space = %s", (first.other.space,)
+        )
+        assert sizes.fetchone() is not None
     await room.switches.switch(room.collection.id)
     await room.switches.finish(room.collection.id)
     await room.fill()

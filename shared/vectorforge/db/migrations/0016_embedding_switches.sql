@@ -152,3 +152,19 @@ BEGIN
 END
 $$;
 GRANT EXECUTE ON FUNCTION vectorforge.ensure_alternate_space(text) TO vectorforge_app;
+
+-- As in 0015, and a second time for the model to come: its index is built before it answers.
+GRANT SELECT (other_space) ON vectorforge.collections TO vectorforge_dispatcher;
+CREATE OR REPLACE FUNCTION vectorforge.embedding_space_sizes()
+RETURNS TABLE (space text, collections bigint, vectors bigint, largest bigint)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT named.space, count(*), sum(c.chunk_count)::bigint, max(c.chunk_count)::bigint
+    FROM vectorforge.collections AS c
+    CROSS JOIN LATERAL (
+        VALUES (coalesce(c.space, c.distance_metric || '_' || c.dimension)), (c.other_space)
+    ) AS named (space)
+    WHERE named.space IS NOT NULL
+    GROUP BY 1
+$$;
