@@ -2,8 +2,7 @@
 SET LOCAL ROLE vectorforge_migrator;
 
 ALTER TABLE vectorforge.collections
-    -- NULL: dense where documents belong to profiles, else hybrid
-    ADD COLUMN search_mode text CHECK (search_mode IN ('hybrid', 'dense', 'lexical')),
+    ADD COLUMN search_mode text NOT NULL DEFAULT 'hybrid' CHECK (search_mode IN ('hybrid', 'dense', 'lexical')),
     -- of the score by vector; the score by words has the rest
     ADD COLUMN dense_weight double precision NOT NULL DEFAULT 0.5 CHECK (dense_weight BETWEEN 0 AND 1),
     -- a text search configuration of PostgreSQL: how words are stemmed, and which are left out
@@ -21,6 +20,10 @@ ALTER TABLE vectorforge.collections
     -- the partition of the embeddings; NULL: that of metric and dimension
     ADD COLUMN space text;
 ALTER TABLE vectorforge.collections ALTER COLUMN terms_complete SET DEFAULT true;
+-- The doors of profiles search by vectors, and the others find the same. Of all tenants, so past the policies.
+ALTER TABLE vectorforge.collections NO FORCE ROW LEVEL SECURITY;
+UPDATE vectorforge.collections SET search_mode = 'dense' WHERE by_profile;
+ALTER TABLE vectorforge.collections FORCE ROW LEVEL SECURITY;
 ALTER TABLE vectorforge.documents ADD COLUMN term_count bigint NOT NULL DEFAULT 0;
 
 -- A hash of our own: hashtext() may differ between versions of PostgreSQL. 32 bits: two words of a question meet

@@ -27,8 +27,7 @@ _AS_BY_DEFAULT = SearchSettings()
 
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
-document_prefix, by_profile, data_version, document_count, chunk_count, dense_weight, language,
-coalesce(search_mode, CASE WHEN by_profile THEN 'dense' ELSE 'hybrid' END) AS search_mode,
+document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
 terms_complete, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
@@ -41,7 +40,8 @@ INSERT INTO vectorforge.collections (
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
-    %(search_mode)s, coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
+    coalesce(%(search_mode)s, CASE WHEN %(by_profile)s THEN 'dense' ELSE 'hybrid' END),
+    coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {COLUMNS}
