@@ -183,9 +183,9 @@ class TestAnotherLanguage:
 OLD_ROWS = """
 SELECT vectorforge.enter_tenant('alice');
 INSERT INTO vectorforge.collections
-    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric)
-VALUES ('alice', gen_random_uuid(), 'old', 'p', 'm', 384, 'cosine'),
-       ('alice', gen_random_uuid(), 'empty', 'p', 'm', 384, 'cosine');
+    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric, by_profile)
+VALUES ('alice', gen_random_uuid(), 'old', 'p', 'm', 384, 'cosine', false),
+       ('alice', gen_random_uuid(), 'empty', 'p', 'm', 384, 'cosine', true);
 INSERT INTO vectorforge.documents (tenant_id, id, collection_id, source, title, media_type, text, size_chars,
     content_hash, chunk_count)
 SELECT 'alice', gen_random_uuid(), c.id, 's' || n, 'Title', 't', '', 0, sha256(''), 3
@@ -223,7 +223,10 @@ class TestPassagesFromBefore:
         assert await read_unread_terms(owner_url) == (0, True)
         async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
             db = database.for_tenant("alice")
-            assert all(collection.terms_complete for collection in await CollectionRepository(db).list())
+            collections = await CollectionRepository(db).list()
+            assert all(collection.terms_complete for collection in collections)
+            modes = {collection.name: collection.search_mode for collection in collections}
+            assert modes == {"old": "hybrid", "empty": "dense"}  # whose documents belong to profiles
             assert await check_terms(owner_url, db) > 0
 
     async def test_on_the_command_line(self, owner_url: str, tmp_path: Path) -> None:
