@@ -40,7 +40,8 @@ messages = st.one_of(
     ),
     st.binary(max_size=9).map(lambda body: (encoded(b"F", body), Message("FunctionCall"))),
     st.binary(max_size=300).map(lambda body: (encoded(b"d", body), Message("other"))),
-    st.sampled_from([b"S", b"X", b"H", b"c"]).map(lambda kind: (encoded(kind, b""), Message("other"))),
+    st.just((encoded(b"S", b""), Message("Sync"))),
+    st.sampled_from([b"X", b"H", b"c"]).map(lambda kind: (encoded(kind, b""), Message("other"))),
 )
 
 
