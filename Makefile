@@ -6,7 +6,8 @@ CDK := infra/node_modules/.bin/cdk
 RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt campaign bench
+.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt quality campaign bench
+.PHONY: fuzz audit
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,8 +44,17 @@ test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) lint-imports
 	$(RUN) pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-campaign: $(UV) ## Kill the query function a thousand times and audit the query log (15 minutes)
-	@$(RUN) python -m tests.campaigns.query_log_campaign $(ARGS)
+quality: $(UV) ## Ask the project's own documentation 58 questions, and hold search and answers to their bounds
+	@$(RUN) pytest tests/quality $(ARGS)
+
+campaign: $(UV) ## Break a running system on purpose and audit it, row by row of docs/reliability.md; ARGS="--help" says how
+	@$(RUN) python -m tests.campaigns $(ARGS)
+
+fuzz: $(UV) ## Send 10,000 odd requests, run the state machines, fuzz the parsers (20 minutes); ARGS="--help" says more
+	@$(RUN) --group fuzz python -m tests.fuzz $(ARGS)
+
+audit: $(UV) ## Look for known vulnerabilities, and write what each function ships to sbom/; needs the network
+	@UV=$(UV) $(RUN) --group audit python -m infra.audit $(ARGS)
 
 bench: $(UV) ## Measure beside other frameworks, and write docs/performance.md; ARGS="--help" says how
 	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)

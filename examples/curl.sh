@@ -25,7 +25,12 @@ field() { # field NAME: the first text of this name in the JSON that is read
 
 echo "== A collection of its own"
 collection=$(call /v1/collections -d '{"name": "curl-example"}' | sed 's/.*"id":"\([^"]*\)".*/\1/')
-trap 'call "/v1/collections/$collection" -X DELETE' EXIT # and all that is in it
+clear_up() {
+  echo "== Clear up: a certificate of what was erased"
+  call "/v1/collections/$collection" -X DELETE
+  echo
+}
+trap clear_up EXIT
 echo "$collection"
 
 echo "== Ingest a document, and wait for it"

@@ -206,7 +206,7 @@ def _ingestion(metrics: ServiceMetrics, bulk_load: cloudwatch.IMetric) -> Iterat
         1,
         periods=3,
     )
-    yield _errors(metrics, "migrate", "A migration crashed, or its function did.", periods=1)
+    yield _errors(metrics, "migrate", "A migration or the building of an index failed.", periods=1)
     yield AlarmRule("bulk-load-failed", "A bulk load failed; its report says where.", bulk_load, 1)
 
 

@@ -42,6 +42,7 @@ _OWN_ERRORS = [
     "EmbeddingModelChangedError",
     "EmbeddingRateLimitError",
     "EmbeddingTimeoutError",
+    "LimitExceededError",
     "ObjectStoreError",
     "QueueError",
     "SecretsUnavailableError",

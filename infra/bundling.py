@@ -124,9 +124,31 @@ def make_bundle(
 
 def _locked_requirements(uv: str, function: str) -> str:
     """The function's dependencies as lines of requirements.txt with hashes."""
+    return export_locked(uv, function, "--no-header")
+
+
+def export_locked(uv: str, function: str, *options: str) -> str:
+    """What ``uv export`` says of a function's group in uv.lock.
+
+    Raises:
+        BundlingError: uv failed.
+    """
     group = f"function-{function.replace('_', '-')}"
-    command = [uv, "export", "--project", str(ROOT), "--frozen", "--only-group", group]
-    return _run([*command, "--no-emit-project", "--no-header", "--quiet"])
+    return _export(uv, "--only-group", group, *options)
+
+
+def export_everything(uv: str) -> str:
+    """All that uv.lock names, as lines of requirements.txt with hashes.
+
+    Raises:
+        BundlingError: uv failed.
+    """
+    return _export(uv, "--all-extras", "--all-groups", "--no-header")
+
+
+def _export(uv: str, *options: str) -> str:
+    command = [uv, "export", "--project", str(ROOT), "--frozen", "--no-emit-project", "--quiet"]
+    return _run([*command, *options])
 
 
 def _install(uv: str, requirements: str, output: Path, python_version: str, platform: str) -> None:

@@ -100,6 +100,8 @@ class Ingestion(Construct):
         allow_models(function, stage, EMBEDDINGS)
         self._messages.allow_sending(function)  # what it cannot finish is announced anew
         function.allow("s3:GetObject", on=[self.uploads_bucket.arn_for_objects("*")])
+        # An erasure deletes what was uploaded.
+        function.allow("s3:DeleteObject", on=[self.uploads_bucket.arn_for_objects("*")])
         # Without it S3 answers 403, not 404, for an object that is gone.
         function.allow("s3:ListBucket", on=[self.uploads_bucket.bucket_arn])
         return function

@@ -1,9 +1,11 @@
-"""Migrations of the database before new code serves: a custom resource that CloudFormation itself calls."""
+"""Migrations of the database before new code serves, by CloudFormation; the indexes of its vectors, daily."""
 
 import hashlib
 from pathlib import Path
 
 from aws_cdk import CustomResource, Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
 from infra.bundling import ROOT
@@ -15,6 +17,8 @@ MIGRATIONS = ROOT / "shared" / "vectorforge" / "db" / "migrations"
 
 _MARGIN_S = 300
 """For a process to start, and for Lambda to try again one that died before it could answer."""
+_INDEX_EVERY = Duration.days(1)
+"""A build that does not end in the function's time is dropped, and costs the database that time each time."""
 
 
 class Migration(Construct):
@@ -23,6 +27,8 @@ class Migration(Construct):
     CloudFormation calls the alias, which by then points to the new code. When an update is rolled back it is
     the other way round: the old code is asked to update a newer schema, changes nothing and agrees. Deleting
     the stack leaves the data alone.
+
+    Once a day the function builds the indexes that collections have outgrown the lack of (docs/storage.md).
 
     Attributes:
         function: The migrate function.
@@ -62,12 +68,31 @@ class Migration(Construct):
                 "Database": database.instance.instance_resource_id,
             },
         )
+        self._build_indexes(stage)
 
     def before(self, *functions: PythonFunction) -> None:
         """Publish new versions of functions, and let them serve, only when the schema is ready for them."""
         for function in functions:
             function.function.current_version.node.add_dependency(self.schema)
             function.alias.node.add_dependency(self.schema)
+
+    def _build_indexes(self, stage: StageSettings) -> None:
+        """What fails is made up for the next day, not repeated by EventBridge."""
+        rule = events.Rule(
+            self,
+            "Index",
+            rule_name=f"{stage.prefix}-index",
+            description="VectorForge: has the migrate function build the vector indexes that are missing",
+            schedule=events.Schedule.rate(_INDEX_EVERY),
+            targets=[
+                targets.LambdaFunction(
+                    self.function.alias,
+                    event=events.RuleTargetInput.from_object({"action": "index"}),
+                    retry_attempts=0,
+                )
+            ],
+        )
+        rule.node.add_dependency(self.schema)
 
 
 def fingerprint(directory: Path) -> str:

@@ -199,8 +199,9 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "Serverless-EventBusDLQ",
-        ("App/Ingestion/Look",),
-        "A look for jobs that could not be started is made up for by the next, five minutes later.",
+        ("App/Ingestion/Look", "App/Migration/Index"),
+        "A look for jobs that could not be started is made up for by the next, five minutes later; the "
+        "building of indexes, without which searches are slower and no less right, on the next day.",
     ),
     Acknowledged(
         "Serverless-LambdaEventSourceMappingDestination",

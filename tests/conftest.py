@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -22,6 +23,9 @@ from vectorforge.testing.pin_detector import PinDetector
 pytest_plugins = ["vectorforge.testing.pin_plugin"]
 
 TEMPLATE = "vectorforge_template"
+
+hypothesis.settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("no clock")
 
 
 class ObservedPostgres(EmbeddedPostgres):

@@ -4,6 +4,7 @@ Nothing else reads the environment. Secrets are ``SecretStr``: they never appear
 """
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, Vali
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.principal import Scope
 from vectorforge.variant_settings import VariantOverlays, VariantSplit
 
 
@@ -80,6 +82,8 @@ class DatabaseSettings(_Section):
     neither: what RDS makes, and exchanges, for its master user."""
     log_writer_database_url: SecretStr | None = None
     """postgresql:// URL of the role that may only add to the query log."""
+    eraser_database_url: SecretStr | None = None
+    """postgresql:// URL of the role that may only read and delete; ``vectorforge erase`` uses it."""
     database_pool_size: int = Field(default=10, ge=1, le=200)
     """Connections of one process at most."""
     database_timeout_s: float = Field(default=10.0, gt=0, le=600)
@@ -88,6 +92,10 @@ class DatabaseSettings(_Section):
     """Whether a transaction of one statement takes one round trip; else four, as with any driver."""
     log_retention_days: int = Field(default=90, ge=0, le=36_500)
     """Days that queries and ended jobs are kept; 0: for ever."""
+    log_text_retention_days: int = Field(default=30, ge=0, le=36_500)
+    """Days after which the query log's questions and answers are emptied; 0: they stay with their row."""
+    erased_logs: Literal["text", "rows"] = "text"
+    """What erasing makes of queries that used what is erased: it empties their texts, or deletes them."""
 
 
 class LLMSettings(_Section):
@@ -185,6 +193,8 @@ class IngestionSettings(_Section):
     max_document_chars: int = Field(default=10_000_000, ge=1)
     extraction_timeout_s: float = Field(default=120.0, gt=0)
     max_documents_per_request: int = Field(default=100, ge=1, le=10_000)
+    reembed_passages_per_minute: int | None = Field(default=None, ge=1)
+    """Of each collection whose embedding model is being changed; unset: as many as the provider takes."""
 
     @model_validator(mode="after")
     def _overlap_is_smaller(self) -> Self:
@@ -205,6 +215,9 @@ class QuerySettings(_Section):
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     history_max_tokens: int = Field(default=4096, ge=0)
     """Tokens of earlier messages in the prompt; the oldest exchanges go first. 0: no limit."""
+    log_text: Literal["full", "redacted", "hash", "off"] = "redacted"
+    """What the query log keeps of questions and answers, for tenants without a policy of their own: all;
+    personal data and keys masked; a SHA-256; nothing."""
     max_conversations: int = Field(default=10_000, ge=1)
     """Stored ones of a tenant."""
     max_conversation_messages: int = Field(default=1000, ge=2)
@@ -270,6 +283,15 @@ class StreamSettings(_Section):
     """How long an answer that nobody reads any more is written on."""
 
 
+class LimitSettings(_Section):
+    """Limits of tenants that have none of their own; unset: none."""
+
+    limit_requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
+    limit_tokens_per_day: int | None = Field(default=None, ge=1, le=10**15)
+    limit_cost_per_month_usd: Decimal | None = Field(default=None, gt=0, lt=10**10, decimal_places=2)
+    limit_concurrent_streams: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
 class ServerSettings(_Section):
     """The HTTP door."""
 
@@ -282,11 +304,38 @@ class ServerSettings(_Section):
     """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key."""
     iam_tenants: dict[str, str] = Field(default_factory=dict)
     """JSON object: ARN of an IAM role or user -> tenant; for front doors with AWS_IAM."""
+    credential_scopes: dict[str, Scope] = Field(default_factory=dict)
+    """JSON object: a name of one of the three above -> read, write or admin; admin without an entry."""
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Longest time for a request's body; each 16 KiB that came in earn another second."""
+
+
+class IdentitySettings(_Section):
+    """An identity provider whose access tokens (JWT) are taken. All unset: none are."""
+
+    jwt_issuer: str | None = Field(default=None, min_length=1)
+    """As in the claim ``iss``."""
+    jwt_audience: str | None = Field(default=None, min_length=1)
+    """This service, as in the claim ``aud``."""
+    jwt_jwks_url: str | None = Field(
+        default=None, pattern=r"^(https://[^/]|http://(localhost|127\.0\.0\.1|\[::1\])[:/])"
+    )
+    """Where the issuer's keys are; over https, but for a provider on this machine."""
+    jwt_tenant_claim: str = Field(default="tenant", min_length=1)
+    jwt_scope_claim: str = Field(default="scope", min_length=1)
+    """Words in one text, or a list of texts."""
+    jwt_scope_prefix: str = ""
+    """What stands before read, write and admin there, e.g. "vectorforge:"."""
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> Self:
+        given = (self.jwt_issuer, self.jwt_audience, self.jwt_jwks_url)
+        if any(given) and not all(given):
+            raise ValueError("VECTORFORGE_JWT_ISSUER, _JWT_AUDIENCE and _JWT_JWKS_URL are needed together")
+        return self
 
 
 class AwsSettings(_Section):
@@ -335,7 +384,9 @@ class VectorForgeConfig(BaseModel):
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     cache: CacheSettings = Field(default_factory=CacheSettings)
     streams: StreamSettings = Field(default_factory=StreamSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    identity: IdentitySettings = Field(default_factory=IdentitySettings)
     aws: AwsSettings = Field(default_factory=AwsSettings)
 
     @classmethod

@@ -10,8 +10,12 @@
     ├── ConflictError                   the request contradicts what is stored
     │   ├── DimensionMismatchError
     │   ├── EmbeddingModelChangedError  the collection's model is another by now
+    │   ├── TenantBeingErasedError      nobody may enter it until that is done
     │   └── EmbeddingSwitchRefusedError  the new model finds too little of what the old one finds
     ├── AuthenticationError             no credential, or not one of ours
+    ├── InsufficientScopeError          the credential may not do this
+    ├── IdentityProviderUnavailableError  the keys that tokens are checked with cannot be had
+    ├── LimitExceededError              the tenant's limit is reached for now
     ├── DeadlineExceededError           no time left for the next step
     ├── EmbeddingError                  text could not be turned into vectors
     │   ├── EmbeddingAuthenticationError
@@ -153,11 +157,64 @@ class EmbeddingSwitchRefusedError(ConflictError):
     code = "embedding_switch_refused"
 
 
+class TenantBeingErasedError(ConflictError):
+    """All data of this tenant are being erased; try again when that is done."""
+
+    code = "tenant_being_erased"
+
+
 class AuthenticationError(VectorForgeError):
     """A valid credential is required."""
 
     code = "unauthenticated"
     is_fault = False
+
+    def __init__(self, message: str | None = None, *, presented: bool = False) -> None:
+        super().__init__(message)
+        self.presented = presented
+        """Whether there was a credential, which is not a good one."""
+
+
+class InsufficientScopeError(VectorForgeError):
+    """The credential may not do this."""
+
+    code = "insufficient_scope"
+    is_fault = False
+
+    def __init__(self, message: str | None = None, *, required: str = "") -> None:
+        super().__init__(message or f"This needs a credential with the scope {required!r}.")
+        self.required = required
+        """The scope that is needed: read, write or admin."""
+
+
+class IdentityProviderUnavailableError(VectorForgeError):
+    """The identity provider's keys cannot be had now, so access tokens cannot be checked."""
+
+    code = "identity_provider_unavailable"
+    retryable = True
+
+
+class LimitExceededError(VectorForgeError):
+    """A limit of the tenant is reached."""
+
+    code = "limit_exceeded"
+    is_fault = False
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        limit: str = "",
+        value: float | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """Its name, as in ``limits.types.Limits``."""
+        self.value = value
+        """How much it allows."""
+        self.retry_after_s = retry_after_s
 
 
 class DeadlineExceededError(VectorForgeError):

@@ -26,6 +26,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.loop_thread import LoopThread
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.redaction import redact
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
 from vectorforge.rag_service import CollectionStorage
@@ -282,7 +283,7 @@ class RAGEngine:
 
         result = self._run(ask)
         if result.cached:
-            logger.info(f"Cache hit for query: {query[:50]}...")  # exact text: D-030
+            logger.info(f"Cache hit for query: {redact(query[:50])}...")  # exact text: D-030
         response = as_response(result)
         self.track_query_analytics(query, response, response["response_time"])
         return response

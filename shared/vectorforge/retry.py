@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from vectorforge.deadline import Deadline
@@ -65,7 +66,8 @@ async def with_retries(
     the SDKs' own loops sleep for minutes on a Retry-After (https://github.com/openai/openai-node/issues/1924).
 
     Args:
-        operation: One attempt; raises a ``VectorForgeError`` whose ``retryable`` says whether to go on.
+        operation: One attempt; raises a ``VectorForgeError`` whose ``retryable`` says whether to go on, and
+            ends by the deadline itself.
         retries: Attempts after the first, 0 or more.
         deadline: No attempt starts and no wait ends after it.
         on_retry: Called before each attempt but the first.
@@ -75,43 +77,66 @@ async def with_retries(
         VectorForgeError: The last attempt's error.
         DeadlineExceededError: The time ran out before any attempt failed.
     """
-    import stamina  # the first call can wait for it, a cold start should not
-
-    last_error: VectorForgeError | None = None
-    made = 0
-
-    def wait_before_next(exc: Exception) -> bool | float:
-        nonlocal last_error
-        if not isinstance(exc, VectorForgeError):
-            return False
-        last_error = exc
-        wait_s = exc.retry_after_s
-        if not exc.retryable or (wait_s is not None and wait_s >= deadline.remaining_s()):
-            return False
-        if made <= retries and budget is not None and not budget.spend():
-            return False
-        return True if wait_s is None else wait_s
-
-    remaining = deadline.remaining_s()
-    if remaining <= 0:
+    if deadline.remaining_s() <= 0:
         raise DeadlineExceededError
     if budget is not None:
         budget.earn()
+    attempts = _Attempts(retries, deadline, budget)
     try:
-        async with asyncio.timeout(min(remaining, _FOR_EVER_S)):
-            async for attempt in stamina.retry_context(
-                on=wait_before_next,
-                attempts=retries + 1,
-                timeout=None,
-                wait_initial=_FIRST_WAIT_S,
-                wait_max=LONGEST_WAIT_S,
-                wait_jitter=_FIRST_WAIT_S,
-            ):
-                with attempt:
-                    made = attempt.num
-                    if attempt.num > 1:
-                        on_retry()
-                    return await operation()
+        return await operation()
+    except VectorForgeError as exc:
+        first_error = exc
+    try:
+        async with asyncio.timeout(min(deadline.remaining_s(), _FOR_EVER_S)):
+            return await _again(operation, first_error, attempts, on_retry)
     except TimeoutError as exc:
-        raise last_error or DeadlineExceededError() from exc
+        raise attempts.last_error or DeadlineExceededError() from exc
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Whether there is another attempt, and what the last one raised."""
+
+    retries: int
+    deadline: Deadline
+    budget: RetryBudget | None
+    made: int = 1
+    last_error: VectorForgeError | None = None
+
+    def wait_before_next(self, exc: Exception) -> bool | float:
+        """Seconds to wait, True for as long as it takes by now; False when there is no further attempt."""
+        if not isinstance(exc, VectorForgeError):
+            return False
+        self.last_error = exc
+        wait_s = exc.retry_after_s
+        if not exc.retryable or (wait_s is not None and wait_s >= self.deadline.remaining_s()):
+            return False
+        if self.made <= self.retries and self.budget is not None and not self.budget.spend():
+            return False
+        return True if wait_s is None else wait_s
+
+
+async def _again(
+    operation: Callable[[], Awaitable[T]],
+    first_error: VectorForgeError,
+    attempts: _Attempts,
+    on_retry: Callable[[], None],
+) -> T:
+    """Go on after a first attempt that failed."""
+    import stamina  # nearly all calls succeed at once, and go without it
+
+    async for attempt in stamina.retry_context(
+        on=attempts.wait_before_next,
+        attempts=attempts.retries + 1,
+        timeout=None,
+        wait_initial=_FIRST_WAIT_S,
+        wait_max=LONGEST_WAIT_S,
+        wait_jitter=_FIRST_WAIT_S,
+    ):
+        with attempt:
+            attempts.made = attempt.num
+            if attempt.num == 1:
+                raise first_error
+            on_retry()
+            return await operation()
     raise AssertionError("stamina always returns or raises")

@@ -73,6 +73,9 @@ class SearchSettings:
     """Weight of the score by vector in a hybrid search, 0 to 1."""
     language: str | None = None
     """A text search configuration of PostgreSQL, e.g. "german"; "simple" takes words as they are."""
+    keeps_words: bool | None = None
+    """False, for a new collection that is searched by vectors only: storing a passage then takes a fraction
+    of the time and space. A search mode that needs words has them read after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class Collection:
     """The text search configuration of PostgreSQL that reads the passages' words."""
     terms_complete: bool = True
     """False: words of some passages are still to be read, or to be read anew by another language."""
+    keeps_words: bool = True
+    """False: it can be searched by vectors only."""
     space: str = ""
     """The partition of the embeddings that holds the collection's vectors."""
     created_at: datetime | None = None

@@ -104,6 +104,7 @@ def _cold(workshop: Workshop) -> Any:
 
 def _ingestion(workshop: Workshop) -> Any:
     workshop.database.migrated(SERVICE_DATABASE, OURS)
+    workshop.database.drop_vector_indexes()  # the others' tables are new ones and have none
     chunks = max(1, workshop.options.chunks // 5)
     return storing.measure_storing(workshop.arena, workshop.entries, workshop.options.rounds, chunks)
 

@@ -1,15 +1,17 @@
-"""How well the service finds what people judged relevant, and whether it finds what exact search finds.
+"""How well the service finds what people judged relevant, and what it answers.
 
-    uv run python tests/benchmarks/retrieval_quality.py FOLDER
+    uv run python tests/benchmarks/retrieval_quality.py FOLDER [--answers] [--foreign OTHER_FOLDER]
 
 FOLDER holds three files of JSON lines:
 
     corpus.jsonl    {"doc_id", "text", "title"?}
-    queries.jsonl   {"query_id", "text"}
+    queries.jsonl   {"query_id", "text", "answers"?}
     qrels.jsonl     {"query_id", "doc_id", "start"?, "end"?}
 
 The corpus is ingested through the pipeline into a collection of its own (once; later runs reuse it), every
-question goes through ``DenseRetriever``, and again through an exact search over all stored vectors.
+question goes through the search with its default settings, and again through an exact search over all stored
+vectors. ``--answers`` also asks ``POST /v1/rag/query``'s pipeline, without a key the extractive provider;
+``--foreign`` asks it the questions of another folder, which it should refuse.
 
 nDCG@k and recall@k: without spans, documents are judged, each by its best passage. With spans, a passage hits
 one when it covers at least half of the shorter of the two. Each judgement counts once, with gain 1.
@@ -30,7 +32,8 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from rich.progress import track
+from figures import answers as answering
+from rich.progress import Progress, track
 
 from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.session import Session, open_session
@@ -165,8 +168,9 @@ class ExactIndex:
         return [self.passages[i] for i in np.argsort(distances, kind="stable")[:k]]
 
 
-async def measure(session: Session, folder: Path, *, k: int, depth: int, run_file: Path) -> dict[str, Any]:
+async def measure(session: Session, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Ingest, ask, score."""
+    k, depth, run_file = options.k, options.depth, options.run_file
     terminal = Terminal()
     corpus = folder / "corpus.jsonl"
     digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
@@ -188,37 +192,80 @@ async def measure(session: Session, folder: Path, *, k: int, depth: int, run_fil
         text = collection.query_prefix + row["text"]
         vector = await provider.embed_query(text, model=collection.embedding_model)
         truth[row["query_id"]] = exact.search(vector, depth)
-    write_run(run_file, found)
-    dense, brute = scores(found, judgements, spans, k), scores(truth, judgements, spans, k)
+    answers = {}
+    figures: dict[str, Any] = {}
+    if options.answers:
+        answers = await _answers(session, collection, queries)
+        gold = {q: {p.chunk_id for p in exact.passages if _is_gold(p, judgements[q])} for q in answers}
+        expected = {row["query_id"]: row.get("answers", ()) for row in queries}
+        figures["answers"] = answering.scores(answers, expected, gold)
+    for other in options.foreign:
+        refusals = await _answers(session, collection, read_lines(other / "queries.jsonl"))
+        share = sum(answer.is_refusal for answer in refusals.values()) / len(refusals)
+        figures[f"refused of {other.name}"] = round(share, 4)
+    write_run(run_file, found, answers)
+    best, brute = scores(found, judgements, spans, k), scores(truth, judgements, spans, k)
     identical = sum([p.chunk_id for p in found[q][:k]] == [p.chunk_id for p in truth[q][:k]] for q in found)
     return {
         "documents": summary.counts.total(),
         "passages": len(exact.passages),
         "queries": len(found),
-        f"ndcg@{k}": round(dense[0], 4),
-        f"recall@{k}": round(dense[1], 4),
+        f"ndcg@{k}": round(best[0], 4),
+        f"recall@{k}": round(best[1], 4),
         f"exact_ndcg@{k}": round(brute[0], 4),
         f"exact_recall@{k}": round(brute[1], 4),
         f"identical_top{k}": round(identical / len(found), 4),
+        **figures,
         "run_file": str(run_file),
     }
 
 
-def write_run(path: Path, run: Mapping[str, Sequence[Passage]]) -> None:
-    """Write what was found: one JSON line a question, best passage first."""
+def _is_gold(passage: Passage, wanted: Sequence[Judgement]) -> bool:
+    return any(judgement.is_hit(passage) for judgement in wanted)
+
+
+async def _answers(
+    session: Session, collection: Collection, queries: Sequence[Mapping[str, Any]]
+) -> dict[str, answering.Answer]:
+    console = Terminal().err
+    asked = answering.ask(session.services, collection, queries)
+    found = {}
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("Answering", total=len(queries))
+        async for query_id, answer in asked:
+            found[query_id] = answer
+            progress.advance(bar)
+    return found
+
+
+def write_run(
+    path: Path, run: Mapping[str, Sequence[Passage]], answers: Mapping[str, answering.Answer]
+) -> None:
+    """Write what was found and answered: one JSON line a question, best passage first.
+
+    ``answer``, where there is one, holds ``text`` and ``citations``: places in ``results``, from 0; a label
+    that names no passage is -1.
+    """
     with path.open("w", encoding="utf-8") as file:
         for query_id, ranking in run.items():
-            results = [{"doc_id": p.doc_id, "start": p.start, "end": p.end} for p in ranking]
-            file.write(json.dumps({"query_id": query_id, "results": results}) + "\n")
+            line: dict[str, Any] = {
+                "query_id": query_id,
+                "results": [{"doc_id": p.doc_id, "start": p.start, "end": p.end} for p in ranking],
+            }
+            if answer := answers.get(query_id):
+                places = {passage.chunk_id: place for place, passage in enumerate(ranking)}
+                cited = [places.get(chunk_id, -1) for chunk_id in answer.cited] + [-1] * answer.invalid
+                line["answer"] = {"text": answer.text, "citations": cited}
+            file.write(json.dumps(line) + "\n")
 
 
-async def run(folder: Path, *, k: int, depth: int, data_dir: Path, run_file: Path) -> dict[str, Any]:
+async def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Open the service and measure."""
     size = (folder / "corpus.jsonl").stat().st_size
     config = VectorForgeConfig.from_environment(ingestion=IngestionSettings(max_document_bytes=max(size, 1)))
-    with local_setup(config, data_dir=data_dir) as setup:
+    with local_setup(config, data_dir=options.data_dir) as setup:
         async with open_session(setup, Terminal()) as session:
-            return await measure(session, folder, k=k, depth=depth, run_file=run_file)
+            return await measure(session, folder, options)
 
 
 def main() -> None:
@@ -235,13 +282,14 @@ def main() -> None:
     parser.add_argument(
         "--run-file", type=Path, help="what was found, as JSON lines (default run-FOLDER.jsonl)"
     )
+    parser.add_argument("--answers", action="store_true", help="ask for answers, too")
+    parser.add_argument(
+        "--foreign", type=Path, nargs="+", default=[], help="folders whose questions it should refuse"
+    )
     options = parser.parse_args()
     folder = options.folder.resolve()
-    run_file = options.run_file or Path(f"run-{folder.name}.jsonl")
-    result = asyncio.run(
-        run(folder, k=options.k, depth=options.depth, data_dir=options.data_dir, run_file=run_file)
-    )
-    json.dump(result, sys.stdout, indent=1)
+    options.run_file = options.run_file or Path(f"run-{folder.name}.jsonl")
+    json.dump(asyncio.run(run(folder, options)), sys.stdout, indent=1)
     print()
 
 

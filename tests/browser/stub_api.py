@@ -187,7 +187,7 @@ class StubApi:
 
     async def _delete_document(self, request: web.Request) -> web.Response:
         self.documents = [d for d in self.documents if d["id"] != request.match_info["id"]]
-        return web.Response(status=204)
+        return web.json_response({"status": "done"})
 
     async def _query(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(await request.json() | {"collection": request.match_info.get("id")})

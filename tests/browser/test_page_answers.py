@@ -211,6 +211,18 @@ async def test_quotes_are_named_as_quotes(stub: StubApi, visit: Visit) -> None:
         await expect(page.locator(".badge")).to_have_text(badges[: turn + 1])
 
 
+async def test_sources_show_what_they_were_ranked_by(stub: StubApi, visit: Visit) -> None:
+    document = stub.add_document("A quote.", file="a.md")
+    ranked = [source(n, document, 0, 8, score=0.1, relevance=r) for n, r in ((1, 0.93), (2, None))]
+    stub.scripts = [answer("Both [Context 1] [Context 2].", sources=ranked)]
+    page = await visit(stub.url)
+    await ask(page)
+    await ended(page)
+    rows = page.locator(".score")
+    await expect(rows).to_have_text(["relevance 0.93", "similarity 0.10"])
+    await expect(rows.first).to_have_attribute("title", "Relevance to the question")
+
+
 async def test_an_answer_that_was_cut_short_says_why(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("Long", finish_reason="length"), answer("Late", finish_reason="deadline")]
     page = await visit(stub.url)

@@ -174,10 +174,10 @@ def _show(findings: Findings, console: Console) -> None:
     console.print(f"{len(findings.violations)} violations")
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.campaigns.query_log_campaign",
+        prog='make campaign ARGS="query-log"',
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the plan (default 1)")
     parser.add_argument("--lanes", type=int, default=3, help="query functions at work (default 3)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write campaign.json and campaign.md")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.queries < 1 or options.lanes < 1:
         parser.error("--queries and --lanes must be at least 1.")
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # it would report every killed client

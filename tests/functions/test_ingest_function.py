@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, NewJobItem
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import EmbeddingRateLimitError
+from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.serverless.ingest import IngestFunction, handle
@@ -27,9 +29,12 @@ from vectorforge.testing.lambda_context import LambdaContext
 from vectorforge.testing.live_api import key_of, settings_for
 from vectorforge.testing.live_server import serve
 from vectorforge.testing.sqs_events import Queue
+from vectorforge.types import Vector
 
 EVENTS = Path(__file__).parents[2] / "events"
 TENANT = "acme"
+LONG = "word " * (SMALL_BYTES // 5)
+"""Makes a document too large for its vectors to be made together with others'."""
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +94,16 @@ class Stage:
         return [item.attempts for item in await self.tenant.jobs.items(job_id)]
 
 
-def build(url: str, queue: str | None, embedder: HashingEmbedder) -> Application:
+def build(url: str, queue: str | None, *embedders: HashingEmbedder, **ingestion: Any) -> Application:
     embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()
-    embeddings.register(embedder)
-    models.register(ExtractiveProvider(embed=embedder.embed_documents))
+    for embedder in embedders:
+        embeddings.register(embedder)
+    models.register(ExtractiveProvider(embed=embedders[0].embed_documents))
     config = settings_for(
         url,
         [TENANT],
         aws=AwsSettings(ingestion_queue_url=queue),
-        ingestion=IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0),
+        ingestion=IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0, **ingestion),
     )
     return Application(
         config, database=Database(url, pool_size=5), embedding_registry=embeddings, llm_registry=models
@@ -275,8 +281,8 @@ async def test_poison_goes_to_the_dead_letter_queue_and_its_peers_do_not(stage: 
 # faults.md row 37
 async def test_a_long_job_goes_on_in_the_next_invocation(stage: Stage) -> None:
     stage.embedder._delay_s = 0.35
-    texts = [f"Text number {n}" for n in range(12)]
-    job_id = await stage.job(*texts)
+    begins = [f"Text number {n}." for n in range(12)]
+    job_id = await stage.job(*(f"{begin} {LONG}" for begin in begins))
     invocations = 0
     while (await stage.look(job_id)).finished_at is None:
         [record] = stage.queue.receive()
@@ -286,7 +292,8 @@ async def test_a_long_job_goes_on_in_the_next_invocation(stage: Stage) -> None:
         stage.queue.delete([record])
         invocations += 1
     assert invocations >= 2
-    assert stage.embedder.texts == texts  # none was embedded twice: it stopped between documents
+    embedded = [text.partition(" word")[0] for text in stage.embedder.texts if text.startswith("Text")]
+    assert embedded == begins  # none was embedded twice: it stopped between documents
     assert await stage.attempts(job_id) == [1] * 12
     assert (await stage.look(job_id)).documents_done == 12
 
@@ -390,3 +397,43 @@ async def test_a_function_whose_loop_is_gone_makes_another(
         return answers
 
     assert await asyncio.to_thread(twice) == [None, {"batchItemFailures": []}]
+
+
+class FailingOnce(HashingEmbedder):
+    """Refuses its first call."""
+
+    calls = 0
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        self.calls += 1
+        if self.calls == 1:
+            raise EmbeddingRateLimitError
+        return await super()._call_api(texts, model)
+
+
+async def test_a_change_of_the_model_that_has_to_wait_goes_on_by_a_later_message(
+    aws: FakeAws, fresh_database_url: str
+) -> None:
+    """It waits for its provider, and then for its own rate: a batch of two passages in a minute."""
+    queue = Queue(aws.client("sqs"), "ingestion")
+    new = FailingOnce(name="new", dimension=96)
+    async with build(
+        fresh_database_url, queue.url, HashingEmbedder(), new, reembed_passages_per_minute=2
+    ) as application:
+        stage = Stage(queue, application, new, fresh_database_url)
+        await stage.job("one", "two", "three")
+        await stage.deliver()
+        changes = stage.tenant.model_changes
+        collection = await stage.tenant.find_collection("default")
+        await changes.start(collection, "new")
+        assert await stage.deliver() == (1, [])
+        assert (await changes.stored.get(collection.id)).failures == 1
+        assert queue.count() == (0, 0, 1)
+        async with asyncio.timeout(30):
+            while not queue.count()[0]:  # noqa: ASYNC110 - polls a queue
+                await asyncio.sleep(0.1)
+        assert await stage.deliver() == (1, [])
+        assert sorted(new.texts) == sorted(set(new.texts))
+        assert len(new.texts) == 2
+        assert queue.count() == (0, 0, 1)  # seen in a minute
+        assert await stage.application.ingestion_worker.run_next() is False

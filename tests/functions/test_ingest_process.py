@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from vectorforge.aws.ingestion_queue import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
+from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
 from vectorforge.local.lambda_service.bucket_event_source import object_created_event
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_configuration import (
@@ -37,6 +38,8 @@ from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"
 TENANT = "acme"
+LONG = "word " * (SMALL_BYTES // 5)
+"""Makes a document too large for its vectors to be made together with others'."""
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +220,7 @@ async def test_a_function_killed_in_every_document_loses_and_doubles_nothing(clo
 
 
 async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
-    job_id = await cloud.job(*(f"Text number {n}" for n in range(16)))
+    job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(16)))
     cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * 16
     async with LambdaFunction(cloud.ingest(timeout_s=5.0)) as function:
         await function.processes[0].start()
@@ -229,7 +232,8 @@ async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
     assert {batch.error for batch in cloud.batches} == {None}  # it was never killed by its timeout
     counts = {r["attributes"]["ApproximateReceiveCount"] for batch in cloud.batches for r in batch.records}
     assert counts == {"1"}
-    assert len(cloud.surroundings.embeddings.requests) == 16
+    embedded = [text for request in cloud.surroundings.embeddings.requests for text in request["input"]]
+    assert sum(text.startswith("Text number") for text in embedded) == 16  # each once
 
 
 # faults.md rows 38, 39

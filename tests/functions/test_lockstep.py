@@ -86,7 +86,7 @@ async def test_buffered_by_mangum_the_client_holds_nothing_while_the_model_waits
         response = await asking
     assert response.status_code == 200
     events = [event async for event in read_events(_lines(response.text))]
-    assert [event.data["text"] for event in events if event.name == "token"] == list(WORDS)
+    assert "".join(event.data["text"] for event in events if event.name == "token") == "".join(WORDS)
     assert not function.invocations[-1].is_streamed
 
 

@@ -63,7 +63,7 @@ async def test_an_operator_has_the_indexes_built(make_database: Callable[..., st
             "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
             " dimension, distance_metric, chunk_count)"
             " VALUES ('a', gen_random_uuid(), 'n', 'p', 'm', 384, 'cosine', 10001),"
-            " ('a', gen_random_uuid(), 'o', 'p', 'm', 1536, 'cosine', 10000)"
+            " ('a', gen_random_uuid(), 'o', 'p', 'm', 1536, 'cosine', 2500)"
         )
     environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(conninfo)}
     answers, _ = await invoke(environment, ({"action": "index"}, 60_000), ({"action": "index"}, 60_000))

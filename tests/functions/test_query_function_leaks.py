@@ -23,6 +23,8 @@ INVOCATIONS = 200
 WARM_UP = 30
 MEMORY_LIMIT_BYTES = 8_000_000
 """Less than 50 kB for each invocation; the arenas of malloc and of Python grow in steps of up to 1 MB."""
+POOLED = 3
+"""Connections that pools keep more than before, as two were used at a time; a leak has one for each round."""
 
 
 @dataclass
@@ -140,4 +142,6 @@ async def test_200_invocations_in_one_process_leave_nothing_behind(visitor: Visi
     assert visitor.function.starts == 1
     grown = {name: after[name] - before[name] for name in before}
     assert grown.pop("memory") < MEMORY_LIMIT_BYTES, (before, after)
-    assert {name: count for name, count in grown.items() if count > 0} == {}, (before, after)
+    allowed = {"sockets": POOLED, "files": POOLED}
+    left = {name: count for name, count in grown.items() if count > allowed.get(name, 0)}
+    assert left == {}, (before, after)

@@ -72,6 +72,7 @@ async def ask_and_be_cut(
         surroundings.client(door.url) as client,
         client.stream("POST", QUERY_PATH, json=body) as response,
     ):
+        assert response.status_code == 200
         events = await read_all(response)
     assert events[-1].name not in ("done", "error")
     return events

@@ -1,9 +1,10 @@
-"""The functions' bundles and the stacks' templates, each made once a session.
+"""The functions' bundles and the stacks' templates, each made once for all processes of a run.
 
 Bundles are for the Python and the machine that the tests run on.
 """
 
 import dataclasses
+import fcntl
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -61,6 +62,8 @@ VARIANTS = (
 )
 """The stages, and what their settings allow besides."""
 
+MadeOnce: TypeAlias = Callable[[str, Callable[[Path], str]], tuple[Path, str]]
+
 
 @pytest.fixture(scope="session")
 def uv() -> str:
@@ -71,14 +74,39 @@ def uv() -> str:
 
 
 @pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Bundle]]:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Fills a folder, which is not there yet, in the first process of a run that asks for it by this name.
+
+    Returns the folder, and what was said of it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, make: Callable[[Path], str]) -> tuple[Path, str]:
+        folder, said = shared / name, shared / f"{name}.said"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not said.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of one that failed
+                said.write_text(make(folder))
+        return folder, said.read_text()
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def bundle(made_once: MadeOnce) -> Callable[[str], tuple[Path, Bundle]]:
     """Makes the bundle of a function: its folder, and what was reported of it."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     @cache
     def made(function: str) -> tuple[Path, Bundle]:
-        folder = tmp_path_factory.mktemp("bundles") / function
-        return folder, make_bundle(function, folder, python_version=version, platform=PLATFORM)
+        def make(folder: Path) -> str:
+            report = make_bundle(function, folder, python_version=version, platform=PLATFORM)
+            return json.dumps(dataclasses.asdict(report))
+
+        folder, report = made_once(f"bundle-{function}", make)
+        return folder, Bundle(**json.loads(report))
 
     return made
 
@@ -100,23 +128,32 @@ def bare_environment() -> Callable[..., dict[str, str]]:
     return environment
 
 
-@pytest.fixture(scope="session")
-def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
+def _variants(outdir: Path) -> "App":
     """All variants in one app, without bundles."""
     from aws_cdk import App
 
     from infra.app import build
 
-    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path_factory.mktemp("assembly")))
+    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(outdir))
     for stage in VARIANTS:
         build(app, stage)
     return app
 
 
 @pytest.fixture(scope="session")
-def assembly(cdk_app: "App") -> Path:
+def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
+    """All variants in one app, for tests that look at constructs; ``assembly`` is what comes out of it."""
+    return _variants(tmp_path_factory.mktemp("assembly"))
+
+
+@pytest.fixture(scope="session")
+def assembly(made_once: MadeOnce) -> Path:
     """What CDK writes for all variants: ``<stack>.template.json`` for each stack."""
-    return Path(cdk_app.synth().directory)
+
+    def synthesize(folder: Path) -> str:
+        return str(_variants(folder).synth().directory)
+
+    return Path(made_once("assembly", synthesize)[1])
 
 
 @pytest.fixture(scope="session")
@@ -140,15 +177,18 @@ def _templates(assembly: Path, stack: str) -> dict[str, StackTemplate]:
 
 
 @pytest.fixture(scope="session")
-def doctor_assemblies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def doctor_assemblies(made_once: MadeOnce) -> Path:
     """One assembly for each stage: "dev" is dual-stack, "prod" has NAT, "bound" belongs to a region."""
     from tests.infra.deployment_doctor import synthesize
 
-    folder = tmp_path_factory.mktemp("assemblies")
-    synthesize(folder / "dev", "dev", nat=False)
-    synthesize(folder / "prod", "prod", nat=True)
-    synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
-    return folder
+    def make(folder: Path) -> str:
+        folder.mkdir()
+        synthesize(folder / "dev", "dev", nat=False)
+        synthesize(folder / "prod", "prod", nat=True)
+        synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
+        return ""
+
+    return made_once("assemblies", make)[0]
 
 
 @pytest.fixture(scope="session")

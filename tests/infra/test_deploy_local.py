@@ -198,7 +198,7 @@ async def test_one_poison_message_among_thirty(deployment: Deployment) -> None:
         attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
         assert int(attributes["VisibilityTimeout"]) >= 6 * 30  # of the function's timeout
         assert int(json.loads(attributes["RedrivePolicy"])["maxReceiveCount"]) == 5
-        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "5"})
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "2"})
         try:
             for body in [*bodies[:10], poison, *bodies[10:]]:
                 sqs.send_message(QueueUrl=queue, MessageBody=body)

@@ -139,6 +139,7 @@ def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str
             *((action, ingestion) for action in RECEIVE),
             ("sqs:SendMessage", ingestion),
             ("s3:GetObject", uploads),
+            ("s3:DeleteObject", uploads),
             ("s3:ListBucket", "UploadsBucket.Arn"),
             secret,
         },

@@ -1,5 +1,6 @@
 """When migrations run in a deployment, and what waits for them."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -76,6 +77,16 @@ def test_new_code_serves_only_after_the_migration(template: StackTemplate) -> No
     # What sends events goes through the alias, so that it is made after the migration, too.
     for source in ("QueryLogRecordsSource", "IngestionJobsSource", "IngestionLook", "BulkLoadStateMachine"):
         assert "MigrationSchema" in template.all_dependencies(source)
+
+
+def test_missing_indexes_are_built_once_a_day(template: StackTemplate) -> None:
+    rule = template.of_kind("AWS::Events::Rule")["MigrationIndex"]
+    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 day)", "ENABLED")
+    [target] = rule["Targets"]
+    assert json.loads(target["Input"]) == {"action": "index"}
+    assert text(target["Arn"]) == "MigrationMigrateAlias"
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    assert "MigrationSchema" in template.all_dependencies("MigrationIndex")  # its tables are there
 
 
 def test_the_migration_waits_for_its_own_new_code_and_its_permissions_and_for_no_other_function(

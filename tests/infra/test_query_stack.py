@@ -18,7 +18,7 @@ from vectorforge.config import known_variables
 FUNCTION, ALIAS, ROLE = "QueryFunction", "QueryFunctionAlias", "QueryFunctionRole"
 NOT_ERRORS = "W3005"  # a dependency that follows from a reference, too: CDK writes many
 AS_CONFIGURED = """\
-from vectorforge.api.auth import Authenticator
+from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.config import VectorForgeConfig
 
 config = VectorForgeConfig.from_environment()

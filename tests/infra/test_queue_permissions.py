@@ -67,6 +67,7 @@ def test_the_ingest_function_reads_uploads_and_the_providers_keys(template: Stac
         "IngestionIngestLogs",
         *((action, "IngestionJobsQueue.Arn") for action in _CONSUMES | {"sqs:SendMessage"}),
         ("s3:GetObject", "IngestionUploads.Arn/*"),
+        ("s3:DeleteObject", "IngestionUploads.Arn/*"),
         ("s3:ListBucket", "IngestionUploads.Arn"),
         ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{_PROXY}[6]/vectorforge_app"),
         ("secretsmanager:GetSecretValue", "ProviderKeysSecret"),

@@ -1,6 +1,7 @@
 """AWS as the integration tests reach it (moto, over HTTP), and the two ends of the query log's queue."""
 
 import logging
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeAlias
 
@@ -121,3 +122,14 @@ def rows(direct_database: Database) -> Callable[[str], Awaitable[list[QueryLog]]
         return await QueryLogRepository(direct_database.for_tenant(tenant)).list(limit=1000)
 
     return find
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, here and in processes started from here.
+
+    A shell script that starts the tests in the background has it ignored, which processes inherit.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

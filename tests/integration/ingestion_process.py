@@ -24,13 +24,13 @@ LEASE_S = 1.5
 class StoppingEmbedder(HashingEmbedder):
     """Waits for ever in the middle of the third document, between two of its batches."""
 
-    def __init__(self, *, stops: bool) -> None:
+    def __init__(self, place: str) -> None:
         super().__init__(batch_size=2)
-        self.stops = stops
+        self.place = place
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        if self.stops and any("Document 2, paragraph 3" in text for text in texts):
-            await wait_for_the_kill("embed")
+        if self.place in ("ahead", "embed") and any("Document 2, paragraph 3" in text for text in texts):
+            await wait_for_the_kill(self.place)
         return await super()._call_api(texts, model)
 
 
@@ -57,7 +57,7 @@ async def wait_for_the_kill(place: str) -> None:
 
 async def main(url: str, place: str) -> None:
     embeddings = EmbeddingProviderRegistry()
-    embeddings.register(StoppingEmbedder(stops=place == "embed"))
+    embeddings.register(StoppingEmbedder(place))
     StoppingStore.stops = place == "stored"
     settings = IngestionSettings(chunk_size_chars=100, chunk_overlap_chars=0)
     async with Database(url, pool_size=3) as database:

@@ -15,6 +15,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.event_stream import ReceivedEvent, read_events
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.fenced import unfenced
 from vectorforge.testing.live_api import (
     LiveApi,
     add_documents,
@@ -260,7 +261,7 @@ async def test_the_conversation_reaches_the_model_before_the_question(
     assert (answer["response"], answer["extractive"]) == ("The answer is 42 [Source 1].", False)
     body = openai.bodies[-1]
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"]
-    assert body["messages"][0]["content"].startswith(
+    assert unfenced(body["messages"][0]["content"]).startswith(
         "You are a helpful assistant. Use the following context to answer the user's question.\n\nContext:\n"
         "[Context 1]\n"
     )

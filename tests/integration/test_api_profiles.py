@@ -76,7 +76,7 @@ async def test_ingest_reingest_delete(doors: Doors) -> None:
         assert origins(await search(client, 5, top_k=100)) == {("cv", "1"), ("summary", "1")}
         await client.put("/v1/profiles/5", json={"profile_summary": "Retired.", "documents": []})
         assert origins(await search(client, 5, top_k=100)) == {("summary", "1")}
-        assert (await client.delete("/v1/profiles/5")).status_code == 204
+        assert (await client.delete("/v1/profiles/5")).status_code == 200
         assert (await client.delete("/v1/profiles/5")).status_code == 404
         assert (await search(client, 5))["results"] == []
         assert len(origins(await search(client, 1, top_k=100))) == 6
@@ -95,6 +95,22 @@ async def test_search(doors: Doors) -> None:
         assert len((await search(client, max_length=200))["context"]) <= 200
         narrow = await search(client, filters={"source_type": "experience"}, top_k=100)
         assert origins(narrow) == {("experience", "1"), ("experience", "2")}
+
+
+async def test_a_search_by_words_and_by_both(doors: Doors) -> None:
+    async with doors.client() as client:
+        lexical = await search(client, query="warehouse", search_mode="lexical", min_score=2.0, top_k=100)
+        assert origins(lexical) == {("experience", "1")}
+        assert lexical["results"][0]["lexical_score"] > 0
+        assert "warehouse" in lexical["context"]
+        both = await search(client, query="warehouse", search_mode="hybrid", top_k=100)
+        assert (both["results"][0]["source_id"], len(both["results"])) == ("1", 6)
+        assert both["results"][0]["relevance"] > both["results"][1]["relevance"]
+        assert all(r["relevance"] is None for r in (await search(client, query="warehouse"))["results"])
+        asked = await client.post(
+            "/v1/profiles/1/query", json={"query": "warehouse", "search_mode": "lexical"}
+        )
+        assert asked.json()["funnel"]["search_mode"] == "lexical"
 
 
 # C-019 C17: nothing in a request reaches another profile or another tenant

@@ -56,12 +56,12 @@ def result(answer: str) -> QueryResult:
     )
 
 
-def app_of(script: Callable[[], Events], *, ping_interval_s: float = 15.0) -> FastAPI:
+def app_of(script: Callable[[], Events], *, ping_interval_s: float = 15.0, stall_s: float = 60.0) -> FastAPI:
     async def endpoint(request: Request) -> Response:
         await request.body()
         opened = await OpenedQuery.open(script())
         encoder = EventEncoder(request_id=request.scope["state"]["request_id"])
-        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s)
+        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, stall_s=stall_s)
 
     app = FastAPI()
     app.post("/")(endpoint)
@@ -91,7 +91,7 @@ async def test_all_events_arrive_in_order_with_the_headers_of_a_stream() -> None
     assert response.headers["x-accel-buffering"] == "no"
     assert response.headers["x-request-id"]
     # Line separators of Unicode must not end a data line: only what JSON would break on does.
-    assert [e.data["text"] for e in events if e.name == "token"] == ["It is\nso — ", "\u2028\x85 done"]
+    assert "".join(e.data["text"] for e in events if e.name == "token") == "It is\nso — \u2028\x85 done"
 
 
 async def test_silence_is_filled_with_pings() -> None:  # C41
@@ -232,6 +232,28 @@ async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_qu
         async with asyncio.timeout(20):
             await over.wait()
     assert order == ["query closed", "request over"]
+
+
+# faults.md row 47: a bounded buffer, and an end, for who reads slower than a model writes
+async def test_a_client_that_takes_nothing_counts_as_gone() -> None:
+    closed = asyncio.Event()
+
+    async def script() -> Events:
+        try:
+            for event in head():
+                yield event
+            while True:
+                yield TokenEvent("x" * 100_000)
+        finally:
+            closed.set()
+
+    async with serve(app_of(script, stall_s=0.2)) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            await closed.wait()  # though the connection is open, and nothing more is read
+        writer.close()
 
 
 async def test_work_for_a_buffered_answer_is_cancelled_with_its_client() -> None:

@@ -12,6 +12,7 @@ from fastapi.routing import iter_route_contexts
 from vectorforge.api.app import create_routes
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.config import AwsSettings
+from vectorforge.limits.types import Limits
 from vectorforge.testing.fake_aws import aws_environment
 from vectorforge.testing.live_api import (
     LiveApi,
@@ -36,6 +37,8 @@ class Case:
 
     status: int
     body: dict[str, Any] | None = None
+    query: str = ""
+    """Of the path."""
     empty: tuple[str, ...] = field(default=())
     """Lists of the response that must be empty."""
 
@@ -54,6 +57,9 @@ PUBLIC |= {("GET", "/statistics"), ("HEAD", "/statistics")}
 CASES: dict[tuple[str, str], Case] = {
     ("GET", "/v1/providers"): Case(200),
     ("GET", "/v1/providers/{name}/models"): Case(200),  # the deployment's, not a tenant's
+    ("GET", "/v1/erasures"): Case(200, empty=("erasures",)),
+    ("GET", "/v1/erasures/{erasure_id}"): Case(404),
+    ("DELETE", "/v1/tenant"): Case(422, query="?confirm={tenant}"),  # the name of another one
     ("GET", "/v1/collections"): Case(200, empty=("collections",)),
     ("POST", "/v1/collections"): Case(201, {"name": "default"}),  # the name Alice has
     ("GET", "/v1/collections/{collection_id}"): Case(404),
@@ -120,12 +126,33 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/mcp"): Case(200, TOOL_CALL),  # tests/integration/test_mcp.py has every tool
     ("POST", "/mcp/"): Case(200, TOOL_CALL),
     ("GET", "/metrics"): Case(404),  # of all tenants
+    ("GET", "/v1/keys"): Case(200, empty=("keys",)),
+    ("POST", "/v1/keys"): Case(201, {"name": "Bob's"}),
+    ("POST", "/v1/keys/{key_id}/rotate"): Case(404),
+    ("DELETE", "/v1/keys/{key_id}"): Case(404),
 }
 ROUTES = [
     (method, route.path)
     for route in iter_route_contexts(create_routes().routes)
     for method in route.methods or ()
 ]
+
+
+# Who only changes what is stored embeds nothing and asks no model.
+COSTS_NOTHING = {
+    *(route for route in CASES if route[0] in ("GET", "DELETE")),
+    ("PATCH", "/v1/collections/{collection_id}"),
+    ("POST", "/v1/collections/{collection_id}/documents/delete"),
+    *(
+        ("POST", f"/v1/collections/{{collection_id}}/embedding-switch/{step}")
+        for step in ("rollback", "finish", "cancel")
+    ),
+    ("POST", "/v1/conversations"),
+    ("POST", "/v1/keys"),
+    ("POST", "/v1/keys/{key_id}/rotate"),
+    ("POST", "/v1/queries/{query_id}/stop"),
+    ("POST", "/v1/vector_stores/{vector_store_id}/files"),
+}
 
 
 def fill_in(path: str, ids: Mapping[str, str]) -> str:
@@ -163,6 +190,8 @@ async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
     (entry,) = answer["context"]
     resumable = await ask_streaming(client, "/v1/rag/query", {**QUESTION, "resumable": True})
     (await client.post(f"/v1/profiles/{PROFILE}", json={"profile_summary": secret})).raise_for_status()
+    key = (await client.post("/v1/keys", json={"name": secret})).json()
+    erased = await client.delete(f"/v1/collections/{await new_collection(client, 'erased')}")
     store_id = await new_collection(client, "another")  # to be deleted beside the first one
     (item,) = (await add_documents(client, store_id, secret=secret))["documents"]
     return {
@@ -175,6 +204,8 @@ async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
         "query_id": resumable[0].data["request_id"],
         "profile_id": PROFILE,
         "conversation_id": conversation["id"],
+        "key_id": key["id"],
+        "erasure_id": erased.json()["id"],
     }
 
 
@@ -192,7 +223,7 @@ async def alice(
         live_api(config) as api,
         api.client(name) as client,
     ):
-        ids = await furnish(client, SECRET)
+        ids = {**await furnish(client, SECRET), "tenant": name}
         yield Alice(api, name, bob, ids)
 
 
@@ -203,6 +234,8 @@ async def request(client: httpx2.AsyncClient, method: str, path: str, body: Any)
 def deleted_when(route: tuple[str, str]) -> tuple[int, ...]:
     """Sorts deletions last, and among them what holds others behind what it holds."""
     method, path = route
+    if path == "/v1/tenant":
+        return (2,)
     return (1, path.count("collection"), -path.count("/")) if method == "DELETE" else (0,)
 
 
@@ -229,7 +262,7 @@ def test_every_route_has_a_case() -> None:
 async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, security 4
     async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
         for (method, path), case in CASES.items():
-            filled = alice.fill(path)
+            filled = alice.fill(path + case.query)
             response = await request(as_bob, method, filled, alice.fill_body(case))
             assert response.status_code == case.status, (method, path, response.text)
             assert SECRET not in response.text
@@ -241,9 +274,30 @@ async def test_bob_gets_nothing_of_alices(alice: Alice) -> None:  # C17, C42, se
         # The same requests are Alice's to make, and nothing of hers is gone. Deletions last, leaves first.
         order = sorted(CASES, key=deleted_when)
         for method, path in order:
-            response = await request(as_alice, method, alice.fill(path), alice.fill_body(CASES[method, path]))
+            case = CASES[method, path]
+            response = await request(as_alice, method, alice.fill(path + case.query), alice.fill_body(case))
             expected = 409 if (method, path) in HAS_NO_PLACE_NOW else 0
             assert response.status_code == expected or response.status_code < 300, (path, response.text)
+
+
+async def test_every_door_that_costs_is_limited(alice: Alice) -> None:  # issue 8, point 2
+    limits = Limits(requests_per_minute=1)
+    await alice.api.application.for_tenant(alice.name).limits.own.change(limits)
+    async with live_api(alice.api.application.config) as api, api.client(alice.name) as client:
+        assert (await client.post("/v1/search", json=QUESTION)).status_code == 200
+        for (method, path), case in CASES.items():
+            if method == "DELETE":
+                continue
+            response = await request(client, method, alice.fill(path), alice.fill_body(case))
+            if (method, path) in COSTS_NOTHING:
+                assert response.status_code != 429, (method, path)
+            elif path.startswith("/mcp"):
+                assert response.json()["result"]["isError"], response.text
+                assert "requests_per_minute is 1" in response.text
+            else:
+                assert (response.status_code, code_of(response)) == (429, "limit_exceeded"), (method, path)
+                assert 1 <= int(response.headers["retry-after"]) <= 61
+                assert response.headers["ratelimit"].startswith('"requests";r=0;t='), (method, path)
 
 
 async def test_bob_finds_nothing_by_naming_alices_collection(alice: Alice) -> None:  # C17
@@ -278,7 +332,10 @@ async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str
             declared = {**headers, "content-type": "application/json"}
             response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
             assert (response.status_code, code_of(response)) == (401, "unauthenticated")
-            assert response.headers["www-authenticate"] == "Bearer"
+            # RFC 6750: no error is named where there was no credential
+            presented = headers.get("Authorization") not in ("Basic eA==", "Bearer") and headers != {}
+            expected = 'Bearer error="invalid_token"' if presented else "Bearer"
+            assert response.headers["www-authenticate"] == expected
 
 
 @pytest.mark.parametrize(

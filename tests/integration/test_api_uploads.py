@@ -20,6 +20,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.ingest import handle
 from vectorforge.testing.fake_aws import REGION, FakeAws
 from vectorforge.testing.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
+from vectorforge.testing.sqs_events import Queue
 
 BUCKET = "vectorforge-uploads"
 LIMIT = 5000
@@ -80,7 +81,8 @@ async def uploads(
     config = settings_for(
         postgres_server.app_url,
         [tenant, f"{tenant}-other"],
-        aws=AwsSettings(uploads_bucket=BUCKET),
+        # with a queue no worker of the server's own takes jobs away from the function
+        aws=AwsSettings(uploads_bucket=BUCKET, ingestion_queue_url=Queue(aws.client("sqs"), tenant).url),
         ingestion=IngestionSettings(max_document_bytes=LIMIT),
     )
     async with live_api(config) as api, api.client(tenant) as client:

@@ -1,12 +1,14 @@
 """Cached answers and vectors on a real database: when they are found, when not, and what that costs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -436,7 +438,29 @@ async def test_it_can_be_switched_off(start: Start, tenants: tuple[str, str]) ->
         assert (found["enabled"], found["fresh"], found["embeddings"]) == (False, 0, 0)
 
 
-async def round_trips(detector: PinDetector, client: httpx2.AsyncClient, questions: list[str]) -> int:
+async def test_a_table_that_nobody_can_read_stops_no_question(
+    process: Process, client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres
+) -> None:
+    with psycopg.connect(postgres_server.migrator_url) as connection:
+        connection.execute("LOCK TABLE vectorforge.cached_answers IN ACCESS EXCLUSIVE MODE")
+        answer = await ask(client)
+        assert (answer["response"], answer["cached"]) == (LONG, False)
+        assert (await row_of(client, answer))["generated_response"] == LONG  # C01
+    assert (await ask(client))["cached"] is True  # from memory: it was not kept elsewhere
+    found = (await client.get("/v1/cache")).json()
+    assert found["fresh"] == 0
+
+
+Ask = Callable[[httpx2.AsyncClient, str], Awaitable[Any]]
+
+
+async def ask_query(client: httpx2.AsyncClient, query: str) -> Any:
+    return await ask(client, query=query)
+
+
+async def round_trips(
+    detector: PinDetector, client: httpx2.AsyncClient, questions: list[str], ask: Ask = ask_query
+) -> int:
     """Transactions of one question; the fewest, for workers look for jobs meanwhile."""
 
     def count() -> int:
@@ -445,7 +469,7 @@ async def round_trips(detector: PinDetector, client: httpx2.AsyncClient, questio
     found = []
     for question in questions:
         before = count()
-        await ask(client, query=question)
+        await ask(client, question)
         found.append(count() - before)
     return min(found)
 
@@ -468,11 +492,52 @@ async def test_what_it_costs_in_round_trips(
             questions = [f"Dough {name} {number}?" for number in range(4)]
             miss[name] = await round_trips(pin_detector, client, questions)
             again[name] = await round_trips(pin_detector, client, questions)
-    assert miss["off"] == again["off"] == 4  # collection, collection, search, log
-    assert again["vectors"] == 4  # a vector comes with its collection
-    assert miss["vectors"] == 4 + 1  # kept beside the search
-    assert miss["both"] == 4 + 1 + 2  # looked up before the search; kept beside the log
-    assert again["both"] == 2  # collection, log: the version came with the collection
+    assert miss["off"] == again["off"] == 3  # look-up, search, log
+    assert miss["vectors"] == again["vectors"] == 3  # found with the collection, kept with the log
+    assert miss["both"] == 3  # so are answers
+    assert again["both"] == 2  # look-up, log
+
+
+OTHER_DOORS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        lambda query: {"model": "vectorforge", "messages": [{"role": "user", "content": query}]},
+    ),
+    "docrag": (
+        "/v1/docrag/query",
+        lambda query: {"query": query, "collection": "default", "min_score": None},
+    ),
+    "profiles": ("/v1/profiles/1/query", lambda query: {"query": query}),
+    "mcp": (
+        "/mcp",
+        lambda query: {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "ask", "arguments": {"query": query}},
+        },
+    ),
+}
+
+
+async def ask_door(name: str, client: httpx2.AsyncClient, query: str) -> None:
+    path, body_of = OTHER_DOORS[name]
+    response = await client.post(path, json=body_of(query))
+    assert response.status_code == 200, response.text
+    assert LONG in response.text
+
+
+async def test_every_door_asks_in_three_round_trips(
+    process: Process, client: httpx2.AsyncClient, pin_detector: PinDetector
+) -> None:  # issue 7, point 6
+    (await client.put("/v1/profiles/1", json={"profile_summary": GUIDES["bread"]})).raise_for_status()
+    found: dict[str, int] = {}
+    for name in OTHER_DOORS:
+        ask_it = partial(ask_door, name)
+        await ask_it(client, f"Warm up {name}")
+        questions = [f"Dough {name} {number}?" for number in range(4)]
+        found[name] = await round_trips(pin_detector, client, questions, ask_it)
+    assert found == dict.fromkeys(OTHER_DOORS, 3)  # look-up, search, log
 
 
 async def test_expired_rows_are_deleted(

@@ -456,3 +456,18 @@ class TestMigrateAndDoctor:
         )
         assert done.returncode == 3
         assert done.stderr.count("\n") == 1
+
+
+def test_keys_are_made_rotated_and_ended(vectorforge: CommandLine) -> None:  # issue 8, point 1
+    made = vectorforge("keys", "create", "web page", "--tenant", "acme", "--days", "30")
+    assert re.fullmatch(r"vf_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n", made.stdout)  # alone, to be piped
+    assert made.stdout.strip() not in made.stderr
+    (listed,) = vectorforge.json("keys", "list", "--tenant", "acme")["keys"]
+    assert (listed["name"], listed["scope"], listed["last_used_on"]) == ("web page", "read", None)
+    rotated = vectorforge.json("keys", "rotate", listed["id"], "-t", "acme", "--overlap-hours", "1")
+    assert rotated["key"].startswith(f"vf_{rotated['id']}_")
+    assert vectorforge.json("keys", "revoke", rotated["id"], "-t", "acme", "-y")["revoked_at"]
+    refused = vectorforge("keys", "revoke", rotated["id"], "-t", "acme", "--yes", code=2)
+    assert "no key of this id in use" in refused.stderr
+    assert "revoked" in vectorforge("keys", "list", "--tenant", "acme").stdout
+    assert vectorforge.json("keys", "list") == {"keys": []}  # of the local tenant

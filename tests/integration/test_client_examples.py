@@ -124,6 +124,7 @@ async def test_curl_goes_through_every_door_and_clears_up(api: LiveApi, tenant: 
     assert "five days" in completion["choices"][0]["message"]["content"]
     message = json.loads(parts["A tool of the Model Context Protocol, without a session"])
     assert "five days" in message["result"]["structuredContent"]["answer"]
+    assert json.loads(parts["Clear up: a certificate of what was erased"])["sha256"]
     async with api.client(tenant) as client:
         names = [c["name"] for c in (await client.get("/v1/collections")).json()["collections"]]
     assert names == ["default"]

@@ -11,8 +11,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from vectorforge.db.connection import Database
-from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError
+from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError, RefusedRowError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.pin_rules import PinRule
 from vectorforge.testing.postgres_messages import CANCEL_REQUEST
 
 
@@ -27,6 +28,8 @@ class Proxy:
         self.open.set()
         self.round_trips = 0
         self.passes_cancel_requests = True
+        self.cuts = 0
+        """Connections still to be cut when their client says something."""
         self._turn = "server"
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -56,6 +59,9 @@ class Proxy:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: str) -> None:
         while data := await reader.read(65536):
             await self.open.wait()
+            if side == "client" and self.cuts:
+                self.cuts -= 1
+                break
             if side == "client":
                 self.round_trips += self._turn == "server"
             self._turn = side
@@ -85,6 +91,40 @@ async def test_one_statement_is_one_round_trip(proxy: Proxy) -> None:
         assert proxy.round_trips == 2
 
 
+# Performance: what may be run twice does not ask first.
+async def test_a_repeatable_statement_checks_no_connection(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        read = "SELECT current_setting('vectorforge.tenant') AS tenant"
+        assert await tenant.fetch_one(read, repeatable=True) == {"tenant": "a"}
+        assert proxy.round_trips == 1
+
+
+# Fault 22: the connection ends after the look at its socket
+async def test_a_repeatable_statement_is_sent_again_when_its_connection_dies(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.cuts = 1
+        assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
+        proxy.cuts = 2
+        assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
+        assert proxy.cuts == 0
+
+
+# Fault 24: what took its whole time once is not begun again
+async def test_a_repeatable_statement_waits_once(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1")
+        proxy.round_trips = 0
+        with pytest.raises(DatabaseUnavailableError):
+            await tenant.fetch_one("SELECT pg_sleep(1.5)", repeatable=True)
+        assert proxy.round_trips == 1
+
+
 # Performance: so is a search through an index, whose settings end with its transaction.
 async def test_a_search_through_an_index_is_one_round_trip(proxy: Proxy) -> None:
     read = "SELECT current_setting('hnsw.ef_search') AS ef, current_setting('hnsw.iterative_scan') AS scan"
@@ -108,6 +148,25 @@ async def test_without_the_pipeline_a_transaction_takes_four_round_trips(proxy: 
         async with database.connection() as connection:
             left = await (await connection.execute(read.encode())).fetchone()
         assert left == {"tenant": ""}
+
+
+async def test_a_kept_connection_goes_to_whoever_waits(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1, timeout_s=5) as database:
+        tenant = database.for_tenant("a")
+        first = await tenant.fetch_one("SELECT pg_backend_pid()", repeatable=True)
+        others = (tenant.fetch_one("SELECT pg_backend_pid()", repeatable=True) for _ in range(20))
+        assert await asyncio.gather(*others) == [first] * 20
+
+
+async def test_a_server_that_leaves_an_idle_connection_is_heard_once(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1) as database:
+        tenant = database.for_tenant("a")
+        await tenant.fetch_one("SELECT 1", repeatable=True)
+        await proxy.stop()
+        await asyncio.sleep(0.1)
+        # a socket that is looked at and not read would wake the event loop at each turn
+        assert asyncio.get_running_loop()._selector.select(0) == []  # type: ignore[attr-defined]
+        assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
 
 
 # Fault 24
@@ -210,6 +269,21 @@ async def test_killed_connections_are_replaced(
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
+# Fault 22
+async def test_killed_connections_are_seen_by_repeatable_statements(
+    direct_database: Database, postgres_server: EmbeddedPostgres
+) -> None:
+    tenant = direct_database.for_tenant("a")
+    for _ in range(5):
+        await asyncio.gather(*(tenant.fetch_one("SELECT pg_sleep(0.01)") for _ in range(5)))
+        with psycopg.connect(postgres_server.migrator_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE usename = 'vectorforge_app'"
+            )
+        assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
+
+
 # Fault 26
 async def test_when_all_connections_are_in_use(app_url: str) -> None:
     async with Database(app_url, pool_size=1, timeout_s=0.2) as database:
@@ -272,9 +346,64 @@ class TestErrors:
         assert await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs") == []
         assert await tenant_db.execute(insert, (tenant_db.tenant_id,)) == 1
 
+    async def test_statements_together_are_all_or_nothing(self, tenant_db: Any) -> None:
+        insert = (
+            "INSERT INTO vectorforge.query_logs (tenant_id, id, collection_id, query_text, outcome,"
+            " latency_ms) VALUES (%s, gen_random_uuid(), gen_random_uuid(), 'q', 'answered', %s)"
+        )
+        good, bad = (insert, (tenant_db.tenant_id, 1)), (insert, (tenant_db.tenant_id, None))
+        for calls in ([good, bad], [bad, good]):
+            with pytest.raises(RefusedRowError):
+                await tenant_db.execute_all(calls)
+            assert await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs") == []
+        assert await tenant_db.execute_all([good, good]) == [1, 1]
+        assert len(await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs")) == 2
+
+    # A deferred constraint speaks when all statements are done.
+    @pytest.mark.pins(PinRule.TEMPORARY)
+    async def test_a_commit_that_fails(self, direct_database: Database) -> None:
+        tenant = direct_database.for_tenant("a")
+        calls: list[tuple[str, tuple[int, ...]]] = [
+            ("CREATE TEMP TABLE late (n int UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP", ()),
+            ("INSERT INTO late VALUES (%s)", (1,)),
+            ("INSERT INTO late VALUES (%s)", (1,)),
+        ]
+        with pytest.raises(RefusedRowError):
+            await tenant.execute_all(calls)
+        assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
+
     async def test_not_open(self) -> None:
         database = Database("dbname=vectorforge")
         with pytest.raises(DatabaseUnavailableError):
             await database.for_tenant("a").fetch_one("SELECT 1")
         assert not (await database.health()).healthy
         await database.close()
+
+
+_DYING = """
+SELECT nth, pg_sleep(CASE WHEN nth <= %s AND pg_terminate_backend(pg_backend_pid()) THEN 60 ELSE 0 END)
+FROM (SELECT nextval('public.deaths') AS nth) AS drawn
+"""
+
+
+# faults.md row 22: a failover ends connections in waves, those too that have just said that they live
+@pytest.mark.pins(PinRule.SEQUENCE)  # what is counted must outlive the transaction
+async def test_what_may_run_twice_survives_three_connections_that_die_under_it(
+    make_database: Callable[..., str], make_tenant: Callable[[], str]
+) -> None:
+    admin_url = make_database()
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute("CREATE SEQUENCE public.deaths")
+        admin.execute("GRANT USAGE ON SEQUENCE public.deaths TO vectorforge_app")
+        async with Database(make_conninfo(admin_url, user="vectorforge_app"), pool_size=2) as database:
+            tenant = database.for_tenant(make_tenant())
+            row = await tenant.fetch_one(_DYING, (3,), repeatable=True)
+            assert row is not None
+            assert row["nth"] == 4
+            with pytest.raises(DatabaseUnavailableError):  # four deaths are one too many
+                await tenant.fetch_one(_DYING, (8,), repeatable=True)
+            with pytest.raises(DatabaseUnavailableError):  # what may not run twice runs once
+                await tenant.fetch_one(_DYING, (9,))
+            row = await tenant.fetch_one(_DYING, (0,))
+            assert row is not None
+            assert row["nth"] == 10

@@ -17,6 +17,7 @@ from vectorforge.llm.types import Completion, ProviderCall
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.fenced import without_number
 from vectorforge.testing.live_api import (
     LiveApi,
     add_documents,
@@ -49,7 +50,7 @@ class DigestLLM(BaseLLMProvider):
         return [self.default_model]
 
     async def _call_api(self, call: ProviderCall) -> Completion:
-        text = json.dumps([dict(message) for message in call.messages])
+        text = json.dumps(without_number([dict(message) for message in call.messages]))
         return Completion(self.default_model, "stop", hashlib.sha256(text.encode()).hexdigest())
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:

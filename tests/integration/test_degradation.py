@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp_types import TextContent
 from pydantic import SecretStr
 
 from tests.conftest import ObservedPostgres
@@ -31,6 +32,7 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.testing.mcp_client import mcp_client
 from vectorforge.testing.pgbouncer import PgBouncer
 
 RAG = "/v1/rag/query"
@@ -59,6 +61,7 @@ class Surroundings:
     embedder: FakeEmbeddingsServer
     api: LiveApi
     client: httpx2.AsyncClient
+    tenant: str
 
     async def ask(self, **body: Any) -> dict[str, Any]:
         response = await self.client.post(RAG, json={**QUESTION, **body})
@@ -130,7 +133,7 @@ async def start(
             embeddings.set_default("http")
             client = await stack.enter_async_context(api.client(tenant))
             await add_documents(client, await new_collection(client), **GUIDES)
-            return Surroundings(first, second, embedder, api, client)
+            return Surroundings(first, second, embedder, api, client, tenant)
 
         yield make
 
@@ -337,6 +340,44 @@ async def test_without_an_embedder_words_find_the_passages(start: Start) -> None
     assert (row["degraded"], row["provider"]) == (["lexical", "provider"], "anthropic")
     nothing = await here.client.post(RAG, json={**QUESTION, "query": "xylophone"})  # no passage has the word
     assert nothing.status_code == 503
+
+
+def searches(here: Surroundings, query: str, mode: str = "hybrid") -> list[Any]:
+    """The doors that only search."""
+    body = {"query": query, "search_mode": mode}
+    return [
+        here.client.post("/v1/search", json=body),
+        here.client.post("/v1/vector_stores/default/search", json={**body, "query": [f"{query}?", query]}),
+    ]
+
+
+async def test_without_an_embedder_words_find_the_passages_of_a_search(start: Start) -> None:  # fault 13
+    here = await start()
+    for request in searches(here, "bread"):
+        assert (await request).json()["degraded"] == []
+    await here.embedder.__aexit__()
+    found, page = [(await request) for request in searches(here, "the dough")]
+    assert (found.status_code, found.json()["degraded"]) == (200, ["lexical"])
+    assert (found.json()["search_mode"], len(found.json()["results"])) == ("lexical", 1)
+    assert "dough" in found.json()["results"][0]["text"]
+    assert (page.status_code, page.json()["degraded"]) == (200, ["lexical"])
+    assert "dough" in page.json()["data"][0]["content"][0]["text"]
+    async with mcp_client(here.api.url, here.tenant) as client:
+        for name in ("semantic_search", "semantic_search_with_context"):
+            result = await client.call_tool(name, {"query": "the dough"})
+            assert result.structured_content["degraded"] == ["lexical"]
+        listed = await client.call_tool("semantic_search", {"query": "the dough"})
+        assert isinstance(listed.content[0], TextContent)
+        assert listed.content[0].text.startswith("(The question could not be embedded")
+    for request in [*searches(here, "a dough", "dense"), *searches(here, "xylophone")]:
+        assert (await request).status_code == 502
+
+
+async def test_a_search_by_words_in_place_of_vectors_can_be_switched_off(start: Start) -> None:
+    here = await start(degraded_answers=False)
+    await here.embedder.__aexit__()
+    for request in searches(here, "dough"):
+        assert (await request).status_code == 502
 
 
 async def test_a_model_answers_without_passages_only_when_the_caller_allows_it(start: Start) -> None:

@@ -427,3 +427,38 @@ async def test_documents_taken_in_again_after_a_switch_are_not_embedded_again(ro
     await room.ingest("6.txt", passage(6))
     assert len([text for text in room.new.texts[embedded:] if text == passage(6)]) <= 1
     assert len(room.old.texts) == 20
+
+
+async def test_a_limited_rate_holds_for_all_processes_together(room: Room) -> None:
+    """Eight passages, then nobody takes the change up for the rest of their time."""
+    await room.start()
+    limited = EmbeddingBackfill(room.database, room.registry, batch=8, per_minute=60)
+    await limited.work_for(room.db.tenant_id, room.collection.id)
+    pause_s = limited.take_pause_s()
+    assert pause_s == pytest.approx(8, abs=2)  # less what the embedding took
+    assert limited.take_pause_s() is None
+    held = await room.db.fetch_one(
+        "SELECT extract(epoch FROM leased_until - now())::float8 AS s FROM vectorforge.embedding_switches"
+        " WHERE tenant_id = %s",
+        (room.db.tenant_id,),
+    )
+    assert held is not None
+    assert held["s"] == pytest.approx(8, abs=2)
+    assert (await room.switches.get(room.collection.id)).vectors == 8
+
+    slow = EmbeddingBackfill(room.database, room.registry, batch=8, per_minute=3)
+    await slow.work_for(room.db.tenant_id, room.collection.id)
+    assert (await room.switches.get(room.collection.id)).vectors == 11  # never more than a minute's
+
+
+async def test_a_limited_rate_delays_nothing_else(make_database: Callable[..., str]) -> None:
+    async with Database(make_conninfo(make_database(), user="vectorforge_app"), pool_size=5) as database:
+        room = await make_room(database.for_tenant("a"), database)
+        other = await make_room(database.for_tenant("b"), database)
+        for one in (room, other):
+            for number in range(10):
+                await one.ingest(f"{number}.txt", passage(number))
+            await one.start()
+        limited = EmbeddingBackfill(database, room.registry, batch=4, per_minute=4)
+        assert [await limited.step() for _ in range(3)] == [True, True, False]  # one batch of each tenant
+        assert len(room.new.texts) + len(other.new.texts) == 8

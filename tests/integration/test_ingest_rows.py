@@ -76,10 +76,14 @@ class Shop:
         return {document.source for document in documents}
 
     @property
-    def embedded(self) -> list[str]:
+    def embedder(self) -> HashingEmbedder:
         embedder = self.session.application.embedding_registry.get("hashing")
         assert isinstance(embedder, HashingEmbedder)
-        return embedder.texts
+        return embedder
+
+    @property
+    def embedded(self) -> list[str]:
+        return self.embedder.texts
 
 
 @pytest.fixture
@@ -105,6 +109,13 @@ async def test_rows_become_documents(shop: Shop) -> None:
     assert best.chunk.text == "The body of article 17"
     assert best.chunk.metadata["price"] == 17.5
     assert best.chunk.metadata["details"] == {"colour": "red"}
+
+
+# Issue 7, point 4: short rows share requests to the model
+async def test_rows_share_requests(shop: Shop) -> None:
+    await shop.ingest()
+    assert sum(shop.embedder.requests) == 250
+    assert len(shop.embedder.requests) <= 10
 
 
 # Incremental: only new and changed rows are read and embedded, whatever their times are

@@ -64,7 +64,8 @@ async def search(
         f"""
         WITH {SCOPE}, {ctes} SELECT c.ordinal, best.lexical_score FROM best_by_words AS best
         JOIN vectorforge.chunks AS c ON c.tenant_id = %(tenant)s AND c.id = best.chunk_id
-        ORDER BY best.lexical_score DESC, best.chunk_id
+        JOIN vectorforge.chunk_terms AS t ON t.tenant_id = c.tenant_id AND t.chunk_id = c.id
+        ORDER BY best.lexical_score DESC, t.number
         """,
         {"tenant": db.tenant_id, "collection": collection_id, "query_text": question, "lexical_limit": limit},
     )
@@ -119,7 +120,10 @@ class TestAgainstTheFormula:
             found = await search(db, collection_id, question)
             assert dict(found) == pytest.approx(expected, rel=1e-9), question
             assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-            assert await search(db, collection_id, question, limit=7) == found[:7]
+            for limit in (1, 7, 40):
+                best = await search(db, collection_id, question, limit=limit)
+                assert [number for number, _ in best] == [number for number, _ in found[:limit]], question
+                assert dict(best) == pytest.approx(dict(found[:limit]), rel=1e-9), question
 
     # a filter changes which passages are found, not how they are scored
     @pytest.mark.parametrize("how", ["joined", "tested"])
@@ -131,6 +135,29 @@ class TestAgainstTheFormula:
             found = await search(db, collection_id, question, of_three=how)
             assert dict(found) == pytest.approx(expected, rel=1e-9), question
             assert await search(db, collection_id, question, of_three=how, limit=7) == found[:7]
+
+
+class TestFrequentWords:
+    """4,000 passages, most of which have one of the words that are in every question."""
+
+    @pytest.fixture
+    def passages(self) -> list[list[str]]:
+        generator = random.Random(21)
+        words = [f"w{rank}" for rank in range(2000)]
+        weights = [1 / (rank + 3) for rank in range(2000)]
+        return [generator.choices(words, weights, k=generator.randrange(5, 40)) for _ in range(4000)]
+
+    async def test_the_best_are_the_best(self, db: TenantDatabase, passages: list[list[str]]) -> None:
+        collection_id = await store(db, list(map(" ".join, passages)), language="simple")
+        read = [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
+        generator = random.Random(22)
+        for _ in range(25):
+            rare = [f"w{generator.randrange(20, 300)}" for _ in range(generator.randrange(1, 4))]
+            question = " ".join([*rare, "w0", "w1", generator.choice(["bl", "w2", "w3 w4", "unheard"])])
+            expected = sorted(bm25(question, read).values(), reverse=True)
+            for limit in (10, 100):
+                best = await search(db, collection_id, question, limit=limit)
+                assert [score for _, score in best] == pytest.approx(expected[:limit], rel=1e-9), question
 
 
 @pytest.mark.parametrize(

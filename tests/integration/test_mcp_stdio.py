@@ -117,11 +117,12 @@ def test_only_messages_are_on_stdout_and_it_ends_with_stdin(environment: dict[st
     assert process.returncode == 0
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_while_it_waits_for_a_message(environment: dict[str, str], number: int) -> None:
     process = started(environment)
     process.send_signal(number)
-    assert process.wait(timeout=120) == 130
+    assert process.wait(timeout=60) == 130
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     process.communicate()

@@ -24,6 +24,8 @@ from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.live_query_function import PASSAGE
 
 ROOT = Path(__file__).parents[2]
+ADDED = ("log", "--first-parent", "-m", "--diff-filter=A", "-1", "--format=%H", "--")
+"""Asks for the commit that brought a file; a merge, if a branch did."""
 WRITE_LOGS = """
 import json, sys
 from functions.log_writer.handler import handler
@@ -44,6 +46,13 @@ def git(*words: str) -> bytes:
     return done.stdout
 
 
+def has_earlier_migrations(commit: str) -> bool:
+    folder = MIGRATIONS.relative_to(ROOT).as_posix()
+    names = [Path(line).name for line in git("ls-tree", "--name-only", commit, f"{folder}/").decode().split()]
+    found = [name for name in names if name.endswith(".sql")]
+    return found == [migration.name for migration in read_migrations()[: len(found)]]
+
+
 @pytest.fixture(scope="module")
 def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """shared/ and functions/ as of the last commit without the newest migration."""
@@ -53,8 +62,10 @@ def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if git("status", "--porcelain", "--", str(newest)):
         commit = "HEAD"  # it is being written, and in no commit yet
     else:
-        [added] = git("log", "--diff-filter=A", "-1", "--format=%H", "--", str(newest)).decode().split()
+        [added] = git(*ADDED, str(newest)).decode().split()
         commit = f"{added}^"
+        while not has_earlier_migrations(commit):  # a merge that the newest was numbered anew after
+            commit += "^"
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(fileobj=BytesIO(git("archive", commit, "shared", "functions"))) as archive:
         archive.extractall(folder, filter="data")

@@ -116,10 +116,10 @@ async def test_a_stream_says_what_the_whole_answer_says_however_its_labels_are_c
     client: AsyncOpenAI, vendor: FakeOpenAI
 ) -> None:
     answer = "Two hours 🙂 [Source 1], then bake [Source 1, 2]."
-    vendor.script(Reply(texts=(answer,)), Reply(texts=tuple(answer)))
+    vendor.script(Reply(texts=(answer,)), Reply(texts=tuple(answer), pause_s=0.002))
     whole = await client.chat.completions.create(model=MODEL, messages=ASKED)
     chunks = await streamed(client, extra_headers={"Cache-Control": "no-cache"})
-    assert [c.choices[0].delta.content for c in chunks[1:5]] == ["T", "w", "o", " "]
+    assert len(chunks) > 4
     assert content_of(chunks) == whole.choices[0].message.content == "Two hours 🙂 [1], then bake [1][2]."
     *_, annotated, last = chunks
     expected = [annotation.to_dict() for annotation in whole.choices[0].message.annotations or []]
@@ -222,7 +222,7 @@ async def test_docrag_s_sources_get_numbers_too(client: AsyncOpenAI, vendor: Fak
         "sources": [],
         "confidence": "low",
     }
-    vendor.script(*[Reply(texts=tuple(json.dumps(said)))] * 2)
+    vendor.script(*[Reply(texts=tuple(json.dumps(said)), pause_s=0.002)] * 2)
     options: Any = {"model": "docrag/handbook", "messages": ASKED, "extra_body": {"min_score": -1}}
     whole = await client.chat.completions.create(**options)
     fresh = {"Cache-Control": "no-cache"}
@@ -230,7 +230,7 @@ async def test_docrag_s_sources_get_numbers_too(client: AsyncOpenAI, vendor: Fak
     chunks = [chunk async for chunk in stream]
     assert content_of(chunks) == whole.choices[0].message.content == "Two hours. Source: bread.md - Bread [1]"
     assert cited(content_of(chunks), whole.choices[0].message.annotations) == [("[1]", "Bread")]
-    assert len(chunks) > 10
+    assert len(chunks) > 4
 
 
 async def test_errors_before_the_stream_are_the_packages_own_classes(

@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -148,7 +149,8 @@ async def test_passages_are_told_only_when_they_are_asked_for(client: AsyncOpenA
 async def test_a_stream_has_the_events_of_openai_s_own(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:
     vendor.script(Reply(texts=("Two hours [Sour", "ce 1]. ", "Then bake.")))
     events = await events_of(client, include=["file_search_call.results"])
-    assert [event.type.removeprefix("response.") for event in events] == [
+    # one after another of the same kind count as one: pieces may come together
+    assert [name.removeprefix("response.") for name, _ in groupby(event.type for event in events)] == [
         "created",
         "in_progress",
         "output_item.added",
@@ -158,8 +160,6 @@ async def test_a_stream_has_the_events_of_openai_s_own(client: AsyncOpenAI, vend
         "output_item.done",
         "output_item.added",
         "content_part.added",
-        "output_text.delta",
-        "output_text.delta",
         "output_text.delta",
         "output_text.annotation.added",
         "output_text.done",

@@ -167,7 +167,7 @@ async def test_a_warm_process_goes_on_without_secrets_manager(
 async def test_no_key_is_shown_anywhere(
     aws: FaultyAws, secret_id: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level(logging.DEBUG)  # boto3's bodies, the SDKs' requests
+    caplog.set_level(logging.DEBUG)  # boto3's bodies, and whatever an HTTP client says
     aws.put_parameter(f"/{secret_id}/cohere_api_key", OLD)
     shown: list[str] = []
     async with FakeOpenAI(api_key="another") as server:
@@ -198,7 +198,7 @@ async def test_no_key_is_shown_anywhere(
         NEW,
         "{canary",
     }
-    assert [name for name in ("botocore", "httpx2", "openai") if name in caplog.text] != []
+    assert "botocore" in caplog.text
     out, err = capfd.readouterr()
     assert "canary" not in caplog.text + out + err + "".join(shown)
 

@@ -193,14 +193,6 @@ async def test_within_a_running_loop_it_blocks_or_goes_to_a_thread(service: RAGS
     assert [sources(results) for results in found] == [["dogs.md"]] * 4
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, also where a shell script started the tests in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_call_is_cancelled_and_the_service_goes_on(
     postgres_server: EmbeddedPostgres, tenant: str

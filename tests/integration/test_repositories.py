@@ -297,6 +297,16 @@ class TestQueryLogs:
             await repo.create(log)
         assert len(await repo.list()) == 1
 
+    @pytest.mark.parametrize("beside", ["SELECT 1 / 0", "SELECT pg_sleep(30)"])
+    async def test_a_log_is_stored_alone_when_what_goes_with_it_cannot_be(
+        self, tenant_db: TenantDatabase, beside: str, caplog: pytest.LogCaptureFixture
+    ) -> None:  # C01
+        repo = QueryLogRepository(tenant_db)
+        log = make_log(uuid4())
+        await repo.create_with(log, [(beside, ())], timeout_s=0.3)
+        assert [row.id for row in await repo.list()] == [log.id]
+        assert "The answer was not kept" in caplog.text
+
     async def test_no_text_is_too_strange_to_be_logged(self, tenant_db: TenantDatabase) -> None:
         repo = QueryLogRepository(tenant_db)
         await repo.create(make_log(uuid4(), query_text="a\0b", generated_response="half \ud800 pair 🙂"))

@@ -80,7 +80,7 @@ async def test_the_readers_of_a_killed_writer_are_told(
     ):
         surroundings.vendor.script(Reply(texts=("It ", "takes ", "five ", "days."), gate=gate))
         async with client.stream("POST", "/v1/rag/query", json=QUESTION) as response:
-            events = await first_events(response, 4)
+            events = await first_events(response, 3)
         query_id = events[0].data["request_id"]
         following = asyncio.create_task(resume(reader, query_id, 2))
         await gate.waiting.wait()

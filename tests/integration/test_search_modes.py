@@ -61,3 +61,18 @@ async def test_the_reason_of_an_exact_scan(tenant_db: TenantDatabase, reason: Sc
     found = await store.search(query_vector=vectors[0], query_text="n3", **asked)
     assert found.scan == Scan("exact", reason)
     assert (len(found), found.matched) == (12, 12)
+
+
+# a filter is compared with the ranking in one of three ways, by how much it lets through
+@pytest.mark.parametrize("exact_scan_limit", [5, 25, 10_000])
+async def test_a_filter_of_words_only_is_never_short(
+    tenant_db: TenantDatabase, exact_scan_limit: int
+) -> None:
+    collection_id = await insert_collection(tenant_db, 2, COSINE)
+    texts = [f"cats n{position}" for position in range(60)]
+    chunks = chunk_drafts(texts, [[1.0, 0.0]] * 60, [{"even": position % 2 == 0} for position in range(60)])
+    await PgVectorStore(tenant_db).replace_document(collection_id, document_draft(chunks), chunks)
+    store = PgVectorStore(tenant_db, exact_scan_limit=exact_scan_limit)
+    asked: dict[str, Any] = {"collection_id": collection_id, "metric": COSINE, "query_text": "cats"}
+    found = await store.search(query_vector=None, top_k=60, filters={"even": True}, **asked)
+    assert {hit.chunk.text for hit in found} == set(texts[::2])

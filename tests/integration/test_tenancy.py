@@ -37,10 +37,10 @@ UNWALLED = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'vectorforge' AND c.relkind IN ('r', 'p') AND NOT (
     c.relrowsecurity AND c.relforcerowsecurity
-    AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)
+    AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polroles = '{0}')  -- everybody's
     AND (c.relname = 'schema_migrations' OR EXISTS (
         SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnotnull
-            AND a.attname = CASE c.relname WHEN 'postings' THEN 'scope' ELSE 'tenant_id' END
+            AND a.attname = CASE WHEN c.relname ~ 'postings$' THEN 'scope' ELSE 'tenant_id' END
     ))
 )
 """
@@ -129,6 +129,7 @@ class TestTheWall:
             ("vectorforge_dispatcher", "cached_embeddings", "DELETE"),
             ("vectorforge_dispatcher", "ingestion_jobs", "DELETE"),
             ("vectorforge_dispatcher", "query_logs", "DELETE"),
+            ("vectorforge_dispatcher", "tombstones", "DELETE"),
             ("vectorforge_log_keeper", "query_logs", "INSERT"),
         }
         readable = superuser.execute(

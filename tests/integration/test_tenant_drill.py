@@ -70,7 +70,8 @@ class Tenant:
         """Use a route with the tenant's own ids; the response is read to its end."""
         method, path = route
         sent: dict[str, Any] = {"json": {**self.fill(body), **more}} if body is not None else {}
-        return await self.client.request(method, self.fill(path), **sent)
+        query = CASES[route].query if route in CASES else ""
+        return await self.client.request(method, self.fill(path + query), **sent)
 
 
 @dataclass
@@ -109,11 +110,11 @@ async def drill(
     canary = f"canary{uuid.uuid4().hex}"
     config = settings_for(postgres_server.app_url, names, aws=AwsSettings(uploads_bucket="uploads"))
     async with live_api(config) as api, api.client(names[0]) as hers, api.client(names[1]) as his:
-        ids = await furnish(hers, f"{SECRET} {canary}")
+        ids = {**await furnish(hers, f"{SECRET} {canary}"), "tenant": names[0]}
         await add_documents(hers, ids["collection_id"], **{canary: f"# {canary}\n\n{SECRET}"})
         await add_documents(hers, await new_collection(hers, canary), **{canary: SECRET})
         alice = Tenant(hers, names[0], ids)
-        bob = Tenant(his, names[1], await furnish(his, f"{SECRET} harmless"))
+        bob = Tenant(his, names[1], {**await furnish(his, f"{SECRET} harmless"), "tenant": names[1]})
         schema = (await his.get("/openapi.json")).json()
         yield Drill(api, alice, bob, canary, schema)
 

@@ -197,6 +197,43 @@ FROM vectorforge.documents AS d, generate_series(0, 2) AS n;
 """
 
 
+class TestPostingsFromBefore:
+    """750 passages read before migration 0017, whose postings are in a table of before."""
+
+    @pytest.fixture
+    async def owner_url(self, make_database: Callable[..., str], tmp_path: Path) -> str:
+        url = make_database(empty=True)
+        for file in sorted(MIGRATIONS.glob("*.sql"))[:16]:
+            shutil.copy(file, tmp_path)
+        await migrate(url, directory=tmp_path)
+        with psycopg.connect(url) as connection:
+            connection.execute(OLD_ROWS)
+        await migrate(url)
+        return url
+
+    def old_postings(self, owner_url: str) -> int:
+        with psycopg.connect(owner_url) as connection:
+            row = connection.execute("SELECT count(*) FROM vectorforge.postings").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async def test_they_are_read_again(self, owner_url: str) -> None:
+        assert self.old_postings(owner_url) > 0
+        assert await read_unread_terms(owner_url, passages_a_step=100) == (750, True)
+        assert self.old_postings(owner_url) == 0
+        async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
+            db = database.for_tenant("alice")
+            assert all(found.terms_complete for found in await CollectionRepository(db).list())
+            assert await check_terms(owner_url, db) > 0
+
+    # what is erased before it is read again leaves nothing
+    async def test_they_go_with_their_passages(self, owner_url: str) -> None:
+        conninfo = make_conninfo(owner_url, user="vectorforge_eraser")
+        async with Database(conninfo, pool_size=1) as database:
+            await database.for_tenant("alice").execute("DELETE FROM vectorforge.collections")
+        assert self.old_postings(owner_url) == 0
+
+
 class TestPassagesFromBefore:
     """750 passages stored before migration 0014."""
 

@@ -221,7 +221,7 @@ class TestTheWall:
             row["term_scope"]
             for row in await store.db.fetch_all("SELECT term_scope FROM vectorforge.collections")
         }
-        rows = await store.db.fetch_all("SELECT DISTINCT scope FROM vectorforge.postings")
+        rows = await store.db.fetch_all("SELECT DISTINCT scope FROM vectorforge.packed_postings")
         assert {row["scope"] for row in rows} == own
         rows = await store.db.fetch_all("SELECT DISTINCT tenant_id FROM vectorforge.chunk_terms")
         assert [row["tenant_id"] for row in rows] == [store.db.tenant_id]
@@ -229,7 +229,7 @@ class TestTheWall:
     async def test_nobody_is_nobody(
         self, database: Database, store: Store, strangers: TenantDatabase
     ) -> None:
-        for table in ("postings", "chunk_terms"):
+        for table in ("postings", "packed_postings", "grouped_postings", "chunk_terms"):
             row = await database.fetch_untenanted(f"SELECT count(*) AS n FROM vectorforge.{table}")
             assert row == {"n": 0}
 
@@ -237,8 +237,8 @@ class TestTheWall:
     @pytest.mark.parametrize(
         "condition",
         [
-            "postings WHERE 1 / (term::bigint - vectorforge.term_hash('secret')) < -9",
-            """postings WHERE scope IN (SELECT n FROM generate_series(1, 9999) AS n)
+            "packed_postings WHERE 1 / (term::bigint - vectorforge.term_hash('secret')) < -9",
+            """packed_postings WHERE scope IN (SELECT n FROM generate_series(1, 9999) AS n)
                 AND 1 / (term::bigint - vectorforge.term_hash('secret')) < -9""",
             """chunk_terms WHERE EXISTS (
                 SELECT FROM unnest(terms) AS t WHERE 1 / (t::bigint - vectorforge.term_hash('secret')) < -9
@@ -254,9 +254,11 @@ class TestTheWall:
     @pytest.mark.parametrize(
         "statement",
         [
-            "INSERT INTO vectorforge.postings SELECT scope, 1, chunk_id, 1, 1 FROM vectorforge.postings",
-            "UPDATE vectorforge.postings SET frequency = 1",
-            "DELETE FROM vectorforge.postings",
+            "INSERT INTO vectorforge.packed_postings SELECT scope, 1, 1 FROM vectorforge.packed_postings",
+            "UPDATE vectorforge.packed_postings SET posting = 1",
+            "DELETE FROM vectorforge.packed_postings",
+            "UPDATE vectorforge.grouped_postings SET postings = '{}'",
+            "DELETE FROM vectorforge.grouped_postings",
             "DELETE FROM vectorforge.chunk_terms",
             "UPDATE vectorforge.chunk_terms SET length = 1",
             "SELECT vectorforge.add_terms('x', '{}')",
@@ -266,3 +268,45 @@ class TestTheWall:
     async def test_only_triggers_write(self, store: Store, strangers: TenantDatabase, statement: str) -> None:
         with pytest.raises(DatabaseError):
             await store.db.execute(statement)
+
+
+# Issue 7, point 4: words that passages of a document share are one row, and it ends with the last of them
+class TestSharedWords:
+    async def rows(self, store: Store) -> dict[str, list[int]]:
+        """Words of two or more passages when they were read: how many postings each of their rows has."""
+        found = await store.db.fetch_all(
+            """SELECT w.word, cardinality(p.postings) AS passages FROM vectorforge.grouped_postings AS p
+            JOIN unnest(ARRAY['cat', 'dog', 'bird']) AS w (word) ON p.term = vectorforge.term_hash(w.word)
+            ORDER BY 1, 2"""
+        )
+        rows: dict[str, list[int]] = {}
+        for row in found:
+            rows.setdefault(row["word"], []).append(row["passages"])
+        return rows
+
+    async def test_passages_that_go_one_by_one(self, store: Store, check: Check) -> None:
+        await store.put(["cats one", "cats two dogs", "cats three dogs", "birds"], title=None)
+        assert await self.rows(store) == {"cat": [3], "dog": [2]}
+        for gone, left in ((0, {"cat": [2], "dog": [2]}), (1, {"cat": [1], "dog": [1]}), (2, {}), (3, {})):
+            async with store.db.transaction() as connection:
+                await connection.execute("DELETE FROM vectorforge.chunks WHERE ordinal = %s", (gone,))
+                await connection.execute("UPDATE vectorforge.documents SET chunk_count = chunk_count - 1")
+            await check(store.db)
+            assert await self.rows(store) == left, gone
+
+    async def test_those_of_two_documents_are_two_rows(self, store: Store, check: Check) -> None:
+        for source in ("a.md", "b.md"):
+            await store.put(["cats", "cats again"], source, title=None)
+        assert await self.rows(store) == {"cat": [2, 2]}
+        await store.db.execute("DELETE FROM vectorforge.documents WHERE source = 'a.md'")
+        await check(store.db)
+        assert await self.rows(store) == {"cat": [2]}
+
+    async def test_a_passage_that_comes_later_has_rows_of_its_own(self, store: Store, check: Check) -> None:
+        await store.put(["cats", "cats again"], title=None)
+        await store.put(["cats", "cats again", "and more cats"], title=None)
+        assert await self.rows(store) == {"cat": [2]}
+        assert await check(store.db) > 0
+        await store.put(["and more cats"], title=None)
+        assert await self.rows(store) == {}
+        assert await check(store.db) > 0

@@ -139,7 +139,7 @@ def test_api_keys_are_kept(folder: Path) -> None:
 
 def test_other_machines_need_keys_or_a_word(folder: Path) -> None:
     refused = run(folder, "up", "--port", "0", "--host", "0.0.0.0", code=2)  # noqa: S104 - refused
-    assert "VECTORFORGE_API_KEYS" in refused.stderr
+    assert "VECTORFORGE_AUTH=api_key" in refused.stderr
     assert "--insecure" in refused.stderr
 
 

@@ -25,6 +25,7 @@ from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector
 from vectorforge.vectorstore.filters import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search_branches import Way
 from vectorforge.vectorstore.validation import single_precision
 
 COSINE = DistanceMetric.COSINE
@@ -204,7 +205,7 @@ async def impatient_database(make_database: Callable[..., str]) -> AsyncIterator
 async def explain(db: TenantDatabase, statement: str, params: dict[str, Any]) -> str:
     """The plan of a statement after entering a search, as the store would run it."""
     async with db.transaction() as connection:
-        await connection.execute("SELECT vectorforge.enter_search(%s, 200)", (db.tenant_id,))
+        await connection.execute("SELECT vectorforge.enter_tenant(%s)", (db.tenant_id,))
         rows = await (await connection.execute(f"EXPLAIN {statement}".encode(), params)).fetchall()
     return "\n".join(row["QUERY PLAN"][:200] for row in rows)  # without the vector
 
@@ -217,6 +218,9 @@ def search_params(
         "tenant": db.tenant_id,
         "collection": collection_id,
         "space": f"cosine_{len(query)}",
+        "partition": f"vectorforge.embeddings_cosine_{len(query)}",
+        "ef_search": 200,
+        "scan_tuples": None,
         "query": wire_vector(single_precision(query, field="query_vector")),
         "top_k": 10,
         "depth": 10,
@@ -233,9 +237,11 @@ def search_params(
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("dimension", [8, 3072])
 @pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.HYBRID])
+@pytest.mark.parametrize("way", list(Way))
 async def test_plans(
     indexed_database: Database,
     make_tenant: Callable[[], str],
+    way: Way,
     mode: SearchMode,
     dimension: int,
     metric: DistanceMetric,
@@ -243,20 +249,27 @@ async def test_plans(
 ) -> None:
     db = indexed_database.for_tenant(make_tenant())
     collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
-    statement = search_sql.build(mode, metric, dimension, parse(filters))
+    condition = search_sql.compile_filter(parse(filters))
+    statement = search_sql.build(mode, metric, dimension, condition, way=way)
     partition = f"embeddings_{metric.value}_{dimension}"
     params = {
         **search_params(db, collection_id, vectors[0], statement),
         "space": f"{metric.value}_{dimension}",
+        "partition": f"vectorforge.{partition}",
     }
     plan = await explain(db, statement.sql, params)
     parts = {part.split("\n")[0]: part for part in plan.split("\n  CTE ")}
     for name, part in parts.items():  # one partition, and its index only where it is asked
         assert "embeddings_" not in part.replace(partition, ""), plan
-        assert (f"Index Scan using {partition}_hnsw" in part) == (name == "by_index"), plan
-    ways = re.compile(r"One-Time Filter: \(*InitPlan \d+\)\.col1 (=|<>)")  # a way not taken is not begun
-    assert len(ways.findall(parts["by_index"])) == 1, plan
-    assert len(ways.findall(parts["dense"])) == (2 if filters is None else 3), plan
+        assert (f"Index Scan using {partition}_hnsw" in part) == (name == "near"), plan
+    assert ("near" in parts) == (way is not Way.COMPARED)
+    # a way not taken is not begun, and the settings of an index scan are made before it begins
+    if way is not Way.COMPARED:
+        assert re.search(r"One-Time Filter: \(*InitPlan \d+\)\.col1", parts["near"]), plan
+    if way is Way.CHOSEN:
+        assert len(re.findall(r"One-Time Filter: \(*InitPlan \d+\)\.col1 <> 'many'", parts["dense"])) == 1, (
+            plan
+        )
 
 
 # D2
@@ -370,7 +383,8 @@ async def test_the_plan_of_a_profile(
 ) -> None:
     db = indexed_database.for_tenant(make_tenant())
     collection_id = await insert_collection(db, 4, DistanceMetric.COSINE, by_profile=True)
-    statement = search_sql.build(SearchMode.HYBRID, DistanceMetric.COSINE, 4, parse(filters), of_profile=True)
+    condition = search_sql.compile_filter(parse(filters))
+    statement = search_sql.build(SearchMode.HYBRID, DistanceMetric.COSINE, 4, condition, of_profile=True)
     params = {**search_params(db, collection_id, [1, 0, 0, 0], statement), "profile": 7}
     plan = await explain(db, statement.sql, params)
     assert "Index Cond: ((tenant_id = " in plan

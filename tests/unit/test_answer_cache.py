@@ -1,5 +1,8 @@
 """The key of a cached answer, and the answers that a process keeps."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -11,7 +14,8 @@ from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache import answer_key
 from vectorforge.pipeline.answer_memory import AnswerMemory
-from vectorforge.pipeline.presets import PRESETS
+from vectorforge.pipeline.presets import PRESETS, preset_text
+from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -164,3 +168,18 @@ def test_memory_forgets_one_tenant(memory: AnswerMemory) -> None:
     memory.clear("a")
     assert memory.find("a", b"1", 1) is None
     assert memory.find("b", b"1", 1) is not None
+
+
+def test_the_text_of_a_preset_is_the_same_in_every_process() -> None:
+    code = "from vectorforge.pipeline.presets import PRESETS, preset_text; print(*map(preset_text, PRESETS))"
+    here = " ".join(map(preset_text, PRESETS))
+    for seed in ("1", "2"):
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ran.stdout.strip("\n") == here
+    assert RAG_QUERY_SYSTEM_PROMPT.splitlines()[0] in preset_text("rag_query").replace("\\n", "\n")

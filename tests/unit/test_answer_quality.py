@@ -1,11 +1,16 @@
 """The quality of answers: figures, what is counted and logged, and where it shows."""
 
 import logging
+import re
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.test_rag_pipeline import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.extractive_ranking import stem, terms
 from vectorforge.pipeline.answer_quality import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
 from vectorforge.testing.passages import make_passage
@@ -94,3 +99,31 @@ async def test_verdicts_come_after_their_sentence_and_before_the_usage() -> None
     assert isinstance(done, DoneEvent)
     assert [c.verdict for c in done.result.citations] == ["supported", "unsupported"]
     assert done.result.citations == [e.citation for e in events if isinstance(e, CitationEvent)]
+
+
+@given(st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True))
+def test_a_stem_begins_as_its_word_does(word: str) -> None:  # what few words are looked at for
+    assert stem(word)[:3] == word[:3]
+
+
+@given(st.lists(st.text(alphabet="abcdeings .é水火-'_7", max_size=60), max_size=4), st.data())
+def test_the_figures_are_those_of_the_definition(passages: list[str], data: st.DataObject) -> None:  # D-039
+    text = st.text(alphabet="abcdeings .é水火-'_7", max_size=60)
+    question, answer = data.draw(text), data.draw(text)
+    asked, joined = terms(question), "\n".join(passages)
+    expected = len(asked & terms(answer) & terms(joined)) / len(asked) if asked else 0.0
+    assert completeness(question, answer, passages) == expected
+    words, held = slow_words(answer), slow_words(joined)
+    assert relevance(answer, passages) == (len(words & held) / len(words) if words else 0.0)
+
+
+def slow_words(text: str) -> set[str]:
+    """Words as the definition has them, letter by letter."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    found: set[str] = set()
+    for word in re.findall(r"[^\W_]+", plain):
+        runs = re.findall("[水火]+", word)
+        found.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
+        if not runs:
+            found.add(word)
+    return found

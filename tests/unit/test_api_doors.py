@@ -66,3 +66,13 @@ def test_importing_the_api_builds_the_models_of_no_door() -> None:
     assert "vectorforge.api.app" in found
     later = ("vectorforge.api.routes.", "vectorforge.ingestion.", "vectorforge.bootstrap.tenant_services")
     assert [name for name in found if name.startswith(later)] == []
+
+
+def test_paths_that_are_remembered_are_few() -> None:  # callers choose them
+    app = FastAPI(openapi_url=None)
+    doors = Doors(app)
+    for number in range(1000):
+        doors.open_for(f"/v1/jobs/{number}")
+    doors.open_for("/v1/search")
+    assert {"/v1/jobs/{job_id}", "/v1/search"} <= _paths_of(app)
+    assert len(doors._asked_for) <= 100

@@ -1,5 +1,6 @@
 """Whom AWS's front doors have let in: which tenant, and who never."""
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.api.auth import Authenticator
-from vectorforge.api.front_doors import FrontDoorCaller, IamPrincipal
+from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.front_doors import FrontDoorCaller, IamPrincipal
 from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, ConfigurationError
 
@@ -53,14 +54,14 @@ def tenant_of(headers: Mapping[str, str], event: object, **settings: Any) -> str
     """The tenant, or "refused"."""
     authenticator = Authenticator(ServerSettings(**{**SETTINGS, **settings}))
     try:
-        return authenticator.authenticate(headers, event)
+        return asyncio.run(authenticator.authenticate(headers, event)).tenant
     except AuthenticationError:
         return "refused"
 
 
 def documented() -> list[list[str]]:
-    """The rows of the decision table in docs/tenants.md."""
-    text = (ROOT / "docs" / "tenants.md").read_text(encoding="utf-8")
+    """The rows of the decision table in docs/identity.md."""
+    text = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
     _, _, table = text.partition("| API Gateway's key id | IAM | tenant |\n|---|---|---|---|---|\n")
     rows = re.findall(r"^\|(.*)\|$", table.partition("\n\n")[0], re.MULTILINE)
     return [[cell.strip() for cell in row.split("|")] for row in rows]
@@ -160,7 +161,7 @@ def test_any_event_is_read(event: Any) -> None:
 
 def test_who_is_known_and_assigned_to_nobody_is_told_so() -> None:
     with pytest.raises(AuthenticationError, match="assigned to no tenant"):
-        Authenticator(ServerSettings()).authenticate({}, url_event(session_of("reader")))
+        asyncio.run(Authenticator(ServerSettings()).authenticate({}, url_event(session_of("reader"))))
 
 
 def test_local_mode_asks_nobody() -> None:

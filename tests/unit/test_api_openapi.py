@@ -53,14 +53,25 @@ def test_every_error_is_a_problem_document(document: Any) -> None:  # C22
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for status, response in operation["responses"].items():
-                if int(status) >= 400 and (path, status) != ("/health", "503"):
+                if int(status) >= 400 and (path, status) not in (("/health", "503"), ("/mcp", "400")):
                     shape = "application/json" if is_openai_path(path) else "application/problem+json"
                     assert list(response["content"]) == [shape], (path, status)
             if path.startswith("/v1/"):
                 unusable = "400" if is_openai_path(path) else "422"
                 assert {"401", unusable, "503"} <= set(operation["responses"]), path
+                assert "requestBody" not in operation or "400" in operation["responses"], path
                 assert operation["security"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_no_route_returns_stored_vectors(document: Any) -> None:  # security 7
+    found = {
+        f"{name}.{field}"
+        for name, schema in document["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+        if '"items": {"type": "number"' in json.dumps(described)
+    }
+    assert found == {"EmbeddingBody.embedding"}  # /v1/embeddings: of a text that the caller sent
 
 
 @pytest.mark.parametrize("path", ["/v1/rag/query", "/v1/collections/{collection_id}/query"])

@@ -1,5 +1,6 @@
 """The citation check over answers written to deceive it, and over honest ones."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
 from vectorforge.llm.providers.extractive_sentences import split
 from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.pipeline.claims import Evidence, read_claims
+from vectorforge.pipeline.names import KnownNames, fold, known_names, take_addresses, take_identifiers
+from vectorforge.pipeline.quantities import Quantity
 from vectorforge.pipeline.types import Citation
 from vectorforge.testing.passages import make_passage
 
@@ -93,3 +97,35 @@ def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:
         checker.finish()
     assert [c.verdict for c in unaware.citations] == ["supported"]
     assert [c.verdict for c in aware.citations] == ["unsupported"]
+
+
+def test_names_asked_word_by_word_are_those_of_all_texts() -> None:
+    texts = [passage.chunk.text for passage in PASSAGES]
+    texts += [(ROOT / "docs" / name).read_text() for name in ("retrieval.md", "streams.md", "identity.md")]
+    known, found = known_names(texts), KnownNames(texts)
+    words = {fold(word) for text in texts for word in re.findall(r"[^\W\d_]+", text)}
+    assert len(known) > 20
+    assert {word for word in words | known if word in found} == known
+
+
+# Issue 8, point 6 (row 40 of the campaign): one such answer held up a whole process for minutes
+@pytest.mark.parametrize("run", ["x", "X", "a.", "a-", "A-", "aA"])
+def test_a_run_without_end_is_read_once(run: str) -> None:
+    text = run * 150_000
+    assert take_addresses(text) == (set(), text)
+    identifiers, rest = take_identifiers(text)
+    assert len(rest) == len(text)
+    assert len(identifiers) <= 1
+
+
+def test_numbers_that_python_does_not_read_are_no_claims() -> None:
+    (claim,) = read_claims("It takes " + "7" * 10_000 + " days.")
+    assert isinstance(claim, Quantity)
+    assert claim.values == frozenset()
+    passage = Evidence(make_passage("It takes " + "7" * 10_000 + " days, or 7."))
+    assert not passage.holds(claim)
+    (seven,) = read_claims("It takes 7 days.")
+    assert passage.holds(seven)
+    assert read_claims(" " * 30_000) == []
+    claims = read_claims("It takes 7 days " + "and more " * 3000 + "or 8.")
+    assert [claim for claim in claims if isinstance(claim, Quantity)] == [seven]

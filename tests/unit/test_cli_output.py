@@ -288,8 +288,8 @@ class TestUp:
             with pytest.raises(errors.ConfigurationError, match="--insecure"):
                 serving_config(config, "192.0.2.1")
             assert serving_config(config, "192.0.2.1", insecure=True).server.auth == "local"
-        with pytest.raises(errors.ConfigurationError, match="VECTORFORGE_API_KEYS"):
-            serving_config(VectorForgeConfig(server=ServerSettings(auth="api_key")), "127.0.0.1")
+        issued = VectorForgeConfig(server=ServerSettings(auth="api_key"))  # whose keys are in the database
+        assert serving_config(issued, "192.0.2.1").server.auth == "api_key"
 
     def test_sigterm_ends_like_ctrl_c(self) -> None:
         before = signal.getsignal(signal.SIGTERM)

@@ -1,5 +1,7 @@
 """The context: formats byte for byte, the budget, the template."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextFormat
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, RAG_QUERY_SYSTEM_PROMPT, render_template
+from vectorforge.testing.fenced import unfenced
 from vectorforge.testing.passages import make_passage as passage
 from vectorforge.tokens import estimate_tokens
 
@@ -15,7 +18,7 @@ from vectorforge.tokens import estimate_tokens
 def test_default_format_is_exact() -> None:  # A-032, A-041, A-039, A-044, A-046, A-049, A-054, C05, C08
     payload = ContextBuilder().build("why?", [passage("one"), passage("two")])
     assert payload.assembled_context == "[Source 1]\none\n---\n[Source 2]\ntwo"
-    assert payload.system_prompt == (
+    assert unfenced(payload.system_prompt) == (
         "\nYou are a helpful assistant that answers questions based on the provided context.\n"
         "Use ONLY the information in the context below to answer. If the answer cannot be\n"
         'found in the context, say "I don\'t have enough information to answer that question."\n'
@@ -42,7 +45,7 @@ def test_rag_query_format_is_exact() -> None:  # B-031, B-032, C05
     )
     payload = ContextBuilder().build("q", [passage("one"), passage("two")], config)
     assert payload.assembled_context == "[Context 1]\none\n\n[Context 2]\ntwo\n"
-    assert payload.system_prompt == (
+    assert unfenced(payload.system_prompt) == (
         "You are a helpful assistant. Use the following context to answer the user's question.\n\n"
         "Context:\n[Context 1]\none\n\n[Context 2]\ntwo\n"
     )
@@ -115,7 +118,9 @@ def test_budget_holds_and_the_best_survive(texts: list[str], budget: int) -> Non
 
 async def test_build_can_be_awaited() -> None:  # A-031, C24
     builder, passages = ContextBuilder(), [passage("one")]
-    assert await builder.abuild("q", passages) == builder.build("q", passages)
+    awaited, built = await builder.abuild("q", passages), builder.build("q", passages)
+    assert unfenced(awaited.system_prompt) == unfenced(built.system_prompt)
+    assert replace(awaited, system_prompt=built.system_prompt) == built
 
 
 class TestTemplates:

@@ -29,7 +29,8 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.testing.fenced import unfenced
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
@@ -66,6 +67,7 @@ class FixedRetriever(BaseRetriever):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         return Passages(list(self.found))
 
@@ -145,7 +147,7 @@ def test_prompts_are_exact() -> None:  # D-023, D-025, C08
     assert payload.system_prompt.startswith("You are a helpful technical documentation assistant.\n")
     for field in ('"answer"', '"examples"', '"sources"', '"confidence"', "high, medium or low", "JSON"):
         assert field in payload.system_prompt
-    assert payload.user_message == (
+    assert unfenced(payload.user_message) == (
         f"Context from documentation:\n{HEADING}\n{FIRST}\n\nUser question: Why {{context}}?\n\n"
         "Please provide a helpful answer based on the context above."
     )
@@ -215,7 +217,9 @@ async def test_model_gets_two_messages_and_the_schema() -> None:  # D-024, D-027
     messages, config = await sent_messages(history=HISTORY)
     assert [m["role"] for m in messages] == ["system", "user"]
     assert messages[0]["content"] == DOCRAG_SYSTEM_PROMPT
-    assert messages[1]["content"].startswith("Context from documentation:\nPrevious Q: question 3\n")
+    assert unfenced(messages[1]["content"]).startswith(
+        "Context from documentation:\nPrevious Q: question 3\n"
+    )
     assert list(config.response_schema["properties"]) == ["answer", "examples", "sources", "confidence"]
     assert (config.temperature, config.max_tokens, config.top_p) == (0.3, 1000, None)
 
@@ -224,13 +228,13 @@ async def test_two_conversations_that_differ_in_the_third_last_exchange() -> Non
     prompts = []
     for third_last in ("Which OS? ", "Which cloud? "):
         history = history_of([(third_last, "That one."), ("b", "B."), ("c", "C.")])
-        prompts.append((await sent_messages(history=history))[0][1]["content"])
+        prompts.append(unfenced((await sent_messages(history=history))[0][1]["content"]))
     assert prompts[0] != prompts[1]
 
 
 async def test_own_system_prompt_holds_the_context() -> None:  # C08
     messages, _ = await sent_messages(system_prompt="Answer with JSON from: {context}")
-    assert messages[0]["content"] == f"Answer with JSON from: {HEADING}\n{FIRST}\n{SECOND}"
+    assert unfenced(messages[0]["content"]) == f"Answer with JSON from: {HEADING}\n{FIRST}\n{SECOND}"
     assert messages[1]["content"] == "How?"
 
 

@@ -21,9 +21,11 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     InvalidInputError,
 )
+from vectorforge.float32 import SoundVector
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.types import Vector
+from vectorforge.vectorstore.validation import single_precision
 
 TAGS = {"provider": "scripted", "model": "m1"}
 
@@ -75,6 +77,15 @@ async def test_cached_vectors_equal_fresh_ones() -> None:
     provider = ScriptedProvider(lambda texts: [[1 / 3, 2 / 3]] * len(texts), cache=InMemoryEmbeddingCache())
     assert await provider.embed_query("a") == await provider.embed_query("a")
     assert len(provider.calls) == 1
+
+
+async def test_passages_get_the_same_vectors_in_four_bytes_a_number() -> None:
+    provider = ScriptedProvider(lambda texts: [[1 / 3, len(text)] for text in texts])
+    passages = await provider.embed_passages(["a", "bcd", "a"])
+    assert [(vector.typecode, vector.tolist()) for vector in passages] == [
+        ("f", vector) for vector in await provider.embed_documents(["a", "bcd", "a"])
+    ]
+    assert [vector[1] for vector in passages] == [1.0, 3.0, 1.0]
 
 
 async def test_cache_tells_models_and_providers_apart() -> None:
@@ -209,6 +220,19 @@ async def test_a_zero_vector_names_its_text() -> None:
     with pytest.raises(EmbeddingInputError, match="text 2 is the zero vector") as caught:
         await provider.embed_documents(["a", "b", "z"])
     assert caught.value.index == 2
+
+
+async def test_only_what_was_found_sound_is_not_judged_again() -> None:
+    tiny = [1e-20] + [0.0] * 7  # has a length, but not one that a store takes
+    provider = ScriptedProvider(
+        lambda texts: [tiny if text == "tiny" else vectors([text])[0] for text in texts]
+    )
+    sound, other = await provider.embed_passages(["a", "tiny"])
+    assert isinstance(sound, SoundVector)
+    assert single_precision(sound, field="vector") is sound
+    assert not isinstance(other, SoundVector)
+    with pytest.raises(InvalidInputError, match="length of 1e-18"):
+        single_precision(other, field="vector")
 
 
 async def test_the_dimension_is_learned_and_kept() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -295,3 +296,17 @@ def test_forms_of_a_word_share_a_stem(one: str, other: str) -> None:
 def test_small_words_carry_no_meaning() -> None:
     assert terms("What is the length of it?") == {"length"}
     assert terms("睡觉的猫") == {"睡觉", "觉的", "的猫"}
+
+
+@pytest.mark.parametrize(("relevance", "first"), [(0.98, 2), (0.2, 1)])
+async def test_a_far_source_needs_more_words_than_a_near_one(relevance: float, first: int) -> None:
+    near = GroundingSource(
+        1, "[Source 1]", "Kings signed a peace treaty in Rome in 1957.", 0.5, relevance=1.0
+    )
+    far = replace(
+        near, number=2, label="[Source 2]", text="Kings signed a long peace treaty in Rome in 1763."
+    )
+    given = [near, replace(far, relevance=relevance)]
+    question = [{"role": "user", "content": "When did kings sign a long peace treaty in Rome?"}]
+    text = (await ExtractiveProvider().generate(question, sources=given)).content
+    assert quotations(text)[0][1] == first

@@ -1,6 +1,7 @@
 """The filter language: grammar, limits and the reference evaluator."""
 
 import re
+from collections import UserDict
 from typing import Any
 
 import pytest
@@ -208,3 +209,17 @@ def test_nothing_but_a_filter_error(filters: Any, metadata: dict[str, Any]) -> N
     assert matches(condition, {}) in (True, False)
     finite = {key: value for key, value in metadata.items() if not isinstance(value, float)}
     assert matches(condition, finite) in (True, False)
+
+
+def test_a_filter_that_is_known_is_told_from_equal_ones() -> None:
+    """Values that are equal for a dict are different conditions, and an error is found again."""
+    values = [1, True, 1.0, "1", None, [1], [True]]
+    for _ in range(2):
+        assert [repr(parse({"a": value})) for value in values] == [
+            repr(parse(UserDict({"a": value}))) for value in values
+        ]
+        with pytest.raises(FilterError):
+            parse({"a": float("nan")})
+        with pytest.raises(FilterError):
+            parse({"a": {"$gt": True}})
+    assert len({repr(parse({"a": value})) for value in values}) == len(values)

@@ -16,7 +16,7 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import Funnel, QueryConfig, QueryResult
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -43,6 +43,7 @@ class NearestOf(BaseRetriever):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         return Passages(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
 

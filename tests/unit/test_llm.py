@@ -4,7 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -356,18 +356,22 @@ class Body:
     """A response body that arrives in these pieces."""
 
     def __init__(self, *pieces: bytes) -> None:
-        self._pieces = pieces
+        self._pieces = list(pieces)
 
-    async def iter_bytes(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            yield piece
+    async def chunk(self) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
 
     async def read(self) -> bytes:
         return b"".join(self._pieces)
 
+    @property
+    def is_read(self) -> bool:
+        return not self._pieces
+
 
 async def read(*pieces: bytes) -> list[str]:
-    return [event async for event in response_body.events(Body(*pieces))]
+    whole = [piece for piece in pieces if piece]  # an empty one is the end
+    return [event.decode() async for events in response_body.events(Body(*whole)) for event in events]
 
 
 STREAM = (
@@ -395,7 +399,7 @@ async def test_endless_event_is_refused() -> None:
 
 
 async def test_body_that_is_no_json() -> None:
-    with pytest.raises(ValueError, match="Expecting value"):
+    with pytest.raises(ValueError, match="unexpected character"):
         await response_body.read_json(Body(b"<html>"))
 
 

@@ -91,6 +91,19 @@ async def test_a_missing_index_means_the_place_in_the_list(server: FakeEmbedding
     assert first == pytest.approx(hashed_vector("one", 1536))
 
 
+@pytest.mark.parametrize("texts", [["one"], ["one", "two"]])
+async def test_one_vector_is_read_as_strictly_as_several(
+    server: FakeEmbeddingsServer, texts: list[str]
+) -> None:
+    async with connected(server) as provider:
+        found = await provider.embed_documents(texts)
+        assert found == [pytest.approx(hashed_vector(text, 1536)) for text in texts]
+        for bad in ("AAAA\nAAAA", "AAA", "AAAA====", "ÄÄÄÄ"):
+            server.replies = [changed("embedding", bad)]
+            with pytest.raises(EmbeddingError, match="holds no embeddings"):
+                await provider.embed_documents([text + bad for text in texts])
+
+
 def changed(key: str, value: Any) -> Reply:
     """An answer whose every item has this value, or what the value makes of the old one."""
 

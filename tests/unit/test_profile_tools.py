@@ -138,6 +138,16 @@ async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
     assert await ProfileToolbox(pipeline, 9).call(SEARCH, encode({"query": "x"})) == "[]"
 
 
+async def test_a_model_chooses_what_is_searched_by(pipeline: RAGRetrievalPipeline) -> None:
+    toolbox = ProfileToolbox(pipeline, 1)
+    asked = {"query": "7", "search_mode": "lexical"}
+    passages = json.loads(await toolbox.call(SEARCH, json.dumps(asked)))
+    assert [passage["source_id"] for passage in passages] == ["7"]
+    assert "Job 7" in await toolbox.call(WITH_CONTEXT, asked)
+    both = json.loads(await toolbox.call(SEARCH, {**asked, "search_mode": "hybrid"}))
+    assert (both[0]["source_id"], len(both)) == ("7", 5)
+
+
 # What does not fit the schema is refused, in words that help a model, and reaches no other profile
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
@@ -145,6 +155,7 @@ async def test_calls(pipeline: RAGRetrievalPipeline, encode: Any) -> None:
         (SEARCH, {"query": "bread", "profile_id": 2}, "profile_id: Extra inputs"),
         (SEARCH, {"query": "bread", "top_k": 21}, "top_k"),
         (SEARCH, {"query": "bread", "top_k": "3"}, "top_k"),
+        (SEARCH, {"query": "bread", "search_mode": "words"}, "search_mode"),
         (SEARCH, {"query": ""}, "query"),
         (SEARCH, {}, "query: Field required"),
         (SEARCH, '{"query": "bre', "Invalid JSON"),

@@ -20,7 +20,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
@@ -51,6 +51,7 @@ class OnePassage(BaseRetriever):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         if self._error is not None:
             raise self._error

@@ -39,8 +39,9 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.fenced import unfenced
 from vectorforge.testing.passages import make_passage
 from vectorforge.testing.query_parts import LogList
 from vectorforge.testing.scripted_llm import ScriptedLLM
@@ -72,6 +73,7 @@ class ScriptedRetriever(BaseRetriever):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         self.called.set()
         self.calls.append(
@@ -134,7 +136,9 @@ async def test_query_goes_through_every_step() -> (
     ]
     ((messages, request),) = setup.llm.calls
     context = "[Source 1]\nWater boils at 100 degrees.\n---\n[Source 2]\nIce melts at 0 degrees."
-    assert messages == [
+    assert [
+        {**m, "content": unfenced(m["content"]) if m["role"] == "system" else m["content"]} for m in messages
+    ] == [
         {"role": "system", "content": DEFAULT_SYSTEM_PROMPT.replace("{context}", context)},
         {"role": "user", "content": "When does water boil?"},
     ]
@@ -495,6 +499,6 @@ async def test_a_template_of_the_caller_is_used() -> None:  # C08
     setup = Setup()
     await setup.service.query("q", COLLECTION, QueryConfig(system_prompt="Only: {context}"))
     ((messages, _),) = setup.llm.calls
-    assert messages[0]["content"].startswith("Only: [Source 1]")
+    assert unfenced(messages[0]["content"]).startswith("Only: [Source 1]")
     with pytest.raises(InvalidInputError):
         await setup.service.query("q", COLLECTION, replace(QueryConfig(), system_prompt="none"))

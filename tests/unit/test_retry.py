@@ -87,9 +87,18 @@ async def test_deadline_during_a_wait_raises_the_error_waited_for() -> None:
     assert len(calls) == 1
 
 
-async def test_deadline_ends_an_attempt() -> None:
-    with pytest.raises(DeadlineExceededError):
-        await with_retries(lambda: asyncio.sleep(60), retries=3, deadline=Deadline.after(0.05))
+async def test_deadline_ends_a_later_attempt() -> None:
+    attempts: list[int] = []
+
+    async def operation() -> None:
+        attempts.append(len(attempts))
+        if len(attempts) == 1:  # which ends by itself
+            raise LLMTimeoutError("slow")
+        await asyncio.sleep(60)
+
+    with pytest.raises(LLMTimeoutError, match="slow"):
+        await with_retries(operation, retries=3, deadline=Deadline.after(2))
+    assert attempts == [0, 1]
 
 
 async def test_no_attempt_after_the_deadline() -> None:

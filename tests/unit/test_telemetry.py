@@ -93,3 +93,21 @@ async def test_a_method_can_be_instrumented() -> None:  # A-144
     step = Step()
     assert await step.run(1) == 2
     assert step.metrics.get("retriever.search.calls", {"retriever_type": "dense"}).total == 1
+
+
+def test_a_metric_keeps_its_kind() -> None:
+    metrics = InMemoryMetrics()
+    metrics.observe("context.tokens_used", 3)
+    with pytest.raises(KeyError):
+        metrics.increment("context.tokens_used")
+
+
+def test_the_order_of_tags_makes_no_other_series() -> None:
+    metrics = InMemoryMetrics()
+    for _ in range(2):
+        metrics.increment("llm.generate.calls", tags={"provider": "p", "model": "m"})
+        metrics.increment("llm.generate.calls", tags={"model": "m", "provider": "p"})
+    ((_, tags, series),) = metrics.items()
+    assert (tags, series.total) == ({"provider": "p", "model": "m"}, 4)
+    with pytest.raises(KeyError):
+        metrics.observe("llm.generate.calls", 1, {"provider": "p", "model": "m"})

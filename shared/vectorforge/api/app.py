@@ -1,19 +1,22 @@
 """``create_app``: the one ASGI app that uvicorn, Lambda's runtime and the tests serve."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
 from vectorforge import __version__
-from vectorforge.api.auth import Authenticator
 from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.doors import Doors, DoorsOnDemand
+from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.time_limit import TimeLimit
+from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap import Application
@@ -63,15 +66,12 @@ def create_app(
     app.state.doors = doors = Doors(app)
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
+    app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
     app.add_middleware(DoorsOnDemand, doors=doors)
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
-    app.add_middleware(
-        Authentication,
-        authenticator=Authenticator(server),
-        public_paths=("/", "/health", "/openapi.json", "/statistics"),
-    )
+    app.add_middleware(Authentication, authenticator=_authenticator(application, issued))
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     app.add_middleware(
         LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
@@ -81,6 +81,31 @@ def create_app(
     app.add_middleware(RequestContext)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app
+
+
+def _key_look_up(
+    application: "Application", open_on_demand: bool
+) -> Callable[[bytes], Awaitable[FoundApiKey | None]]:
+    opening = asyncio.Lock()
+
+    async def look_up(digest: bytes) -> FoundApiKey | None:
+        if open_on_demand:  # a key is the first that needs the database
+            async with opening:
+                await application.open()
+        return await find_api_key(application.database, digest)
+
+    return look_up
+
+
+def _authenticator(application: "Application", issued: IssuedKeys) -> Authenticator:
+    config = application.config
+    if config.identity.jwt_jwks_url is None:
+        return Authenticator(config.server, issued=issued)
+    from vectorforge.api.identity.access_tokens import AccessTokens
+    from vectorforge.api.identity.key_set import KeySet
+
+    tokens = AccessTokens(config.identity, KeySet(config.identity.jwt_jwks_url))
+    return Authenticator(config.server, issued=issued, tokens=tokens)
 
 
 def create_routes() -> FastAPI:

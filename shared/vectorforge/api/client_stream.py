@@ -70,15 +70,27 @@ class ClientStream:
         Raises:
             ClientDisconnect: The client has gone.
         """
+        if self.put(data, last=at_once):
+            await self.flush()
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        """Take events that are to be sent soon; whether whoever sends has to ``flush`` before going on.
+
+        Args:
+            data: Whole events.
+            last: There are no more, and the client shall have them.
+
+        Raises:
+            ClientDisconnect: The client has gone.
+        """
         if self._writing is not None and self._writing.done():
             raise ClientDisconnect
         if not data or self.has_gone:
-            return
-        self._waiting += data
-        if at_once or len(self._waiting) > _MOST_WAITING_BYTES:
-            await self._send_waiting()
-        else:
+            return False
+        if not self._waiting:
             self._news.set()
+        self._waiting += data
+        return last or len(self._waiting) > _MOST_WAITING_BYTES
 
     async def _write(self) -> None:
         """Send what waits as soon as whoever writes events waits for the next one, and fill silences."""
@@ -89,9 +101,14 @@ class ClientStream:
             except TimeoutError:
                 self._waiting += KEEPALIVE_COMMENT
             self._news.clear()
-            await self._send_waiting()
+            await self.flush()
 
-    async def _send_waiting(self) -> None:
+    async def flush(self) -> None:
+        """Return when the client's connection has what was put.
+
+        Raises:
+            ClientDisconnect: The client has gone.
+        """
         async with self._turn:
             if self._waiting and not self.has_gone:
                 data = bytes(self._waiting)

@@ -1,11 +1,14 @@
 """Notices that the client has gone, and cancels what was being done for it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
+
+_UNWATCHED_S = 0.05
+"""An answer that comes sooner needs no task that looks for the client."""
 
 
 async def disconnected(receive: Receive) -> None:
@@ -14,9 +17,8 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-@asynccontextmanager
-async def cancelled_on_disconnect(receive: Receive) -> AsyncIterator[None]:
-    """Cancel the body when the client goes away; the request's own body must have been read.
+class cancelled_on_disconnect:  # noqa: N801 - read as the statement that it makes with "async with"
+    """Cancels the body when the client goes away; the request's own body must have been read.
 
     The task itself is cancelled once, as ``asyncio.timeout`` does, and not a scope that cancels again and
     again: what is being closed still has to await, for example to log that the query was aborted.
@@ -24,25 +26,37 @@ async def cancelled_on_disconnect(receive: Receive) -> AsyncIterator[None]:
     Raises:
         ClientDisconnect: The client went away and the body was cancelled.
     """
-    host = asyncio.current_task()
-    if host is None:
-        raise RuntimeError("needs a running task")
-    gone = False
 
-    async def listen() -> None:
-        nonlocal gone
-        await disconnected(receive)
-        gone = True
-        host.cancel()
+    __slots__ = ("_gone", "_host", "_listener", "_receive", "_timer")
 
-    listener = asyncio.create_task(listen())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if gone and host.uncancel() == 0:
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone = False
+        self._listener: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        host = asyncio.current_task()
+        if host is None:
+            raise RuntimeError("needs a running task")
+        self._host = host
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, self._start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_own = isinstance(exc, asyncio.CancelledError) and self._gone and self._host.uncancel() == 0
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+        if is_own:
             raise ClientDisconnect from None
-        raise
-    finally:
-        listener.cancel()
-        with suppress(asyncio.CancelledError):
-            await listener
+
+    def _start(self) -> None:
+        self._listener = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        await disconnected(self._receive)
+        self._gone = True
+        self._host.cancel()

@@ -7,9 +7,16 @@ Lambda function that answers questions need not build the models of the others b
 from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vectorforge.api.identity.route_scopes import undeclared
+
+if TYPE_CHECKING:
+    from vectorforge.api.question_route import QuestionRoute
 
 DOORS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.routes.root": ("/",),
@@ -36,11 +43,16 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.routes.mcp": ("/mcp",),
     "vectorforge.api.routes.queries": ("/v1/queries",),
     "vectorforge.api.routes.cache": ("/v1/cache",),
+    "vectorforge.api.routes.erasures": ("/v1/erasures", "/v1/tenant"),
     "vectorforge.api.routes.statistics": ("/v1/stats", "/statistics"),
     "vectorforge.api.routes.metrics": ("/metrics",),
+    "vectorforge.api.routes.keys": ("/v1/keys",),
 }
 """By module: what its routes' paths begin with, in whole segments; "*" is any one segment. No two modules
 have routes that match the same path and method, so the order in which they are opened changes nothing."""
+
+_REMEMBERED_PATHS = 100
+"""Callers choose paths, and memory must not grow."""
 
 QUESTION_DOORS = ("vectorforge.api.routes.rag",)
 """Those that a function opens before its first event, where it starts faster than it answers."""
@@ -61,27 +73,56 @@ class Doors:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._closed = {name: [_segments(path) for path in paths] for name, paths in DOORS.items()}
+        self._asked_for = set[str]()
+        """Paths whose doors are open: most requests ask for one of a few."""
+        self.questions: dict[str, QuestionRoute] = {}
+        """The open routes for questions whose paths have no parameters, by path."""
 
     def open_all(self) -> None:
         """Include all doors."""
         self.open(*DOORS)
 
     def open(self, *names: str) -> None:
-        """Include these doors, unless they are included already."""
+        """Include these doors, unless they are included already.
+
+        Raises:
+            LookupError: A route of theirs does not say what it needs (``identity.route_scopes``).
+        """
+        from vectorforge.api.question_route import QuestionRoute  # what doors need, and a start does not
+
         for name in names:
             if name in self._closed:
-                self._app.include_router(load_door(name).router)
+                router = load_door(name).router
+                _check_scopes(router)
+                self._app.include_router(router)
+                self.questions |= {
+                    route.path: route
+                    for route in router.routes
+                    if isinstance(route, QuestionRoute) and not route.param_convertors
+                }
                 del self._closed[name]
 
     def open_for(self, path: str) -> None:
         """Include every door that may serve this path."""
-        if self._closed:
-            asked = _segments(path)
-            self.open(*(name for name, begins in self._closed.items() if _leads(asked, begins)))
+        if path in self._asked_for or not self._closed:
+            return
+        asked = _segments(path)
+        self.open(*(name for name, begins in self._closed.items() if _leads(asked, begins)))
+        if len(self._asked_for) < _REMEMBERED_PATHS:
+            self._asked_for.add(path)
+
+
+def _check_scopes(router: APIRouter) -> None:
+    routes = iter_route_contexts(router.routes)
+    missing = undeclared((method, route.path or "") for route in routes for method in route.methods or ())
+    if missing:
+        raise LookupError(f"Routes without a scope: {', '.join(missing)}")
 
 
 class DoorsOnDemand:
     """Opens doors for requests, as the innermost ASGI middleware: after a credential was found good.
+
+    Questions go from here straight to their routes.
 
     Args:
         app: The next app.
@@ -95,7 +136,13 @@ class DoorsOnDemand:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            self._doors.open_for(scope["path"].removeprefix(scope.get("root_path", "")))
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            self._doors.open_for(path)
+            route = self._doors.questions.get(path)
+            # FastAPI's own telemetry wants to know of the route, where an application has set it up.
+            if route is not None and scope["method"] == "POST" and scope.get("fastapi.telemetry") is None:
+                await route.serve(scope, receive, send, self.app)
+                return
         await self.app(scope, receive, send)
 
 

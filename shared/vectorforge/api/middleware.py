@@ -7,24 +7,29 @@ pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vectorforge.api.auth import Authenticator
+from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope
+from vectorforge.api.limit_headers import limit_headers
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import error_response, http_problem
-from vectorforge.errors import AuthenticationError, VectorForgeError
+from vectorforge.errors import InsufficientScopeError, VectorForgeError
 from vectorforge.telemetry import REQUEST_ID
 
 JSON_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
 
+_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+"""Of every response; no route sets them itself."""
 _SLOWEST_BYTES_PER_S = 16 * 1024
 _TOO_SLOW = "The body did not come in in time."
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,127}")
@@ -43,6 +48,7 @@ class RequestContext:
             return
         state = scope.setdefault("state", {})
         state["query_id"] = uuid4()
+        state["arrived"] = time.monotonic()
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _SANE_REQUEST_ID.fullmatch(given) else str(state["query_id"])
         state["request_id"] = request_id
@@ -52,6 +58,8 @@ class RequestContext:
         try:
             await self._answer(scope, receive, send)
         finally:
+            if (admission := state.get("admission")) is not None:
+                await admission.end()  # what the request did not come to settle itself
             REQUEST_ID.reset(token)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,11 +71,13 @@ class RequestContext:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
-                headers.setdefault("Cache-Control", "no-store")
+                headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                headers.append((b"x-request-id", request_id.encode("latin-1")))
+                if b"cache-control" not in [name for name, _ in headers]:
+                    headers.append((b"cache-control", b"no-store"))
+                admission = state.get("admission")
+                if admission is not None and admission.state is not None:
+                    headers.extend(limit_headers(admission.state))
             await send(message)
 
         try:
@@ -109,9 +119,11 @@ class LocalGuard:
 
 
 def _route_path(scope: Scope) -> str:
-    """The path without where the app is mounted."""
+    """The path without where the app is mounted, as the router takes it."""
     path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+    root_path: str = scope.get("root_path", "")
+    inside = path.removeprefix(root_path)
+    return inside if not inside or inside.startswith("/") else path
 
 
 def _host_name(host: str) -> str:
@@ -169,7 +181,9 @@ class BodyLimit:
 
         async def counting_receive() -> Message:
             nonlocal received, complete
-            give_up_at = None if complete else started + self._timeout_s + received / _SLOWEST_BYTES_PER_S
+            if complete:
+                return await receive()
+            give_up_at = started + self._timeout_s + received / _SLOWEST_BYTES_PER_S
             try:
                 async with asyncio.timeout_at(give_up_at):
                     message = await receive()
@@ -187,25 +201,31 @@ class BodyLimit:
 
 
 class Authentication:
-    """Finds the tenant before a byte of the body is read; what is not public needs one."""
+    """Finds who is asking, and whether they may, before a byte of the body is read."""
 
-    def __init__(self, app: ASGIApp, *, authenticator: Authenticator, public_paths: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
         self.app = app
         self._authenticator = authenticator
-        self._public_paths = frozenset(public_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
             try:
-                scope["state"]["tenant_id"] = self._authenticator.authenticate(
-                    Headers(scope=scope), scope.get("aws.event")
-                )
-            except AuthenticationError as exc:
-                if _route_path(scope) not in self._public_paths:
+                await self._admit(scope)
+            except VectorForgeError as exc:
+                # What is public needs no credential, and answers while there is no database.
+                if _route_path(scope) not in PUBLIC_PATHS:
                     await error_response(scope["state"], exc)(scope, receive, send)
                     return
         await self.app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        principal = await self._authenticator.authenticate(Headers(scope=scope), scope.get("aws.event"))
+        state = scope["state"]
+        state["principal"], state["tenant_id"] = principal, principal.tenant
+        required = required_scope(scope["method"], _route_path(scope))
+        if required is not None and not principal.allows(required):
+            raise InsufficientScopeError(required=required)
 
 
 class OpenOnDemand:

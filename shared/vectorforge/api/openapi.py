@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from vectorforge.api.identity.route_scopes import required_scope
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
 from vectorforge.api.schemas.documents import DocumentsRequest
@@ -29,7 +30,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
             tags=app.openapi_tags,
         )
         for path, operations in document["paths"].items():
-            for operation in operations.values():
+            for method, operation in operations.items():
+                if scope := required_scope(method.upper(), path):
+                    operation["x-required-scope"] = scope.value
                 if is_openai_path(path):
                     operation["responses"].pop("422", None)  # it is answered with 400
                 _name_problem_media_type(operation["responses"])

@@ -33,7 +33,10 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
     ExtractionError,
+    IdentityProviderUnavailableError,
+    InsufficientScopeError,
     InvalidInputError,
+    LimitExceededError,
     LLMCircuitOpenError,
     LLMError,
     LLMRateLimitError,
@@ -50,12 +53,14 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 STATUS_OF: Mapping[type[VectorForgeError], int] = {
     AuthenticationError: 401,
+    InsufficientScopeError: 403,
     NotFoundError: 404,
     ConflictError: 409,
     InvalidInputError: 422,
     EmbeddingInputError: 422,
     ExtractionError: 422,
     EmbeddingRateLimitError: 429,
+    LimitExceededError: 429,
     LLMRateLimitError: 429,
     EmbeddingError: 502,
     LLMError: 502,
@@ -63,6 +68,7 @@ STATUS_OF: Mapping[type[VectorForgeError], int] = {
     AnswerStreamTooLongError: 503,
     AnswerUnavailableError: 503,
     ConfigurationError: 503,
+    IdentityProviderUnavailableError: 503,
     LLMCircuitOpenError: 503,
     RetrievalError: 503,
     DatabaseUnavailableError: 503,
@@ -147,9 +153,18 @@ def error_response(scope_state: Mapping[str, Any], error: Exception) -> JSONResp
     headers: dict[str, str] = {}
     if (seconds := retry_after_s(error)) is not None:
         headers["Retry-After"] = str(seconds)
-    if problem.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
+    if (challenge := _challenge(error)) is not None:
+        headers["WWW-Authenticate"] = challenge
     return problem_response(problem, scope_state, headers)
+
+
+def _challenge(error: Exception) -> str | None:
+    """What RFC 6750, section 3 has in ``WWW-Authenticate``: without a credential no error is named."""
+    if isinstance(error, AuthenticationError):
+        return 'Bearer error="invalid_token"' if error.presented else "Bearer"
+    if isinstance(error, InsufficientScopeError):
+        return f'Bearer error="insufficient_scope", scope="{error.required}"'
+    return None
 
 
 def http_problem(
@@ -205,6 +220,8 @@ def install_problem_handlers(app: FastAPI) -> None:
 def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
     if isinstance(error, InvalidInputError | AnsweringModelNotFoundError) and error.field:
         return [FieldProblem(field=_printable(error.field), message=error.message)]
+    if isinstance(error, LimitExceededError):
+        return [FieldProblem(field=error.limit, message=error.message, limit=error.value)]
     return None
 
 

@@ -27,7 +27,7 @@ def _read(kind: TypeAdapter[_T], text: str) -> _T:
         raise RequestValidationError(errors) from None
 
 
-def _condition_of_filters(
+async def _condition_of_filters(
     filters: Annotated[
         str | None,
         Query(
@@ -40,7 +40,7 @@ def _condition_of_filters(
     return condition_on_documents(None if filters is None else _read(_FILTERS, filters))
 
 
-def _condition_of_attributes(
+async def _condition_of_attributes(
     filters: Annotated[
         str | None,
         Query(

@@ -1,8 +1,10 @@
 """What all query doors do with a request: check it, start it, and answer it whole or as a stream."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from fastapi import Request, Response
 
@@ -20,9 +22,10 @@ from vectorforge.api.stream import (
 from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
-from vectorforge.errors import NotFoundError
+from vectorforge.errors import DeadlineExceededError, NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.retriever.base import KnownQuestion
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
 
@@ -34,17 +37,55 @@ async def find_asked_collection(
 
     Raises:
         NotFoundError: There is none; for the default one the text says how to fill it.
+        DeadlineExceededError: The database did not answer in the time of a question.
     """
-    if asked is not None:
-        return await tenant.find_collection(asked)
     name = application.config.query.default_collection
-    collection = await tenant.collections.find_by_name(name)
+    async with _time_of_a_question(application):
+        if asked is not None:
+            return await tenant.find_collection(asked)
+        collection = await tenant.collections.find_by_name(name)
     if collection is None:
-        raise NotFoundError(
-            f"The default collection {name!r} does not exist yet. Create it with POST /v1/collections and "
-            "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`."
-        )
+        raise _no_default_collection(name)
     return collection
+
+
+async def look_up_question(
+    application: Application, tenant: TenantServices, asked: str | None, query: str, config: QueryConfig
+) -> KnownQuestion:
+    """``find_asked_collection``, and in the same statement what is kept of the question.
+
+    Raises:
+        NotFoundError, DeadlineExceededError: As ``find_asked_collection``.
+    """
+    name = application.config.query.default_collection
+    try:
+        async with _time_of_a_question(application):
+            return await tenant.look_up_question(name if asked is None else asked, query, config)
+    except NotFoundError:
+        if asked is None:
+            raise _no_default_collection(name) from None
+        raise
+
+
+@asynccontextmanager
+async def _time_of_a_question(application: Application) -> AsyncIterator[None]:
+    """Limits what comes before a question begins, whatever limits a connection and a statement have.
+
+    Raises:
+        DeadlineExceededError: The time is over.
+    """
+    try:
+        async with asyncio.timeout(application.config.query.query_timeout_s):
+            yield
+    except TimeoutError as exc:
+        raise DeadlineExceededError from exc
+
+
+def _no_default_collection(name: str) -> NotFoundError:
+    return NotFoundError(
+        f"The default collection {name!r} does not exist yet. Create it with POST /v1/collections and "
+        "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`."
+    )
 
 
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
@@ -72,12 +113,12 @@ def check_config(application: Application, config: QueryConfig, names: Mapping[s
 
 
 def deadline_of(request: Request, application: Application) -> Deadline:
-    """The setting's time, on Lambda cut to what the invocation has left."""
-    seconds = application.config.query.query_timeout_s
+    """The setting's time from the request's arrival, on Lambda cut to what the invocation has left."""
+    at = request.scope["state"]["arrived"] + application.config.query.query_timeout_s
     left_s = invocation_time_s(request.scope)
     if left_s is not None:
-        seconds = min(seconds, left_s - LAMBDA_MARGIN_S)
-    return Deadline.after(seconds)
+        at = min(at, Deadline.after(left_s - LAMBDA_MARGIN_S).at)
+    return Deadline(at)
 
 
 def is_extractive(result: QueryResult) -> bool:
@@ -90,7 +131,7 @@ async def answer_whole(
     application: Application,
     tenant: TenantServices,
     query: str,
-    collection: Collection,
+    asked: Collection | KnownQuestion,
     config: QueryConfig,
 ) -> QueryResult:
     """The complete answer; the model is stopped when the client goes away.
@@ -102,13 +143,14 @@ async def answer_whole(
         VectorForgeError: The query failed.
     """
     async with cancelled_on_disconnect(request.receive):
+        await tenant.limits.admit_question(query, config, is_stream=False)
         return await tenant.query_service.query(
             query,
-            collection.id,
+            _collection_of(asked).id,
             _with_cache_control(request, config),
             request_id=request.scope["state"]["query_id"],
             deadline=deadline_of(request, application),
-            data_version=collection.data_version,
+            **_already_known(asked),
         )
 
 
@@ -117,7 +159,7 @@ async def answer_dry(
     application: Application,
     tenant: TenantServices,
     query: str,
-    collection: Collection,
+    asked: Collection | KnownQuestion,
     config: QueryConfig,
 ) -> DryRunResponse:
     """The request that a model would get, which is not sent.
@@ -126,8 +168,9 @@ async def answer_dry(
         VectorForgeError: The search failed, or the request cannot be known without asking a model.
     """
     deadline = deadline_of(request, application)
+    await tenant.limits.admit()
     return DryRunResponse.of(
-        await tenant.query_service.dry_run(query, collection.id, config, deadline=deadline)
+        await tenant.query_service.dry_run(query, _collection_of(asked).id, config, deadline=deadline)
     )
 
 
@@ -136,7 +179,7 @@ async def answer_as_stream(
     application: Application,
     tenant: TenantServices,
     query: str,
-    collection: Collection,
+    asked: Collection | KnownQuestion,
     config: QueryConfig,
     *,
     with_sources: bool = True,
@@ -152,15 +195,16 @@ async def answer_as_stream(
         VectorForgeError: The query failed before its answer began.
     """
     state = request.scope["state"]
+    await tenant.limits.admit_question(query, config, is_stream=True)
     stop, deadline = StopSignal(), deadline_of(request, application)
     events = tenant.query_service.query_events(
         query,
-        collection.id,
+        _collection_of(asked).id,
         _with_cache_control(request, config),
         request_id=state["query_id"],
         deadline=deadline,
-        data_version=collection.data_version,
         stop=stop,
+        **_already_known(asked),
     )
     encoder = encoder or EventEncoder(
         request_id=state["request_id"],
@@ -169,7 +213,8 @@ async def answer_as_stream(
     )
     ping_interval_s: float = request.app.state.ping_interval_s
     if not resumable:
-        return QueryEventResponse(await OpenedQuery.open(events), encoder, ping_interval_s=ping_interval_s)
+        opened = await OpenedQuery.open(events)
+        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
     settings = application.config.streams
     buffer = AnswerBuffer(
         tenant.answer_streams,
@@ -187,8 +232,17 @@ async def answer_as_stream(
         opening.cancel()
         await asyncio.wait({opening})
     if not is_kept:
-        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s)
+        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
     return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
+
+
+def _collection_of(asked: Collection | KnownQuestion) -> Collection:
+    return asked.collection if isinstance(asked, KnownQuestion) else asked
+
+
+def _already_known(asked: Collection | KnownQuestion) -> dict[str, Any]:
+    """What need not be read again."""
+    return {"known": asked} if isinstance(asked, KnownQuestion) else {"data_version": asked.data_version}
 
 
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:

@@ -6,13 +6,15 @@ from vectorforge.api.schemas.events import EVENT_DATA
 from vectorforge.api.schemas.problem import Problem
 
 _DESCRIPTIONS = {
+    400: "The body is not what it is declared to be: not JSON, not UTF-8, or not a form.",
     401: "No credential, or not a valid one.",
+    403: "The credential lacks the scope that this needs.",
     404: "There is nothing with this id.",
     409: "The request contradicts what is stored.",
     413: "The body, or one of its files, is too large.",
     415: "The body is of another type than the route takes.",
     422: "A value is not usable; `errors` names fields and limits.",
-    429: "A provider is limiting requests; see Retry-After.",
+    429: "A limit of the tenant is reached, or a provider is limiting requests; see Retry-After.",
     500: "An unexpected failure.",
     502: "An embedding or language model failed.",
     503: "The database is not available; see Retry-After.",
@@ -21,8 +23,8 @@ _DESCRIPTIONS = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problem documents of these statuses; 401, 422, 500 and 503 are always among them."""
-    every = sorted({401, 422, 500, 503, *statuses})
+    """Problem documents of these statuses; 401, 403, 422, 500, 503 are always among them, 400 with 415."""
+    every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
     return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
 
 

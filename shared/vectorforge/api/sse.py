@@ -1,11 +1,10 @@
 """Query events as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
 
-import json
 from collections.abc import Mapping
 
-from fastapi.sse import format_sse_event
 from pydantic import BaseModel
 
+from vectorforge.api.json_events import encode_json, json_event
 from vectorforge.api.problems import problem_of
 from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody, Structured
 from vectorforge.api.schemas.events import DegradedData, DoneData, ErrorData, MetaData, SourcesData, UsageData
@@ -21,9 +20,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-
-LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-"""No line ends for server-sent events, but for clients that split with ``str.splitlines`` (httpx does)."""
 
 
 class EventEncoder:
@@ -48,12 +44,10 @@ class EventEncoder:
     def encode(self, event: QueryEvent) -> bytes:
         """The event as it goes over the wire, blank line included."""
         self._last_id += 1
-        if isinstance(event, TokenEvent):  # the common one, without a model's detour
-            name, data = "token", json.dumps({"text": event.text}, ensure_ascii=False)
-        else:
-            name, body = self._name_and_body(event)
-            data = body.model_dump_json()
-        return format_sse_event(event=name, data_str=data.translate(LINE_ENDS), id=str(self._last_id))
+        if type(event) is TokenEvent:  # the common one, without a model's detour
+            return json_event(f'{{"text": {encode_json(event.text)}}}', event="token", number=self._last_id)
+        name, body = self._name_and_body(event)
+        return json_event(body.model_dump_json(), event=name, number=self._last_id)
 
     def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
         """The last event of a stream that an unforeseen exception ended; its text stays here."""

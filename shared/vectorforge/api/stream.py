@@ -7,7 +7,7 @@ closed the moment the client goes, unless its events are kept for a client that 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.api.client_stream import PING_INTERVAL_S, STREAM_HEADERS, ClientStream, end
 from vectorforge.api.disconnect import cancelled_on_disconnect, disconnected
+from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
@@ -27,8 +28,17 @@ logger = logging.getLogger(__name__)
 _STALL_S = 10.0
 """After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
 
-Deliver = Callable[[bytes, bool], Awaitable[None]]
-"""Takes encoded events, and whether they are the last."""
+_LAST_EVENTS = (DoneEvent, ErrorEvent)
+
+
+class Delivery(Protocol):
+    """Where a stream's events go; what ``ClientStream`` does with them."""
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        """Take whole events; whether ``flush`` has to be awaited before the next."""
+
+    async def flush(self) -> None:
+        """Return when what was put has been taken."""
 
 
 class QueryEventEncoder(Protocol):
@@ -89,39 +99,48 @@ class QueryEventResponse(EventSourceResponse):
         query: Owned by the response from here on.
         encoder: Makes bytes of events.
         ping_interval_s: Seconds of silence between keep-alive comments.
+        deadline: Of the query. A client that has not taken by then what was sent to it counts as gone.
+        stall_s: What it has for that at least.
     """
 
     def __init__(
-        self, query: OpenedQuery, encoder: QueryEventEncoder, *, ping_interval_s: float = PING_INTERVAL_S
+        self,
+        query: OpenedQuery,
+        encoder: QueryEventEncoder,
+        *,
+        ping_interval_s: float = PING_INTERVAL_S,
+        deadline: Deadline | None = None,
+        stall_s: float = _STALL_S,
     ) -> None:
         super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
         self._query = query
         self._encoder = encoder
         self._ping_interval_s = ping_interval_s
+        self._deadline = deadline
+        self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; return when all are sent or the client has gone."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
-
-        async def deliver(data: bytes, last: bool) -> None:
-            await client.send(data, at_once=last)
-
         try:
             with suppress(ClientDisconnect):
                 async with cancelled_on_disconnect(receive), client:
-                    await self._deliver_events(deliver)
+                    await self._deliver_events(client)
         finally:
             await self._query.rest.aclose()
 
-    async def _deliver_events(self, deliver: Deliver) -> None:
+    async def _deliver_events(self, delivery: Delivery) -> None:
+        encode, put = self._encoder.encode, delivery.put
         answer: list[str] = []
         try:
             for event in self._query.first:
-                await deliver(self._encoder.encode(event), False)
+                if put(encode(event)):
+                    await self._flush(delivery)
             async for event in self._query.rest:
-                last = isinstance(event, DoneEvent | ErrorEvent)
-                await deliver(self._encoder.encode(event), last)
-                if isinstance(event, TokenEvent):
+                last = type(event) in _LAST_EVENTS
+                if put(encode(event), last=last):
+                    await self._flush(delivery)
+                if type(event) is TokenEvent:
                     answer.append(event.text)
                 if last:
                     return
@@ -131,7 +150,18 @@ class QueryEventResponse(EventSourceResponse):
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
             error = exc
         log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
-        await deliver(self._encoder.encode_failure(error, "".join(answer)), True)
+        if put(self._encoder.encode_failure(error, "".join(answer)), last=True):
+            await self._flush(delivery)
+
+    async def _flush(self, delivery: Delivery) -> None:
+        limit_s = self._stall_s
+        if self._deadline is not None and self._deadline.remaining_s() != float("inf"):
+            limit_s = max(limit_s, self._deadline.remaining_s())
+        try:
+            async with asyncio.timeout(limit_s):
+                await delivery.flush()
+        except TimeoutError as exc:  # it reads a byte now and then, and would hold its query for ever
+            raise ClientDisconnect from exc
 
 
 class ResumableQueryResponse(QueryEventResponse):
@@ -158,31 +188,47 @@ class ResumableQueryResponse(QueryEventResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send and keep the events; return when all are kept, whether the client is there or not."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
-        stall_s = max(min(self._buffer.grace_s, _STALL_S), 1.0)
-
-        async def deliver(data: bytes, last: bool) -> None:
-            try:
-                async with asyncio.timeout(stall_s):
-                    await client.send(data, at_once=last)
-            except (ClientDisconnect, TimeoutError):
-                lose_client()
-            self._buffer.add(data, last=last)
-
-        def lose_client() -> None:
-            client.has_gone = True
-            self._buffer.lose_client()
-
-        listening = asyncio.create_task(_call_when_gone(receive, lose_client))
+        delivery = _KeptDelivery(client, self._buffer)
+        listening = asyncio.create_task(_call_when_gone(receive, delivery.lose_client))
         try:
             with suppress(ClientDisconnect):  # at the very end, when all is kept
                 async with client, self._buffer:
                     try:
-                        await self._deliver_events(deliver)
+                        await self._deliver_events(delivery)
                     finally:
                         await self._query.rest.aclose()
         finally:
             await end(listening)
             await self._query.rest.aclose()  # of a response that could not even begin
+
+
+class _KeptDelivery:
+    """Events that go to a client as long as it is there, and are kept in any case."""
+
+    def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
+        self._client = client
+        self._buffer = buffer
+        self._stall_s = max(min(buffer.grace_s, _STALL_S), 1.0)
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        try:
+            must_flush = self._client.put(data, last=last)
+        except ClientDisconnect:
+            self.lose_client()
+            must_flush = False
+        self._buffer.add(data, last=last)
+        return must_flush
+
+    async def flush(self) -> None:
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._client.flush()
+        except (ClientDisconnect, TimeoutError):
+            self.lose_client()
+
+    def lose_client(self) -> None:
+        self._client.has_gone = True
+        self._buffer.lose_client()
 
 
 async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:

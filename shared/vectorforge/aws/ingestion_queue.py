@@ -63,14 +63,12 @@ class AnyJob:
 
     BODY: ClassVar[dict[str, str]] = {"job": "any"}
 
+    delay_s: int = 0
+    """Seconds until it is seen, at most 900: SQS takes no more."""
+
     def body(self) -> str:
         """The message; ASCII only."""
         return json.dumps(self.BODY)
-
-    @property
-    def delay_s(self) -> int:
-        """It is seen at once."""
-        return 0
 
 
 class IngestionQueue(SqsQueue):

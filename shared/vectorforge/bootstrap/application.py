@@ -3,7 +3,9 @@
 import hashlib
 import json
 import logging
-from functools import cached_property
+import math
+from collections.abc import Callable
+from functools import cached_property, lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
@@ -18,6 +20,8 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import HealthChecker
+from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.types import Limits
 from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
@@ -29,15 +33,19 @@ if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's st
     from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.upload_forms import UploadForms
+    from vectorforge.aws.uploaded_files import UploadedFilesEraser
     from vectorforge.bootstrap.tenant_services import TenantServices
     from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
     from vectorforge.ingestion.worker import IngestionWorker
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.answer_memory import AnswerMemory
+    from vectorforge.pipeline.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
 
 logger = logging.getLogger(__name__)
 
+_KEPT_TENANTS = 256
+"""Tenants whose services are kept for their next request; others' are made anew."""
 _LOG_CALL_S = 0.5
 """Silence after which a call for the query log ends: with the connecting, one that hangs takes a second."""
 
@@ -200,11 +208,38 @@ class Application:
     ) -> None:
         await self.close()
 
-    def for_tenant(self, tenant_id: str) -> "TenantServices":
-        """The services of one tenant; cheap, made for each request."""
+    def for_tenant(self, tenant_id: str, request_id: UUID | None = None) -> "TenantServices":
+        """The services of one tenant; those of the tenants asked for last are kept.
+
+        Args:
+            tenant_id: The tenant.
+            request_id: Made by this server for a request that is held to the tenant's limits; None: the
+                services are for the operator, or for work that was let in before.
+        """
+        if request_id is None or self.limit_gate.is_open(tenant_id):
+            return self._tenants(tenant_id)
         from vectorforge.bootstrap.tenant_services import TenantServices
 
-        return TenantServices(self, tenant_id)
+        return TenantServices(self, tenant_id, request_id)
+
+    @cached_property
+    def _tenants(self) -> "Callable[[str], TenantServices]":
+        from vectorforge.bootstrap.tenant_services import TenantServices
+
+        return lru_cache(maxsize=_KEPT_TENANTS)(partial(TenantServices, self))
+
+    @cached_property
+    def limit_gate(self) -> LimitGate:
+        """What this process knows of tenants' limits."""
+        settings = self.config.limits
+        return LimitGate(
+            Limits(
+                requests_per_minute=settings.limit_requests_per_minute,
+                tokens_per_day=settings.limit_tokens_per_day,
+                cost_per_month_usd=settings.limit_cost_per_month_usd,
+                concurrent_streams=settings.limit_concurrent_streams,
+            )
+        )
 
     @cached_property
     def reranker(self) -> "HttpReranker | None":
@@ -250,6 +285,13 @@ class Application:
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 
     @cached_property
+    def log_text_policies(self) -> "LogTextPolicies":
+        """What the query log keeps of the tenants' texts."""
+        from vectorforge.pipeline.log_text import LogTextPolicies
+
+        return LogTextPolicies(self.config.query.log_text)
+
+    @cached_property
     def settings_digest(self) -> str:
         """Of the settings that decide answers and vectors; what is cached under others is not found."""
         llm = self.config.llm.model_dump(mode="json")  # secrets are masked
@@ -284,16 +326,38 @@ class Application:
             self.database,
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
+            kept_text_days=self.config.database.log_text_retention_days,
+            erase=self.go_on_erasing,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
             backfill=self.embedding_backfill,
         )
+
+    @cached_property
+    def uploaded_files(self) -> "UploadedFilesEraser | None":
+        """Deletes uploaded files from S3; None where there is no bucket for them."""
+        if self.config.aws.uploads_bucket is None:
+            return None
+        from vectorforge.aws.uploaded_files import UploadedFilesEraser
+
+        return UploadedFilesEraser(self.aws_clients, self.config.aws.uploads_bucket)
+
+    async def go_on_erasing(self) -> bool:
+        """Go on with an erasure of any tenant that nobody goes on with; False: there is none.
+
+        Raises:
+            DatabaseError: The database failed; a later call goes on.
+        """
+        from vectorforge.bootstrap.erasing import go_on_erasing
+
+        return await go_on_erasing(self)
 
     @cached_property
     def embedding_backfill(self) -> "EmbeddingBackfill":
         """Embeds collections of all tenants anew while their models are being changed."""
         from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 
-        return EmbeddingBackfill(self.database, self.embedding_registry)
+        per_minute = self.config.ingestion.reembed_passages_per_minute
+        return EmbeddingBackfill(self.database, self.embedding_registry, per_minute=per_minute)
 
     @cached_property
     def ingestion_queue(self) -> "IngestionQueue | None":
@@ -312,6 +376,21 @@ class Application:
         from vectorforge.aws.upload_forms import UploadForms
 
         return UploadForms(self.aws_clients, self.config.aws.uploads_bucket)
+
+    async def announce_erasure(self) -> None:
+        """Say that an erasure is to be gone on with, once this process is known to have left it."""
+        if self.ingestion_queue is None:
+            self.ingestion_worker.wake()
+            return
+        from vectorforge.aws.ingestion_queue import AnyJob
+        from vectorforge.db.repositories.erasure_repo import LEASE_S
+
+        try:
+            await self.ingestion_queue.announce(AnyJob(math.ceil(LEASE_S) + 1))
+        except VectorForgeError as exc:
+            logger.warning(
+                "An erasure was not announced, so a scheduled look has to find it: %s", exc.message
+            )
 
     async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
         """Say that a job waits: to the worker of this process, or to the queue of the ingest function.

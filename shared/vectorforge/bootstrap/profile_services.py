@@ -9,12 +9,17 @@ from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import KnownQuestion
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import Collection
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
     from vectorforge.bootstrap.tenant_services import TenantServices
+
+
+_NO_PROFILES = "There are no profiles yet."
 
 
 class ProfileServices:
@@ -31,13 +36,32 @@ class ProfileServices:
             NotFoundError: There is none before the first profile.
             ConflictError: The collection of this name was not made for profiles.
         """
-        name = self._application.config.query.profile_collection
-        found = await self._tenant.collections.find_by_name(name)
+        found = await self._tenant.collections.find_by_name(self._name)
         if found is None:
-            raise NotFoundError("There are no profiles yet.")
+            raise NotFoundError(_NO_PROFILES)
+        return self._checked(found)
+
+    async def look_up_question(self, query: str, config: QueryConfig) -> KnownQuestion:
+        """``collection``, and in the same statement what is kept of a question to it.
+
+        Raises:
+            As ``collection``.
+        """
+        try:
+            known = await self._tenant.look_up_question(self._name, query, config)
+        except NotFoundError:
+            raise NotFoundError(_NO_PROFILES) from None
+        self._checked(known.collection)
+        return known
+
+    @property
+    def _name(self) -> str:
+        return self._application.config.query.profile_collection
+
+    def _checked(self, found: Collection) -> Collection:
         if not found.by_profile:
             raise ConflictError(
-                f"The collection {name!r} was not made for profiles; name another one with "
+                f"The collection {self._name!r} was not made for profiles; name another one with "
                 "VECTORFORGE_PROFILE_COLLECTION."
             )
         return found
@@ -59,6 +83,8 @@ class ProfileServices:
             provider,
             chunking=chunking or ChunkingConfig.from_settings(settings),
             limits=ExtractionLimits.from_settings(settings),
+            now=self._now,
+            charge=self._tenant.limits.charge,
         )
 
     async def retrieval(self) -> RAGRetrievalPipeline:
@@ -76,6 +102,7 @@ class ProfileServices:
             provider,
             preprocessor=QueryPreprocessor(settings.max_query_length),
             max_top_k=settings.max_top_k,
+            now=self._now,
         )
 
     async def delete(self, profile_id: int) -> int:
@@ -88,6 +115,9 @@ class ProfileServices:
         if not await store.stored(profile_id):
             raise NotFoundError(f"Profile {profile_id} not found")
         return await store.delete_profile_chunks(profile_id)
+
+    async def _now(self) -> tuple[ProfileVectorStore, EmbeddingProvider]:
+        return self._store(await self.collection())
 
     def _store(self, collection: Collection) -> tuple[ProfileVectorStore, EmbeddingProvider]:
         provider = self._application.embedding_registry.get(collection.embedding_provider)

@@ -4,9 +4,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.bootstrap.profile_services import ProfileServices
+from vectorforge.bootstrap.tenant_caches import TenantCaches
+from vectorforge.bootstrap.tenant_limits import LimitServices
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
 from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -14,27 +14,29 @@ from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
-from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
-from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import DimensionMismatchError, NotFoundError
-from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.pipeline.answer_cache import AnswerCache
-from vectorforge.pipeline.answer_memory import MemoryFirst
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.question import QuestionLookUp
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
+from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what no question needs is imported when it is asked for
     from vectorforge.bootstrap.application import Application
     from vectorforge.bootstrap.model_changes import ModelChanges
+    from vectorforge.bootstrap.profile_services import ProfileServices
+    from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.statistics_repo import StatisticsRepository
+    from vectorforge.erasure.eraser import Eraser
+    from vectorforge.ingestion.pipeline import IngestionPipeline
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
@@ -42,8 +44,9 @@ _TABLE_LOG_TIMEOUT_S = 2.0
 class TenantServices:
     """What one tenant can do; each part is bound to the tenant and reaches no other's rows."""
 
-    def __init__(self, application: "Application", tenant_id: str) -> None:
+    def __init__(self, application: "Application", tenant_id: str, request_id: UUID | None = None) -> None:
         self._application = application
+        self._request_id = request_id
         self.tenant_id = tenant_id
 
     @cached_property
@@ -76,8 +79,10 @@ class TenantServices:
         return QueryLogRepository(self._db)
 
     @cached_property
-    def statistics(self) -> StatisticsRepository:
+    def statistics(self) -> "StatisticsRepository":
         """Numbers about the tenant's query log."""
+        from vectorforge.db.repositories.statistics_repo import StatisticsRepository
+
         return StatisticsRepository(self._db)
 
     @cached_property
@@ -89,6 +94,13 @@ class TenantServices:
             max_conversations=settings.max_conversations,
             max_messages=settings.max_conversation_messages,
         )
+
+    @cached_property
+    def api_keys(self) -> "ApiKeyRepository":
+        """The tenant's API keys."""
+        from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+
+        return ApiKeyRepository(self._db)
 
     @cached_property
     def answer_streams(self) -> AnswerStreamRepository:
@@ -138,45 +150,29 @@ class TenantServices:
             preprocess=self._preprocessor.preprocess,
             metrics=self._application.metrics,
             max_top_k=self._application.config.query.max_top_k,
-            query_vectors=self._query_vectors,
+            query_vectors=self.caches.query_vectors,
         )
-
-    @property
-    def _query_vectors(self) -> QueryVectorRepository | None:
-        ttl_s = self._application.config.cache.embedding_cache_ttl_s
-        if not ttl_s:
-            return None
-        return QueryVectorRepository(self._db, settings=self._application.settings_digest, ttl_s=ttl_s)
 
     @cached_property
-    def cached_answers(self) -> AnswerCacheRepository:
-        """The tenant's answers that all processes share."""
-        settings = self._application.config.cache
-        return AnswerCacheRepository(
-            self._db, ttl_s=settings.answer_cache_ttl_s, stale_s=settings.answer_cache_stale_s
-        )
+    def caches(self) -> TenantCaches:
+        """What is kept of the tenant's questions."""
+        return TenantCaches(self._application, self._db, self.limits.admission)
 
-    async def clear_cache(self) -> int:
-        """Forget the tenant's cached answers and vectors; how many were stored."""
-        self._application.answer_memory.clear(self.tenant_id)
-        return await self.cached_answers.clear()
+    @cached_property
+    def limits(self) -> LimitServices:
+        """The tenant's limits, and how these services' request gets past them."""
+        return LimitServices(self._application, self._db, self._request_id)
 
-    @property
-    def _answer_cache(self) -> AnswerCache | None:
-        settings = self._application.config.cache
-        if not settings.answer_cache:
-            return None
-        store = MemoryFirst(
-            self._application.answer_memory,
-            self.cached_answers,
-            self.tenant_id,
-            ttl_s=settings.answer_cache_ttl_s,
-        )
-        return AnswerCache(
-            store,
-            tenant_id=self.tenant_id,
-            settings=self._application.settings_digest,
-            metrics=self._application.metrics,
+    @cached_property
+    def _questions(self) -> QuestionLookUp:
+        return QuestionLookUp(
+            self.caches.questions,
+            self,
+            self._application.llm_registry,
+            self._preprocessor,
+            self.caches.answer_cache,
+            max_query_length=self._application.config.query.max_query_length,
+            note_log_text=self.caches.log_texts.note,
         )
 
     @cached_property
@@ -210,13 +206,16 @@ class TenantServices:
                 enabled=degraded,
                 metrics=self._application.metrics,
             ),
-            answer_cache=self._answer_cache,
+            answer_cache=self.caches.answer_cache,
+            keeping=self.caches.keeping,
+            log_texts=self.caches.log_texts,
         )
 
     @cached_property
-    def ingestion(self) -> IngestionPipeline:
+    def ingestion(self) -> "IngestionPipeline":
         """Turns documents into chunks of the tenant."""
         from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+        from vectorforge.ingestion.pipeline import IngestionPipeline
 
         return IngestionPipeline(
             self.vector_store,
@@ -224,6 +223,7 @@ class TenantServices:
             self._application.embedding_registry,
             self._application.config.ingestion,
             models=EmbeddingModelRepository(self._db),
+            charge=self.limits.charge,
         )
 
     @cached_property
@@ -232,6 +232,14 @@ class TenantServices:
         from vectorforge.bootstrap.model_changes import ModelChanges
 
         return ModelChanges(self._db, self._application)
+
+    @cached_property
+    def eraser(self) -> "Eraser":
+        """Erases what belongs to the tenant; uploaded files are left to the process that ingests them."""
+        from vectorforge.bootstrap.erasing import eraser_of
+
+        application = self._application
+        return eraser_of(application, self.tenant_id, leaves_files=application.ingestion_queue is not None)
 
     def choose_variant(self, name: str | None, conversation_id: UUID | None = None) -> Variant | None:
         """The variant of a request of this tenant; see ``VariantCatalogue.choose``.
@@ -243,9 +251,22 @@ class TenantServices:
         return variants.choose(name, tenant_id=self.tenant_id, conversation_id=conversation_id)
 
     @cached_property
-    def profiles(self) -> ProfileServices:
+    def profiles(self) -> "ProfileServices":
         """The tenant's profiles."""
+        from vectorforge.bootstrap.profile_services import ProfileServices
+
         return ProfileServices(self, self._application)
+
+    async def look_up_question(self, name_or_id: str, query: str, config: QueryConfig) -> KnownQuestion:
+        """A collection by its id or its name, and what is kept of a question to it; an id wins.
+
+        The tenant's limits are asked for in the same exchange.
+
+        Raises:
+            NotFoundError: There is none.
+            LimitExceededError: A limit is reached.
+        """
+        return await self._questions.find(name_or_id, query, config, self.limits.riding(query, config))
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.

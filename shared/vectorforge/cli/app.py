@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from vectorforge.cli import collections, documents, index, logs, providers
+from vectorforge.cli import collections, documents, erase, index, keys, limits, logs, providers
 from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
 from vectorforge.cli.evaluate import evaluate
@@ -35,7 +35,10 @@ app.command("eval")(evaluate)
 app.command()(stats)
 app.add_typer(collections.app, name="collections")
 app.add_typer(documents.app, name="documents")
+app.add_typer(erase.app, name="erase")
 app.add_typer(index.app, name="index")
+app.add_typer(keys.app, name="keys")
+app.add_typer(limits.app, name="limits")
 app.add_typer(logs.app, name="logs")
 app.add_typer(providers.app, name="providers")
 app.command()(doctor)

@@ -95,6 +95,10 @@ def create(
     vector_index: Annotated[
         VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
     ] = VectorIndex.FULL,
+    words: Annotated[
+        bool,
+        typer.Option("--words/--no-words", help="Index words, too; without, it is searched by vectors only."),
+    ] = True,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -115,7 +119,7 @@ def create(
                 embedding_provider=embedding_provider,
                 embedding_model=embedding_model,
                 distance_metric=metric,
-                search=SearchSettings(search_mode, dense_weight, language),
+                search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
                 vector_index=vector_index,
             )
 

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command, printable
+from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:  # loaded when the command runs
     from vectorforge.cli.database_checks import Check
@@ -93,10 +92,7 @@ def _aws_checks(stage: str, region: str | None, assembly: Path | None) -> "Itera
 
 
 def _print(terminal: Terminal, check: "Check") -> None:
-    terminal.out.print(
-        Text.assemble(
-            (f"{check.status:<5}", _STYLES[check.status]), f"{check.name:<12} {printable(check.detail)}"
-        )
-    )
+    labelled = (f"{check.status:<5}", _STYLES[check.status])
+    terminal.line(f"{check.name:<12} {check.detail}", label=labelled)
     if check.remedy:
         terminal.line(f"{'':<18}→ {check.remedy}", style="dim")

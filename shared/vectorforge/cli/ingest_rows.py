@@ -195,12 +195,13 @@ async def _ingest_batch(
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
     waiting = iter(batch)
+    known = await ingestion.vectors_ahead(batch)
 
     async def work() -> None:
         for row in waiting:  # shared: each worker takes the next one
             if summary.stopped_by:
                 return
-            result = await ingestion.ingest(row)
+            result = await ingestion.ingest(row, known)
             if result is None:
                 summary.without_text += 1
                 found.sources.discard(ingestion.mapping.source_of(row[ingestion.mapping.key]))

@@ -28,6 +28,7 @@ from vectorforge.errors import (
 )
 from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
+from vectorforge.ingestion.vectors_ahead import AT_A_TIME, Upcoming, is_small
 from vectorforge.types import Collection
 
 PARALLEL_DOCUMENTS = 4
@@ -176,12 +177,14 @@ class _Run:
     metadata: Mapping[str, Any]
     summary: IngestSummary
     display: _Display
-    queue: asyncio.Queue[tuple[DocumentPart, "_File"] | None] = field(
+    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
         default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
     )
+    """Documents whose vectors are made together: some small ones, or a single larger one."""
 
     async def read(self, files: Sequence[tuple[str, Path]]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
+        small: list[tuple[DocumentPart, _File]] = []
         for source, file in files:
             if self.summary.stopped_by:
                 break
@@ -194,23 +197,40 @@ class _Run:
             self.display.read(source, len(parts))
             opened = _File(parts)
             for part in parts:
-                await self.queue.put((part, opened))
+                if is_small(part):
+                    small.append((part, opened))
+                else:
+                    await self.queue.put([(part, opened)])
+                if len(small) == AT_A_TIME:
+                    await self.queue.put(small)
+                    small = []
+        if small:
+            await self.queue.put(small)
         for _ in range(PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
     async def work(self) -> None:
         """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
-        while (queued := await self.queue.get()) is not None:
-            part, file = queued
-            if self.summary.stopped_by:
-                continue
-            result = await self.session.services.ingestion.ingest_part(
-                self.collection, part, metadata=self.metadata, on_progress=self.display.embedding()
+        ingestion = self.session.services.ingestion
+        while (group := await self.queue.get()) is not None:
+            upcoming = [Upcoming(part, None, self.metadata) for part, _ in group]
+            known = (
+                {} if self.summary.stopped_by else await ingestion.vectors_ahead(self.collection, upcoming)
             )
-            self.summary.add(result)
-            self.display.done()
-            self.summary.stop_if_useless(result.error)
-            await self._finish(file, result)
+            for part, file in group:
+                if self.summary.stopped_by:
+                    break
+                result = await ingestion.ingest_part(
+                    self.collection,
+                    part,
+                    metadata=self.metadata,
+                    on_progress=self.display.embedding(),
+                    known=known,
+                )
+                self.summary.add(result)
+                self.display.done()
+                self.summary.stop_if_useless(result.error)
+                await self._finish(file, result)
 
     async def _finish(self, file: "_File", result: DocumentResult) -> None:
         """After the last document of a file: delete what the file no longer holds."""

@@ -1,7 +1,7 @@
 """``vectorforge logs``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -57,3 +57,50 @@ def replay(
         print_summary(terminal, summary)
         if summary.refused:
             raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+@app.command()
+def text(
+    policy: Annotated[
+        Literal["full", "redacted", "hash", "off", "default"] | None,
+        typer.Argument(help="What to keep from now on; nothing: show what is kept.", show_default=False),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", help="Whose queries; default: the local tenant.", show_default=False),
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show or set what the query log keeps of a tenant's questions and answers.
+
+    [bold]full[/bold]: the texts as they are. [bold]redacted[/bold]: e-mail addresses,
+    phone and card numbers, IBANs, IP addresses and keys are masked.
+    [bold]hash[/bold]: a SHA-256 of each text. [bold]off[/bold]: no texts.
+    [bold]default[/bold]: what VECTORFORGE_LOG_TEXT says, which is redacted.
+
+    Times, models, tokens, costs and outcomes are kept in any case. Processes that
+    run know a change within a minute; what is stored already stays as it is.
+
+    [bold]Examples[/bold]
+
+        vectorforge logs text --tenant acme
+
+        vectorforge logs text off --tenant acme
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.cli.session import Session, run_in_session
+
+        async def work(session: Session) -> tuple[str, str | None]:
+            name = tenant or session.services.tenant_id
+            settings = session.application.for_tenant(name).caches.settings
+            if policy is not None:
+                await settings.set_log_text(None if policy == "default" else policy)
+            return name, await settings.log_text()
+
+        name, own = run_in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json({"tenant": name, "log_text": own})
+        else:
+            terminal.line(f"{name}: {own or 'default'}")

@@ -44,8 +44,9 @@ def migrate(
     words; interrupted, it goes on with the next call, or a server does it.
 
     The login roles (vectorforge_app, _log_writer, _eraser) are made without
-    a password; those named in VECTORFORGE_DATABASE_URL and
-    VECTORFORGE_LOG_WRITER_DATABASE_URL get the one they have there.
+    a password; those named in VECTORFORGE_DATABASE_URL,
+    VECTORFORGE_LOG_WRITER_DATABASE_URL and VECTORFORGE_ERASER_DATABASE_URL
+    get the one they have there.
 
     [bold]Examples[/bold]
 

@@ -12,11 +12,15 @@ from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesO
 from vectorforge.cli.terminal import Terminal, command
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from vectorforge.bootstrap.model_changes import EmbeddingEstimate
     from vectorforge.cli.session import Session
     from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitch
     from vectorforge.evaluation.embedding_gate import GateResult
     from vectorforge.types import Collection
+
+    Step = Callable[[Session, Terminal, Collection], Awaitable[EmbeddingSwitch | None]]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,23 +61,20 @@ def start(
 
         vectorforge collections reembed start handbook --embedding-provider openai
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
 
-        async def work(session: "Session") -> "EmbeddingSwitch | None":
-            collection = await session.collection(name)
-            changes = session.services.model_changes
-            estimate = await changes.estimate(collection, embedding_provider, embedding_model)
-            _print_estimate(terminal, estimate)
-            if dry_run:
-                return None
-            confirm(f'Embed the collection "{collection.name}" by {estimate.model}?', yes=yes)
-            started = await changes.start(collection, embedding_provider, embedding_model)
-            return await _fill(session, terminal, collection) if wait else started
+    async def begin(
+        session: "Session", terminal: Terminal, collection: "Collection"
+    ) -> "EmbeddingSwitch | None":
+        changes = session.services.model_changes
+        estimate = await changes.estimate(collection, embedding_provider, embedding_model)
+        _print_estimate(terminal, estimate)
+        if dry_run:
+            return None
+        confirm(f'Embed the collection "{collection.name}" by {estimate.model}?', yes=yes)
+        started = await changes.start(collection, embedding_provider, embedding_model)
+        return await _fill(session, terminal, collection) if wait else started
 
-        found = run_in_session(terminal, data_dir, work)
-        if found is not None:
-            _print_switch(terminal, found)
+    _run(name, begin, json_output=json_output, data_dir=data_dir, debug=debug)
 
 
 @app.command("wait")
@@ -84,15 +85,7 @@ def wait_until_ready(
     debug: DebugOption = False,
 ) -> None:
     """Work for a change that was started until every passage has both vectors, or the old ones are gone."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
-
-        async def work(session: "Session") -> "EmbeddingSwitch | None":
-            return await _fill(session, terminal, await session.collection(name))
-
-        found = run_in_session(terminal, data_dir, work)
-        if found is not None:
-            _print_switch(terminal, found)
+    _run(name, _fill, json_output=json_output, data_dir=data_dir, debug=debug)
 
 
 @app.command()
@@ -103,13 +96,11 @@ def status(
     debug: DebugOption = False,
 ) -> None:
     """Show how far a change has come."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
 
-        async def work(session: "Session") -> "EmbeddingSwitch":
-            return await session.services.model_changes.stored.get((await session.collection(name)).id)
+    async def look(session: "Session", _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+        return await session.services.model_changes.stored.get(collection.id)
 
-        _print_switch(terminal, run_in_session(terminal, data_dir, work))
+    _run(name, look, json_output=json_output, data_dir=data_dir, debug=debug)
 
 
 @app.command()
@@ -143,29 +134,25 @@ def switch(
     debug: DebugOption = False,
 ) -> None:
     """Compare both models by questions, and let the new one answer if it finds enough of the same."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
+
+    async def compare(session: "Session", terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch":
         from vectorforge.evaluation.embedding_gate import EmbeddingGate, GateThresholds
         from vectorforge.evaluation.questions import read_questions
 
+        stored = session.services.model_changes.stored
+        if force and not dry_run:
+            return await stored.switch(collection.id)
         asked = None if questions is None else read_questions(questions, unjudged_too=True).questions
         thresholds = GateThresholds(cutoff, min_overlap, max_ndcg_loss)
+        gate = EmbeddingGate(session.services, collection)
+        if dry_run:
+            found, result = await stored.get(collection.id), await gate.measure(asked, thresholds)
+        else:
+            found, result = await gate.switch(asked, thresholds)
+        _print_result(terminal, result)
+        return found
 
-        async def work(session: "Session") -> "tuple[EmbeddingSwitch, GateResult | None]":
-            collection = await session.collection(name)
-            stored = session.services.model_changes.stored
-            if force and not dry_run:
-                return await stored.switch(collection.id), None
-            gate = EmbeddingGate(session.services, collection)
-            if dry_run:
-                result = await gate.measure(asked, thresholds)
-                return await stored.get(collection.id), result
-            return await gate.switch(asked, thresholds)
-
-        found, result = run_in_session(terminal, data_dir, work)
-        if result is not None and not terminal.json_output:
-            _print_result(terminal, result)
-        _print_switch(terminal, found)
+    _run(name, compare, json_output=json_output, data_dir=data_dir, debug=debug)
 
 
 @app.command()
@@ -176,13 +163,11 @@ def rollback(
     debug: DebugOption = False,
 ) -> None:
     """Let the model before answer again, at once; the change stays open."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
 
-        async def work(session: "Session") -> "EmbeddingSwitch":
-            return await session.services.model_changes.stored.rollback((await session.collection(name)).id)
+    async def roll_back(session: "Session", _: Terminal, collection: "Collection") -> "EmbeddingSwitch":
+        return await session.services.model_changes.stored.rollback(collection.id)
 
-        _print_switch(terminal, run_in_session(terminal, data_dir, work))
+    _run(name, roll_back, json_output=json_output, data_dir=data_dir, debug=debug)
 
 
 @app.command()
@@ -208,21 +193,29 @@ def cancel(
 
 
 def _end(name: str, step: str, *, json_output: bool, data_dir: Path | None, debug: bool) -> None:
+    async def end(session: "Session", terminal: Terminal, collection: "Collection") -> None:
+        stored = session.services.model_changes.stored
+        await (stored.finish if step == "finish" else stored.cancel)(collection.id)
+        await _fill(session, terminal, collection)
+        if terminal.json_output:
+            terminal.json({"id": collection.id, "name": collection.name, "ended": True})
+        else:
+            terminal.line(f"The change of {collection.name} has ended.")
+
+    _run(name, end, json_output=json_output, data_dir=data_dir, debug=debug)
+
+
+def _run(name: str, step: "Step", *, json_output: bool, data_dir: Path | None, debug: bool) -> None:
+    """Do a step for the collection of this name or id, and print the change that it returns."""
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.session import run_in_session
 
-        async def work(session: "Session") -> "Collection":
-            collection = await session.collection(name)
-            stored = session.services.model_changes.stored
-            await (stored.finish if step == "finish" else stored.cancel)(collection.id)
-            await _fill(session, terminal, collection)
-            return collection
+        async def work(session: "Session") -> "EmbeddingSwitch | None":
+            return await step(session, terminal, await session.collection(name))
 
-        ended = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json({"id": ended.id, "name": ended.name, "ended": True})
-        else:
-            terminal.line(f"The change of {ended.name} has ended.")
+        found = run_in_session(terminal, data_dir, work)
+        if found is not None:
+            _print_switch(terminal, found)
 
 
 async def _fill(session: "Session", terminal: Terminal, collection: "Collection") -> "EmbeddingSwitch | None":
@@ -261,6 +254,8 @@ def _print_estimate(terminal: Terminal, estimate: "EmbeddingEstimate") -> None:
 
 
 def _print_result(terminal: Terminal, result: "GateResult") -> None:
+    if terminal.json_output:
+        return
     ndcg = ""
     if result.ndcg_before is not None and result.ndcg_after is not None:
         ndcg = f", nDCG@{result.k} {result.ndcg_before:.3f} before and {result.ndcg_after:.3f} after"

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
+_KEEP_ALIVE_S = 75
+"""Longer than clients and load balancers keep an idle connection (aiohttp 15 s, an ALB 60 s), as nginx's:
+whoever closes first races with the other's next request, and a question lost in that race is not sent again
+by itself."""
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], Awaitable[None]]) -> None:
         super().__init__(config)
@@ -86,7 +92,9 @@ async def serve(app: "FastAPI", bound: socket.socket, *, on_started: Callable[[]
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         server_header=False,
+        ws="none",
         lifespan="on",
     )
     server = _Server(config, on_started)

@@ -76,13 +76,19 @@ async def open_session(setup: LocalSetup, terminal: Terminal) -> AsyncIterator[S
         yield Session(application, application.for_tenant(setup.config.server.local_tenant))
 
 
-def run_in_session(terminal: Terminal, data_dir: Path | None, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Read the settings, open a session, run one command's work in it, close everything again."""
+def run_in_session(
+    terminal: Terminal,
+    data_dir: Path | None,
+    work: Callable[[Session], Awaitable[T]],
+    *,
+    config: VectorForgeConfig | None = None,
+) -> T:
+    """Read the settings if none are given, open a session, run a command's work in it, close all again."""
     import asyncio
 
     async def run(setup: LocalSetup) -> T:
         async with open_session(setup, terminal) as session:
             return await work(session)
 
-    with local_setup(VectorForgeConfig.from_environment(), data_dir=data_dir) as setup:
+    with local_setup(config or VectorForgeConfig.from_environment(), data_dir=data_dir) as setup:
         return asyncio.run(run(setup))

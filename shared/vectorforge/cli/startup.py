@@ -1,17 +1,18 @@
 """What ``vectorforge up`` does between the database and the first request."""
 
+import gc
 import json
 import logging
 import shlex
 import socket
 from collections.abc import Mapping
 
-from rich.table import Table
-from rich.text import Text
+from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
+from vectorforge.api.doors import QUESTION_DOORS
+from vectorforge.bootstrap import Application
 from vectorforge.cli.addresses import reachable_url
-from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
@@ -33,9 +34,13 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
     """Prepare the default collection, serve until a signal, close everything."""
     server = setup.config.server
     async with open_session(setup, terminal) as session:
-        # With API keys, only a key of this tenant reaches what the commands on this machine store.
-        reachable = server.auth == "local" or server.local_tenant in server.api_keys.values()
+        # With API keys, only a key of this tenant reaches what the commands on this machine store; they also
+        # make keys of it, unless there are others.
+        configured = set(server.api_keys.values())
+        reachable = server.auth == "local" or not configured or server.local_tenant in configured
         collection = await session.collection_or_new(None) if reachable else None
+        app = create_app(session.application)
+        await load_ahead(session.application, app)
         if sample and collection is not None:
             await _ingest_sample(terminal, session, collection)
         url = reachable_url(bound)
@@ -47,7 +52,23 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
             _announce(terminal, setup, url, chosen, answering_provider(session))
 
         async with indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT):
-            await serve(create_app(session.application), bound, on_started=announce)
+            await serve(app, bound, on_started=announce)
+
+
+async def load_ahead(application: Application, app: FastAPI) -> None:
+    """Load what the first question would load, and let garbage be looked for from then on.
+
+    What stays for as long as the process runs is not looked through again
+    (https://docs.python.org/3/library/gc.html#gc.freeze).
+
+    Args:
+        application: Its driver and its default providers' clients are imported.
+        app: The door of the application; it gets the routes of questions.
+    """
+    await application.preload()
+    app.state.doors.open(*QUESTION_DOORS)
+    gc.freeze()
+    gc.enable()
 
 
 async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:
@@ -58,6 +79,8 @@ async def _ingest_sample(terminal: Terminal, session: Session, collection: Colle
         return
     if not total:
         terminal.note(f"Ingesting the project's own documents as a sample ({len(files)} files) ...")
+    from vectorforge.cli.ingest_run import ingest_files  # with the bars that show how far it is
+
     try:
         summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
     except EmbeddingError as exc:
@@ -118,6 +141,9 @@ def _announce(
 def _print_banner(terminal: Terminal, rows: Mapping[str, str], example: str) -> None:
     terminal.line("VectorForge is running. Ctrl-C stops it.", style="bold green")
     if terminal.interactive:
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column(overflow="fold")
@@ -127,8 +153,7 @@ def _print_banner(terminal: Terminal, rows: Mapping[str, str], example: str) -> 
     else:
         for name, value in rows.items():
             terminal.line(f"{name}: {value}")
-    # Never wrapped: it is there to be copied.
-    terminal.out.print(Text(f"\n{printable(example)}\n"), soft_wrap=True)
+    terminal.line(f"\n{example}\n", wrapped=False)
 
 
 def _count(collection: Collection) -> str:

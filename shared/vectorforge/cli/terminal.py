@@ -7,22 +7,24 @@ or wrapped, and tables are tab-separated. ``NO_COLOR`` is honoured (https://no-c
 import dataclasses
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vectorforge.cli.exit_codes import ExitCode, exit_code_for
 from vectorforge.errors import VectorForgeError
+
+if TYPE_CHECKING:  # loaded for a person's terminal: a tenth of what `vectorforge up` would import
+    from rich.console import Console
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -53,34 +55,61 @@ class Terminal:
 
     def __init__(self, *, json_output: bool = False) -> None:
         self.json_output = json_output
-        self.out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-        self.err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+    @cached_property
+    def out(self) -> "Console":
+        """stdout, for what has a form of its own."""
+        from rich.console import Console
+
+        return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+    @cached_property
+    def err(self) -> "Console":
+        """stderr, the same."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
     @property
     def interactive(self) -> bool:
         """Whether a person reads stdout."""
-        return self.out.is_terminal
+        return _is_terminal(sys.stdout)
 
     def json(self, value: object) -> None:
         """Print one JSON document, on one line; dataclasses and pydantic models become objects."""
         sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_as_json) + "\n")
         sys.stdout.flush()
 
-    def line(self, text: str = "", *, style: str | None = None) -> None:
-        """Print a line of the result."""
-        self.out.print(Text(printable(text), style=style or ""))
+    def line(
+        self, text: str = "", *, style: str = "", label: tuple[str, str] = ("", ""), wrapped: bool = True
+    ) -> None:
+        """Print a line of the result.
+
+        Args:
+            text: Control characters are left out.
+            style: Its style at a terminal.
+            label: What stands before it, and its style.
+            wrapped: Not when it is there to be copied.
+        """
+        if not _is_terminal(sys.stdout):
+            _plain(sys.stdout, label[0] + text)
+            return
+        from rich.text import Text
+
+        line = Text.assemble(label, (printable(text), style))
+        self.out.print(line, soft_wrap=None if wrapped else True)
 
     def note(self, text: str) -> None:
         """Say something about the run, on stderr; silent when JSON was asked for."""
         if not self.json_output:
-            self.err.print(Text(printable(text), style="dim"))
+            self._say(text, style="dim")
 
     def warn(self, text: str) -> None:
         """Warn, on stderr."""
         if self.json_output:
             sys.stderr.write(json.dumps({"warning": text}, ensure_ascii=False) + "\n")
         else:
-            self.err.print(Text.assemble(("warning: ", "yellow"), printable(text)))
+            self._say(text, label=("warning: ", "yellow"))
 
     def error(self, text: str, *, code: str = "error") -> None:
         """Print an error as one line on stderr."""
@@ -89,7 +118,7 @@ class Terminal:
                 json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False) + "\n"
             )
         else:
-            self.err.print(Text.assemble(("error: ", "bold red"), " ".join(printable(text).split())))
+            self._say(" ".join(printable(text).split()), label=("error: ", "bold red"))
 
     def write(self, text: str) -> None:
         """Print a piece of text as it arrives, without a line break."""
@@ -104,6 +133,9 @@ class Terminal:
             for row in ([name.lower().replace(" ", "_") for name in names], *cells):
                 sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
             return
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(
             title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
         )
@@ -112,6 +144,29 @@ class Terminal:
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self.out.print(table)
+
+    def _say(self, text: str, *, style: str = "", label: tuple[str, str] = ("", "")) -> None:
+        """Print a line on stderr."""
+        if not _is_terminal(sys.stderr):
+            _plain(sys.stderr, label[0] + text)
+            return
+        from rich.text import Text
+
+        self.err.print(Text.assemble(label, (printable(text), style)))
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """As rich decides it: https://rich.readthedocs.io/en/stable/console.html#terminal-detection."""
+    compatible = os.environ.get("TTY_COMPATIBLE", "")
+    if compatible in ("0", "1"):
+        return compatible == "1"
+    forced = os.environ.get("FORCE_COLOR")
+    return stream.isatty() if forced is None else forced != ""
+
+
+def _plain(stream: TextIO, text: str) -> None:
+    stream.write(printable(text) + "\n")
+    stream.flush()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """``vectorforge up``."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +48,11 @@ def up(
         from vectorforge.config import VectorForgeConfig
 
         config = serving_config(VectorForgeConfig.from_environment(), host, insecure=insecure)
-        _serve(terminal, config, (host, port), data_dir, sample=sample)
+        gc.disable()  # until all is loaded: see serve_laptop
+        try:
+            _serve(terminal, config, (host, port), data_dir, sample=sample)
+        finally:
+            gc.enable()
 
 
 def _serve(
@@ -87,21 +92,18 @@ def serving_config(config: "VectorForgeConfig", host: str, *, insecure: bool = F
         insecure: Serve other machines without a login too.
 
     Raises:
-        ConfigurationError: Other machines would be served without a login, or there is a login without keys.
+        ConfigurationError: Other machines would be served without a login.
     """
     from vectorforge.errors import ConfigurationError
 
     server = config.server
     chosen = "auth" in server.model_fields_set or bool(server.api_keys)
     auth = server.auth if chosen else "local"
-    if auth == "api_key" and not server.api_keys:
-        raise ConfigurationError(
-            "VECTORFORGE_AUTH=api_key lets nobody in without VECTORFORGE_API_KEYS; set it, or unset both."
-        )
     if auth == "local" and host not in LOOPBACK and not insecure:
         raise ConfigurationError(
             f"--host {host} lets other machines read and change the documents without a login. "
-            "Set VECTORFORGE_API_KEYS, or say --insecure if everybody there may."
+            "Set VECTORFORGE_AUTH=api_key and make a key (`vectorforge keys create`), or say --insecure if "
+            "everybody there may."
         )
     # The Host check keeps a web page elsewhere from reaching the port under its own name (DNS rebinding).
     names = [*LOOPBACK, *own_names(host), *server.allowed_hosts]

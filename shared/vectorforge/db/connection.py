@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL: a pool, and the only way to data, which is with a tenant."""
+"""Connections to PostgreSQL: a pool, from which tenants get theirs."""
 
 import importlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -11,18 +11,17 @@ from vectorforge.db import conninfo as connection_strings
 from vectorforge.db.checks import check_database
 from vectorforge.db.login import PasswordSource, check_conninfo
 from vectorforge.db.refusals import Refusals
-from vectorforge.db.tenant_id import checked_tenant
+from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
     from psycopg.rows import DictRow
-    from psycopg_pool import AsyncConnectionPool
 
+    from vectorforge.db.exchange import Call, Outcome
+    from vectorforge.db.kept_connections import KeptConnections
     from vectorforge.db.session import Session
-
-Params = Sequence[Any] | Mapping[str, Any]
 
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
@@ -30,8 +29,9 @@ _WAITING_PER_CONNECTION = 20
 _RECONNECT_S = 3.0
 """For how long the pool tries again after a refusal, at growing intervals; the next request begins anew."""
 
-_ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
-_ENTER_SEARCH = "SELECT vectorforge.enter_search(%s, %s)"
+_ATTEMPTS = 4
+"""Of statements that may be run twice: when a server fails over, connections die in waves, asked ones too."""
+
 _PING = ""
 
 
@@ -64,7 +64,7 @@ class Database:
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._password = password
-        self._pool: AsyncConnectionPool[Session] | None = None
+        self._pool: KeptConnections | None = None
         self._refusals = Refusals(with_tokens=password is not None)
 
     def preload(self) -> None:
@@ -93,8 +93,11 @@ class Database:
         """
         if self._pool is not None:
             return
+        from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
+        from vectorforge.db.json_values import read_json
+        from vectorforge.db.kept_connections import KeptConnections
         from vectorforge.db.session import Session, session_class
         from vectorforge.db.vector_types import register_vectors
 
@@ -110,6 +113,7 @@ class Database:
 
         async def configure(connection: Session) -> None:
             register_vectors(connection, types)
+            set_json_loads(read_json, connection)
 
         pool = AsyncConnectionPool(
             conninfo,
@@ -126,7 +130,7 @@ class Database:
             name="vectorforge",
         )
         await pool.open()
-        self._pool = pool
+        self._pool = KeptConnections(pool)
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""
@@ -142,7 +146,7 @@ class Database:
         await self.close()
 
     def for_tenant(self, tenant_id: str) -> "TenantDatabase":
-        """The same database, as one tenant sees it. Costs nothing; made per request.
+        """The same database, as one tenant sees it. Costs nothing.
 
         Raises:
             InvalidInputError: The tenant is empty, too long, or not text that PostgreSQL can hold.
@@ -156,41 +160,86 @@ class Database:
         Raises:
             DatabaseUnavailableError: The database was not opened, or there is no connection in time.
         """
-        if self._pool is None:
-            raise DatabaseUnavailableError("The database connection is not open.")
-        pool = self._pool
+        pool = self._opened()
         connection = await self._live(pool)
         try:
             async with connection:
                 yield connection
         finally:
-            await pool.putconn(connection)
+            await pool.give_back(connection)
 
-    async def _live(self, pool: "AsyncConnectionPool[Session]") -> "Session":
+    async def run(self, calls: "Sequence[Call]", *, repeatable: bool = False) -> "list[Outcome]":
+        """Run statements in one transaction and, in pipeline mode, one round trip.
+
+        Args:
+            calls: Statements and their values.
+            repeatable: Whether running them twice does no more than running them once. Then a connection is
+                used without asking first whether it is alive, and if it dies, others are, three at most.
+
+        Returns:
+            The outcome of each statement.
+
+        Raises:
+            DatabaseUnavailableError: As ``connection``.
+            psycopg.Error: A statement failed.
+        """
+        import psycopg
+
+        pool = self._opened()
+        left = _ATTEMPTS if repeatable else 1
+        asked = not repeatable
+        while True:
+            left -= 1
+            connection = await self._live(pool, asked=asked)
+            try:
+                return await self._run(connection, calls)
+            except psycopg.OperationalError:
+                if not left or connection.was_cut or not connection.closed:
+                    raise
+            finally:
+                await pool.give_back(connection)
+            asked = True
+
+    async def _run(self, connection: "Session", calls: "Sequence[Call]") -> "list[Outcome]":
+        return await (connection.exchange.run(calls) if self.pipeline else _one_by_one(connection, calls))
+
+    def _opened(self) -> "KeptConnections":
+        if self._pool is None:
+            raise DatabaseUnavailableError("The database connection is not open.")
+        return self._pool
+
+    async def _live(self, pool: "KeptConnections", *, asked: bool = True) -> "Session":
         # The pool's own check sleeps longer after every dead connection it finds, 15 s for five of them; but
         # they die together, when the server is restarted or this process was frozen.
         import psycopg
-        from psycopg_pool import PoolTimeout
 
         give_up_at = time.monotonic() + self._timeout_s
         while True:
-            try:
-                async with self._refusals.watched():
-                    connection = await pool.getconn(timeout=give_up_at - time.monotonic())
-            except PoolTimeout as exc:
-                raise self._refusals.too_late() from exc
+            connection = pool.take_kept() or await self._from_pool(pool, give_up_at)
+            if not asked and connection.seems_alive():
+                connection.timeout_s = self._timeout_s
+                return connection
             try:
                 connection.timeout_s = max(give_up_at - time.monotonic(), 0.0)
                 await connection.execute(_PING)
             except psycopg.Error:
                 await connection.close()
-                await pool.putconn(connection)  # which replaces it
+                await pool.give_back(connection)  # which replaces it
             except BaseException:
-                await pool.putconn(connection)
+                await pool.give_back(connection)
                 raise
             else:
                 connection.timeout_s = self._timeout_s
                 return connection
+
+    async def _from_pool(self, pool: "KeptConnections", give_up_at: float) -> "Session":
+        from psycopg_pool import PoolTimeout
+
+        try:
+            async with self._refusals.watched():
+                return await pool.take(give_up_at - time.monotonic())
+        except PoolTimeout as exc:
+            raise self._refusals.too_late() from exc
 
     async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
         """The first row of a statement that belongs to no tenant; row-level security shows it no data.
@@ -226,81 +275,12 @@ class Database:
         return conninfo
 
 
-class TenantDatabase:
-    """A database as one tenant sees it: every transaction enters the tenant first.
-
-    Statements carry the predicate ``tenant_id = %s`` as well, so that two mistakes are needed for a leak.
-    """
-
-    def __init__(self, database: Database, tenant_id: str) -> None:
-        self._database = database
-        self.tenant_id = checked_tenant(tenant_id)
-
-    @asynccontextmanager
-    async def transaction(self) -> "AsyncIterator[AsyncConnection[DictRow]]":
-        """A transaction of this tenant; committed at the end, rolled back if the body raises.
-
-        Raises:
-            DatabaseUnavailableError: No connection, or it was lost.
-            InvalidInputError: A value that PostgreSQL cannot store.
-            DatabaseError: The database refused a statement.
-        """
-        from vectorforge.db.session import translated_errors
-
-        with translated_errors():
-            async with self._database.connection() as connection, connection.transaction():
-                await connection.execute(_ENTER_TENANT, (self.tenant_id,))
-                yield connection
-
-    async def fetch_all(
-        self, query: str, params: Params = (), *, ef_search: int | None = None
-    ) -> "list[DictRow]":
-        """Run one statement in a transaction of its own, in one round trip; all its rows.
-
-        Args:
-            query: The statement.
-            params: Its values.
-            ef_search: For a search through an HNSW index: the candidates it keeps in sight, 1 to 1,000.
-
-        Raises:
-            As ``transaction``.
-        """
-        rows, _ = await self._run(query, params, rows=True, ef_search=ef_search)
-        return rows
-
-    async def fetch_one(self, query: str, params: Params = ()) -> "DictRow | None":
-        """Like ``fetch_all``; the first row, or None if there is none."""
-        rows = await self.fetch_all(query, params)
-        return rows[0] if rows else None
-
-    async def execute(self, query: str, params: Params = ()) -> int:
-        """Like ``fetch_all``, for a statement without rows; how many rows it changed."""
-        _, count = await self._run(query, params, rows=False)
-        return count
-
-    async def _run(
-        self, query: str, params: Params, *, rows: bool, ef_search: int | None = None
-    ) -> "tuple[list[DictRow], int]":
-        from vectorforge.db.session import translated_errors
-
-        with translated_errors():
-            async with self._database.connection() as connection:
-                async with _at_once(connection) if self._database.pipeline else connection.transaction():
-                    if ef_search is None:
-                        await connection.execute(_ENTER_TENANT, (self.tenant_id,))
-                    else:
-                        await connection.execute(_ENTER_SEARCH, (self.tenant_id, ef_search))
-                    cursor = await connection.execute(query.encode(), params)
-                return (await cursor.fetchall() if rows else []), cursor.rowcount
-
-
-@asynccontextmanager
-async def _at_once(connection: "AsyncConnection[DictRow]") -> AsyncIterator[None]:
-    """A transaction whose statements are all sent before the first answer is read."""
-    async with connection.pipeline():
-        await connection.execute("BEGIN")
-        yield
-        await connection.execute("COMMIT")
+async def _one_by_one(connection: "Session", calls: "Sequence[Call]") -> "list[Outcome]":
+    async with connection.transaction():
+        cursors = [await connection.execute(query.encode(), params) for query, params in calls]
+        return [
+            (await cursor.fetchall() if cursor.description else [], cursor.rowcount) for cursor in cursors
+        ]
 
 
 def _connection_options() -> dict[str, Any]:

@@ -21,6 +21,7 @@ def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[
     urls = {
         "VECTORFORGE_DATABASE_URL": settings.database_url,
         "VECTORFORGE_LOG_WRITER_DATABASE_URL": settings.log_writer_database_url,
+        "VECTORFORGE_ERASER_DATABASE_URL": settings.eraser_database_url,
     }
     passwords = {}
     for variable, url in urls.items():

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _MAX_VECTOR_DIMENSION: Final = 2_000
 """Above, the index is in half precision."""
 
+_LIMITED_DIMENSION: Final = 384
+"""Of the vectors that a limit counts; longer ones take longer to compare."""
+
 _SPACES = """
 SELECT s.space, coalesce(z.vectors, 0) AS vectors, coalesce(z.largest, 0) AS largest,
        pg_relation_size(p.oid) AS table_bytes, coalesce(x.bytes, 0) AS index_bytes,
@@ -73,12 +76,19 @@ class SpaceIndex:
     """Whether there can be one: pgvector indexes at most 4,000 dimensions, or 16,000 signs."""
     vector_bytes: int
     """Of one vector in the index."""
+    dimension: int = 0
+    """Of its vectors."""
     scans: int = 0
     """Searches that used it, since the server's statistics were last reset."""
 
     def pays(self, larger_than: int) -> bool:
-        """Whether it should have one: a collection has more vectors than are compared one by one."""
-        return self.possible and self.largest > larger_than
+        """Whether it should have one: a collection has more vectors than are compared one by one.
+
+        Args:
+            larger_than: Vectors of 384 dimensions at most; of longer ones accordingly fewer.
+        """
+        longer = max(self.dimension / _LIMITED_DIMENSION, 1)
+        return self.possible and self.largest * longer > larger_than
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,5 +183,6 @@ def _space_index(row: "DictRow") -> SpaceIndex:
         index_bytes=row["index_bytes"],
         possible=row["statement"] is not None,
         vector_bytes=dimension * bits // 8,
+        dimension=dimension,
         scans=row["scans"],
     )

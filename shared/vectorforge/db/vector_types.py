@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 
 from pgvector.psycopg.halfvec import register_halfvec_info
 from pgvector.psycopg.vector import register_vector_info
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+from vectorforge.db.wire_vectors import WireVectors
 
 if TYPE_CHECKING:
     from psycopg.types import TypeInfo
@@ -12,8 +16,20 @@ if TYPE_CHECKING:
     from vectorforge.db.session import Session
 
 
+class _WireVectorsDumper(Dumper):
+    format = Format.BINARY
+    element_oid = 0
+
+    def dump(self, obj: WireVectors) -> bytes:
+        return obj.packed(self.element_oid)
+
+
 def register_vectors(connection: "Session", types: "Sequence[TypeInfo]") -> None:
     """Teach a connection the vector types, found once: asking again would cost it four queries."""
     register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
     for info in types:
         register[info.name](connection, info)
+        if info.name == "vector":
+            oids = {"oid": info.array_oid, "element_oid": info.oid}
+            dumper = type("WireVectorsDumper", (_WireVectorsDumper,), oids)
+            connection.adapters.register_dumper(WireVectors, dumper)

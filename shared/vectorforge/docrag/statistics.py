@@ -34,7 +34,7 @@ async def performance_stats(
     today = QueryFilter(since=midnight, collection_id=collection.id)
     usage = (await tenant.statistics.collect(today, "day")).totals
     mean_ms = await tenant.statistics.mean_latency_ms(today)
-    cache = await tenant.cached_answers.statistics()
+    cache = await tenant.caches.shared_answers.statistics()
     hit_rate = cache.hits_last_day / cache.answered_last_day if cache.answered_last_day else None
     ended = sum(usage.outcomes.get(name, 0) for name in (*_SUCCEEDED, "error", "deadline"))
     succeeded = sum(usage.outcomes.get(name, 0) for name in _SUCCEEDED)

@@ -17,6 +17,7 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     VectorForgeError,
 )
+from vectorforge.float32 import SoundVector, is_surely_sound
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
@@ -104,7 +105,13 @@ class EmbeddingProvider(ABC):
             EmbeddingError: The provider failed; its subclasses say how.
             DeadlineExceededError: The time ran out.
         """
-        return (await self._for_queries().embed_documents([text], model=model, deadline=deadline))[0]
+        return (await self.embed_question(text, model=model, deadline=deadline)).tolist()
+
+    async def embed_question(
+        self, text: str, *, model: str | None = None, deadline: Deadline | None = None
+    ) -> "array[float]":
+        """As ``embed_query``, but in an array of 4-byte floats."""
+        return (await self._for_queries().embed_passages([text], model=model, deadline=deadline))[0]
 
     async def embed_documents(
         self,
@@ -129,6 +136,18 @@ class EmbeddingProvider(ABC):
                 in the cache.
             DeadlineExceededError: The time ran out.
         """
+        vectors = await self.embed_passages(texts, model=model, deadline=deadline, on_progress=on_progress)
+        return [vector.tolist() for vector in vectors]
+
+    async def embed_passages(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str | None = None,
+        deadline: Deadline | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> "list[array[float]]":
+        """As ``embed_documents``, but in arrays of 4-byte floats, which equal texts share."""
         model = model or self.default_model
         positions: dict[str, int] = {}
         for index, text in enumerate(texts):
@@ -146,10 +165,10 @@ class EmbeddingProvider(ABC):
             progress(len(vectors))
 
         await _run_all(embed, batches, min(self.concurrent_batches, len(batches)))
-        return [list(vectors[text]) for text in texts]
+        return [vectors[text] for text in texts]
 
     async def preload(self) -> None:
-        """Load ahead what the first call would load; connects to nothing. Providers with an SDK do more."""
+        """Load ahead what the first call would load; connects to nothing. Vendors' providers do more."""
         return
 
     async def aclose(self) -> None:
@@ -177,15 +196,16 @@ class EmbeddingProvider(ABC):
     def _tags(self, model: str) -> dict[str, str]:
         return {"provider": self.provider_name(), "model": model}
 
-    def _cached(self, texts: Sequence[str], model: str) -> dict[str, Vector]:
+    def _cached(self, texts: Sequence[str], model: str) -> "dict[str, array[float]]":
         if self._cache is None or FRESH_VECTORS.get():
             return {}
-        found = dict(self._cache.get_many(self._model_key(model), texts))
+        kept = self._cache.get_many(self._model_key(model), texts)
+        found = {text: array("f", vector) for text, vector in kept.items()}
         if found:
             self.metrics.increment("embedding.cache_hits", len(found), self._tags(model))
         return found
 
-    async def _embed_batch(self, batch: Batch, model: str, deadline: Deadline) -> list[Vector]:
+    async def _embed_batch(self, batch: Batch, model: str, deadline: Deadline) -> "list[array[float]]":
         """One batch with its retries; a refused one is halved until the text at fault is found."""
         texts = [text for _, text in batch]
         try:
@@ -222,25 +242,23 @@ class EmbeddingProvider(ABC):
             message = f"The embedding provider did not answer within {self._timeout_s:g} s."
             raise EmbeddingTimeoutError(message) from exc
 
-    def _checked(self, raw: Sequence[Vector], batch: Batch, model: str) -> list[Vector]:
+    def _checked(self, raw: Sequence[Vector], batch: Batch, model: str) -> "list[array[float]]":
         """The vectors as float32 (what the database stores), or an error: never a misaligned or NaN one."""
         if len(raw) != len(batch):
             raise EmbeddingError(f"The embedding provider sent {len(raw)} vectors for {len(batch)} texts.")
         expected = self.dimension(model) or len(raw[0])
-        vectors: list[Vector] = []
+        vectors: list[array[float]] = []
         for (index, _), values in zip(batch, raw, strict=True):
             if len(values) != expected:
                 raise EmbeddingError(
                     f"The embedding provider sent {len(values)} dimensions; {model} has {expected}."
                 )
-            vector = array("f", values)
-            norm = math.hypot(*vector)
-            if not math.isfinite(norm):
-                raise EmbeddingError("The embedding provider sent a vector that is not finite.")
-            if norm == 0:
-                message = f"The embedding of text {index} is the zero vector, which nothing is similar to."
-                raise EmbeddingInputError(message, index=index)
-            vectors.append(vector)
+            vector = SoundVector("f", values)
+            if is_surely_sound(vector):
+                vectors.append(vector)
+            else:
+                _check_numbers(vector, index)
+                vectors.append(array("f", vector))
         if expected:
             self._seen_dimensions.setdefault(model, expected)
         return vectors
@@ -253,6 +271,15 @@ class EmbeddingProvider(ABC):
         except VectorForgeError as exc:
             return ComponentHealth(component, False, exc.message)
         return ComponentHealth(component, True, self.default_model)
+
+
+def _check_numbers(vector: "array[float]", index: int) -> None:
+    norm = math.hypot(*vector)
+    if not math.isfinite(norm):
+        raise EmbeddingError("The embedding provider sent a vector that is not finite.")
+    if norm == 0:
+        message = f"The embedding of text {index} is the zero vector, which nothing is similar to."
+        raise EmbeddingInputError(message, index=index)
 
 
 async def _run_all(embed: Callable[[Batch], Awaitable[None]], batches: Iterable[Batch], limit: int) -> None:

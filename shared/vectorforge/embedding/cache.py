@@ -1,11 +1,10 @@
 """Vectors kept so that the same text is not embedded twice."""
 
 import hashlib
-import json
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -54,9 +53,9 @@ class InMemoryEmbeddingCache:
     def get_many(self, model_key: str, texts: Sequence[str]) -> dict[str, list[float]]:
         """Text -> vector (a fresh list of float32 values), for the texts that are known."""
         found: dict[str, list[float]] = {}
+        keys = _keys(model_key, texts)
         with self._lock:
-            for text in texts:
-                key = _key(model_key, text)
+            for text, key in zip(texts, keys, strict=True):
                 if key in self._vectors:
                     self._vectors.move_to_end(key)
                     found[text] = self._vectors[key].tolist()
@@ -64,15 +63,21 @@ class InMemoryEmbeddingCache:
 
     def put_many(self, model_key: str, vectors: Mapping[str, Vector]) -> None:
         """Keep text -> vector, rounded to float32."""
+        keys = _keys(model_key, vectors)
         with self._lock:
-            for text, vector in vectors.items():
-                key = _key(model_key, text)
+            for key, vector in zip(keys, vectors.values(), strict=True):
                 self._vectors[key] = array("f", vector)
                 self._vectors.move_to_end(key)
             while len(self._vectors) > self._max_entries:
                 self._vectors.popitem(last=False)
 
 
-def _key(model_key: str, text: str) -> bytes:
-    """sha256; JSON keeps ("a", "bc") and ("ab", "c") apart, and the text itself is not kept."""
-    return hashlib.sha256(json.dumps([model_key, text]).encode()).digest()
+def _keys(model_key: str, texts: Iterable[str]) -> list[bytes]:
+    """sha256 of both, the model's as a hash of its own, so that they cannot run into each other."""
+    model = hashlib.sha256(hashlib.sha256(model_key.encode()).digest())
+    keys = []
+    for text in texts:
+        both = model.copy()
+        both.update(text.encode(errors="surrogatepass"))
+        keys.append(both.digest())
+    return keys

@@ -8,7 +8,7 @@ def embedded_text(title: str | None, heading: str | None, text: str) -> str:
     """Title, heading path and text, a line each; what is None has none, nor a title the heading begins with.
 
     A passage seldom repeats what it is about; the titles tell. ``vectorforge.add_terms`` of the database
-    indexes the words of the same three.
+    indexes the words of the same three, of the first two uncut: an index has no window that they could fill.
 
     Args:
         title: The document's; the first 200 characters count.

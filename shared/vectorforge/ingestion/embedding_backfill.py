@@ -1,6 +1,7 @@
 """Embeds, a batch at a time, the passages that lack a vector while a collection's model is being changed."""
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -41,6 +42,8 @@ class EmbeddingBackfill:
         batch: Passages embedded in one step, at least 1.
         lease_s: After so many seconds a step may be taken for dead, and done again by another process; that
             one which was only slow finds its vectors there already.
+        per_minute: Passages of one collection embedded in a minute by all processes together, at least 1, on
+            average: batches come whole, and pauses after them. None: as many as the provider takes.
     """
 
     def __init__(
@@ -50,16 +53,24 @@ class EmbeddingBackfill:
         *,
         batch: int = _BATCH,
         lease_s: float = _LEASE_S,
+        per_minute: int | None = None,
     ) -> None:
         self._database = database
         self._embeddings = embeddings
-        self._batch = batch
+        self._batch = batch if per_minute is None else min(batch, per_minute)
         self._lease_s = lease_s
+        self._per_minute = per_minute
+        self._pause_s: float | None = None
 
     async def waits(self) -> bool:
         """Whether there is work that nobody does now."""
         row = await self._database.fetch_untenanted(_WAITS)
         return bool(row and row["found"])
+
+    def take_pause_s(self) -> float | None:
+        """Seconds that the last step asked all processes to wait, told once; None: it did not."""
+        pause_s, self._pause_s = self._pause_s, None
+        return pause_s
 
     async def step(self) -> bool:
         """Do one batch of the work that waits; False when none does.
@@ -101,11 +112,17 @@ class EmbeddingBackfill:
         if len(models) != 2:  # it ended meanwhile
             return
         spaces = (models[0].space, models[1].space)
+        started = time.monotonic()
         batch = await vectors.next_batch(work, spaces, self._batch)
         made = {model.space: await self._embedded(model, batch) for model in models}
-        await vectors.write(work, batch, made)
-        if batch.is_last:
-            await vectors.end_pass(work, spaces)
+        pause_s = self._rest_of_time(sum(map(len, made.values())), time.monotonic() - started)
+        await vectors.write(work, batch, made, pause_s=pause_s)
+        if not batch.is_last or not await vectors.end_pass(work, spaces, pause_s=max(pause_s, 1.0)):
+            self._pause_s = pause_s or None
+
+    def _rest_of_time(self, embedded: int, taken_s: float) -> float:
+        """Seconds to wait after so many passages, which took some themselves."""
+        return 0.0 if self._per_minute is None else max(embedded * 60 / self._per_minute - taken_s, 0.0)
 
     async def _embedded(self, model: EmbeddingModel, batch: Batch) -> dict[UUID, Vector]:
         """The vectors that passages lack of this model."""
@@ -117,9 +134,10 @@ class EmbeddingBackfill:
         if not texts:
             return {}
         provider = self._embeddings.get(model.provider)
-        made = await provider.embed_documents(list(texts), model=model.model)
+        made = await provider.embed_passages(list(texts), model=model.model)
         return {key: vector for keys, vector in zip(texts.values(), made, strict=True) for key in keys}
 
     async def _fail(self, vectors: SecondVectors, work: SwitchWork, exc: VectorForgeError) -> None:
         pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(work.failures, 10), _LONGEST_PAUSE_S)
         await vectors.fail(work, code=exc.code, message=exc.message, pause_s=pause_s)
+        self._pause_s = pause_s

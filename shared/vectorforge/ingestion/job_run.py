@@ -14,6 +14,7 @@ from vectorforge.db.repositories.job_repo import IngestionJobItem, JobRepository
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionStage
+from vectorforge.ingestion.vectors_ahead import AT_A_TIME, SMALL_BYTES, KnownVectors, Upcoming, is_small
 from vectorforge.types import Collection
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,9 @@ class JobRun:
         self._lease_s = lease_s
         self._held_until = time.monotonic() + lease_s
         self._stage: tuple[int, IngestionStage] | None = None
+        self._known: KnownVectors = {}
+        self._looks_ahead = True
+        self._seen_ahead: frozenset[int] = frozenset()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ingest document after document until none is left, others want their turn, or ``stopping`` is set.
@@ -158,14 +162,35 @@ class JobRun:
         def on_stage(stage: IngestionStage) -> None:
             self._stage = (item.ordinal, stage)
 
+        part = replace(parts[0], parent_source=item.parent_source)
+        await self._look_ahead(collection, item, part)
         result = await self._pipeline.ingest_part(
-            collection,
-            replace(parts[0], parent_source=item.parent_source),
-            item.title,
-            item.metadata,
-            on_stage=on_stage,
+            collection, part, item.title, item.metadata, on_stage=on_stage, known=self._known
         )
         await self._report(item, result, stopping)
+
+    async def _look_ahead(self, collection: Collection, item: IngestionJobItem, part: DocumentPart) -> None:
+        """Have the vectors of this document and of those behind it made at once, where all are small.
+
+        Not after a document that was begun before: its worker may have been stopped by a text of another,
+        and it is that one's own turn that has to tell.
+        """
+        self._looks_ahead = self._looks_ahead and item.attempts == 1
+        if not self._looks_ahead or item.ordinal in self._seen_ahead or not is_small(part):
+            return
+        following = await self._jobs.upcoming_items(
+            self._job_id, after=item.ordinal, most_bytes=SMALL_BYTES, limit=AT_A_TIME - 1
+        )
+        others = [
+            Upcoming(
+                DocumentPart(o.content or b"", o.source, o.media_type, o.parent_source), o.title, o.metadata
+            )
+            for o in following
+        ]
+        self._seen_ahead = frozenset([item.ordinal, *(other.ordinal for other in following)])
+        self._known = await self._pipeline.vectors_ahead(
+            collection, [Upcoming(part, item.title, item.metadata), *others]
+        )
 
     async def _expand(
         self, item: IngestionJobItem, parts: list[DocumentPart], stopping: asyncio.Event

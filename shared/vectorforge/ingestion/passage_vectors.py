@@ -1,7 +1,7 @@
 """The vectors of one document's passages: of its collection's model, and of the one to come."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
@@ -31,6 +31,7 @@ class PassageVectors:
         collection: Whose passages these are.
         title: The document's.
         models: Tells by what the collection is embedded at the time; None: always by what it says.
+        known: Vectors made before.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class PassageVectors:
         collection: Collection,
         title: str | None,
         models: CollectionModels | None,
+        known: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
     ) -> None:
         self._embeddings = embeddings
         self._collection = collection
@@ -46,6 +48,12 @@ class PassageVectors:
         self._repo = models
         self._models = [EmbeddingModel.of(collection)]
         self._made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
+        self._known = known or {}
+
+    @property
+    def made(self) -> Mapping[tuple[EmbeddingModel, bytes], Vector]:
+        """The vectors, by model and the chunk's content hash."""
+        return self._made
 
     async def make(
         self, chunks: Sequence[ChunkDraft], on_progress: Callable[[int, int], None] | None = None
@@ -58,6 +66,14 @@ class PassageVectors:
             ConfigurationError: The collection's provider is not available here.
             NotFoundError: The collection is gone.
         """
+        await self.make_of([(self._title, chunk) for chunk in chunks], on_progress)
+
+    async def make_of(
+        self,
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """As ``make``, of chunks with the titles of their documents."""
         if self._repo is not None:
             self._models = await self._repo.of(self._collection.id)
         await self._make(self._models[0], chunks, on_progress)
@@ -79,17 +95,29 @@ class PassageVectors:
     async def _make(
         self,
         model: EmbeddingModel,
-        chunks: Sequence[ChunkDraft],
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
+        lacking, found = [], 0
+        for title, chunk in chunks:
+            key = (model, chunk.content_hash)
+            if key in self._made:
+                continue
+            if key in self._known:
+                self._made[key] = self._known[key]
+                found += 1
+            else:
+                lacking.append((title, chunk))
         provider = self._embeddings.get(model.provider)
-        lacking = [chunk for chunk in chunks if (model, chunk.content_hash) not in self._made]
         texts = [
-            model.document_prefix + embedded_text(self._title, chunk.heading, chunk.text) for chunk in lacking
+            model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
+            for title, chunk in lacking
         ]
         progress = on_progress or (lambda _done, _total: None)
-        vectors = await provider.embed_documents(
-            texts, model=model.model, on_progress=lambda done: progress(done, len(texts))
+        if found:
+            progress(found, found + len(texts))
+        vectors = await provider.embed_passages(
+            texts, model=model.model, on_progress=lambda done: progress(found + done, found + len(texts))
         )
-        for chunk, vector in zip(lacking, vectors, strict=True):
+        for (_, chunk), vector in zip(lacking, vectors, strict=True):
             self._made[model, chunk.content_hash] = vector

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.passage_vectors import CollectionModels, PassageVectors
 from vectorforge.ingestion.types import (
     Cancellation,
+    Charge,
     DocumentPart,
     DocumentResult,
     DocumentStatus,
@@ -26,6 +28,7 @@ from vectorforge.ingestion.types import (
     IngestionError,
     IngestionStage,
 )
+from vectorforge.ingestion.vectors_ahead import AT_A_TIME, KnownVectors, Upcoming, is_small, make_ahead
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
@@ -52,6 +55,7 @@ class IngestionPipeline:
         settings: Sizes and limits.
         models: Tells by what a collection is embedded at the time; of the same tenant. None: always by the
             model that it is handed in with.
+        charge: Counts the tokens that are embedded against the limits of the same tenant; None: nobody does.
 
     Raises:
         InvalidInputError: The overlap of the settings is not below their chunk size.
@@ -65,11 +69,13 @@ class IngestionPipeline:
         settings: IngestionSettings,
         *,
         models: CollectionModels | None = None,
+        charge: Charge | None = None,
     ) -> None:
         self._store = vector_store
         self._documents = document_repo
         self._embeddings = embedding_registry
         self._models = models
+        self._charge = charge
         self._limits = ExtractionLimits.from_settings(settings)
         self._chunking = ChunkingConfig.from_settings(settings)
 
@@ -105,12 +111,15 @@ class IngestionPipeline:
             parts = await self.split(content, source, media_type)
         except VectorForgeError as exc:
             return [failed(source, exc)]
-        results = [
-            await self.ingest_part(
-                collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress
-            )
-            for part in parts
-        ]
+        results: list[DocumentResult] = []
+        for start in range(0, len(parts), AT_A_TIME):
+            group = parts[start : start + AT_A_TIME]
+            known = await self.vectors_ahead(collection, [Upcoming(p, title, metadata or {}) for p in group])
+            for part in group:
+                result = await self.ingest_part(
+                    collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress, known=known
+                )
+                results.append(result)
         try:
             await self.delete_left_out(collection, parts, results)
         except VectorForgeError as exc:
@@ -162,15 +171,19 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
+        known: KnownVectors | None = None,
     ) -> DocumentResult:
-        """Read and store one document; a failure is a result, so that its siblings go on."""
+        """Read and store one document; a failure is a result, so that its siblings go on.
+
+        ``known`` are vectors made ahead; see ``vectors_ahead``.
+        """
         warnings: tuple[str, ...] = ()
         try:
             _tell(on_stage, IngestionStage.EXTRACT)
             document = await self._extract(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
-                collection, document, on_stage=on_stage, on_progress=on_progress
+                collection, document, on_stage=on_stage, on_progress=on_progress, known=known
             )
         except VectorForgeError as exc:
             return replace(failed(part.source, exc), warnings=warnings)
@@ -194,6 +207,7 @@ class IngestionPipeline:
         *,
         on_stage: OnStage | None = None,
         on_progress: OnProgress | None = None,
+        known: KnownVectors | None = None,
     ) -> StoredDocument:
         """Store a document that was read already, or replace the one with the same source.
 
@@ -204,6 +218,7 @@ class IngestionPipeline:
             ExtractionError: ``empty`` or ``too_large``.
             EmbeddingError: The provider failed; nothing was written.
             ConfigurationError: The collection's provider is not available here.
+            LimitExceededError: The tenant's tokens of today are used up; nothing was embedded.
             ConflictError: Others kept replacing the same document, or a vector has a wrong dimension.
             NotFoundError: The collection is gone.
             DatabaseError: The database failed; nothing was written.
@@ -217,12 +232,14 @@ class IngestionPipeline:
             return _unchanged(current)
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
-        vectors = PassageVectors(self._embeddings, collection, draft.title, self._models)
+        vectors = PassageVectors(self._embeddings, collection, draft.title, self._models, known)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]
             if new:
                 _tell(on_stage, IngestionStage.EMBED)
+                if self._charge is not None and attempt == 1:
+                    await self._charge(sum(chunk.token_count for chunk in new))
                 await vectors.make(new, on_progress)
             ready = [vectors.given(chunk) for chunk in chunks]
             _tell(on_stage, IngestionStage.STORE)
@@ -235,6 +252,28 @@ class IngestionPipeline:
                     raise
             current = await self._documents.current_hashes(collection.id, document.source)
         raise AssertionError("the last attempt returns or raises")
+
+    async def vectors_ahead(self, collection: Collection, upcoming: Sequence[Upcoming]) -> KnownVectors:
+        """Ask the model at once for the vectors of the small ones among documents that come next.
+
+        Returns:
+            What ``ingest_part`` is to be given with each of them; nothing where that would save no request.
+        """
+        documents = []
+        for part, title, metadata in upcoming if len(upcoming) > 1 else ():
+            if is_small(part):
+                with suppress(Exception):  # met again, and told, when its turn comes
+                    documents.append(await self._extract(part, title, metadata))
+        return await self.vectors_of(collection, documents)
+
+    async def vectors_of(
+        self, collection: Collection, documents: Sequence[ExtractedDocument]
+    ) -> KnownVectors:
+        """As ``vectors_ahead``, of small documents that have been read."""
+        if len(documents) < 2:
+            return {}
+        vectors = PassageVectors(self._embeddings, collection, None, self._models)
+        return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
 
     async def _extract(
         self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]

@@ -7,17 +7,24 @@ from typing import Any
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, InvalidInputError
+from vectorforge.errors import (
+    ConflictError,
+    DimensionMismatchError,
+    EmbeddingModelChangedError,
+    ExtractionError,
+    InvalidInputError,
+)
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
-from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits
+from vectorforge.ingestion.types import Charge, ExtractedDocument, ExtractionLimits
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
-from vectorforge.retriever.profile import ProfileVectorStore
-from vectorforge.types import DocumentDraft, ReplacedProfile, Vector
+from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import Collection, DocumentDraft, ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
 __all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
@@ -55,6 +62,9 @@ class RAGIngestionPipeline:
         embedding_provider: The collection's.
         chunking: Sizes of the chunks; default 800 characters, 150 overlapping.
         limits: ``max_chars`` bounds each text.
+        now: Asked for store and provider anew when the collection's embedding model has changed; None: that
+            is an error.
+        charge: As ``IngestionPipeline``'s.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
@@ -67,10 +77,13 @@ class RAGIngestionPipeline:
         *,
         chunking: ChunkingConfig | None = None,
         limits: ExtractionLimits | None = None,
+        now: ProfilesNow | None = None,
+        charge: Charge | None = None,
     ) -> None:
         vector_store.check_provider(embedding_provider)
-        self._store = vector_store
-        self._embedding_provider = embedding_provider
+        self._profiles = (vector_store, embedding_provider)
+        self._now = now
+        self._charge = charge
         self._chunking = chunking or ChunkingConfig()
         self._limits = limits or ExtractionLimits()
 
@@ -216,15 +229,24 @@ class RAGIngestionPipeline:
         drafted = await asyncio.to_thread(lambda: [self.draft(profile_id, d) for d in documents])
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
-            stored = await self._store.stored(profile_id)
-            await self._embed(_without_vector(drafted, stored, vectors), vectors)
+            store, provider = self._profiles
+            stored = await store.stored(profile_id)
+            wanted = _without_vector(drafted, stored, vectors)
+            if self._charge is not None and wanted and attempt == 1:
+                await self._charge(sum(map(estimate_tokens, wanted.values())))
+            await _embed(store.collection, provider, wanted, vectors)
             ready = [
                 (document, [_with_vector(chunk, vectors) for chunk in chunks]) for document, chunks in drafted
             ]
             try:
-                done = await self._store.upsert_chunks(profile_id, ready, removing=removing)
+                done = await store.upsert_chunks(profile_id, ready, removing=removing)
             except DimensionMismatchError:
                 raise
+            except EmbeddingModelChangedError:
+                if attempt == _WRITE_ATTEMPTS or self._now is None:
+                    raise
+                self._profiles = await self._now()
+                vectors.clear()
             except ConflictError:
                 if attempt == _WRITE_ATTEMPTS:
                     raise
@@ -232,15 +254,20 @@ class RAGIngestionPipeline:
                 return _told(profile_id, done)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _embed(self, texts: Mapping[bytes, str], vectors: dict[bytes, Vector]) -> None:
-        """Add the vectors of these texts, under the hashes of their chunks."""
-        if not texts:
-            return
-        collection = self._store.collection
-        made = await self._embedding_provider.embed_documents(
-            [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
-        )
-        vectors.update(zip(texts, made, strict=True))
+
+async def _embed(
+    collection: Collection,
+    provider: EmbeddingProvider,
+    texts: Mapping[bytes, str],
+    vectors: dict[bytes, Vector],
+) -> None:
+    """Add the vectors of these texts, under the hashes of their chunks."""
+    if not texts:
+        return
+    made = await provider.embed_passages(
+        [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
+    )
+    vectors.update(zip(texts, made, strict=True))
 
 
 _ROW_TYPES = frozenset(

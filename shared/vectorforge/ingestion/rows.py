@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -20,6 +21,7 @@ from vectorforge.ingestion.types import (
     DocumentStatus,
     ExtractedDocument,
 )
+from vectorforge.ingestion.vectors_ahead import SMALL_BYTES, KnownVectors
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"
@@ -151,22 +153,35 @@ class RowIngestion:
         """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
-    async def ingest(self, row: Mapping[str, Any]) -> DocumentResult | None:
+    async def vectors_ahead(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
+        """Ask the model at once for the vectors of short rows; see ``IngestionPipeline.vectors_ahead``."""
+        documents = []
+        for row in rows:
+            with suppress(VectorForgeError):  # told when its turn comes
+                document = self._document(row)
+                if document is not None and len(document.text) <= SMALL_BYTES:
+                    documents.append(document)
+        return await self._pipeline.vectors_of(self._collection, documents)
+
+    async def ingest(
+        self, row: Mapping[str, Any], known: KnownVectors | None = None
+    ) -> DocumentResult | None:
         """Store a row, or replace its document; a failure is a result, so that other rows go on.
+
+        Args:
+            row: Values by column.
+            known: What ``vectors_ahead`` has made of it and others.
 
         Returns:
             What became of it; None when the row holds no text, and so makes no document.
         """
         source = str(row[self.mapping.key])
         try:
-            document = self.mapping.document(row)
+            document = self._document(row)
             if document is None:
                 return None
-            version = self.version_of(row[self.mapping.updated]) if self.mapping.updated else None
-            metadata = {**self._labels, **document.metadata, **({ROW_VERSION: version} if version else {})}
-            document = replace(document, metadata=metadata)
             source = document.source
-            stored = await self._pipeline.ingest_document(self._collection, document)
+            stored = await self._pipeline.ingest_document(self._collection, document, known=known)
         except VectorForgeError as exc:
             return failed(source, exc)
         return DocumentResult(
@@ -178,6 +193,14 @@ class RowIngestion:
             chunks_removed=stored.chunks_removed,
             warnings=document.warnings,
         )
+
+    def _document(self, row: Mapping[str, Any]) -> ExtractedDocument | None:
+        document = self.mapping.document(row)
+        if document is None:
+            return None
+        version = self.version_of(row[self.mapping.updated]) if self.mapping.updated else None
+        metadata = {**self._labels, **document.metadata, **({ROW_VERSION: version} if version else {})}
+        return replace(document, metadata=metadata)
 
     async def keep_only(self, sources: Sequence[str]) -> int:
         """Delete the documents of rows that are gone; returns how many.

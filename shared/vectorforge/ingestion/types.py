@@ -1,10 +1,10 @@
 """Words of ingestion: what is read, what it is cut into, and what became of each document."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
+Charge: TypeAlias = Callable[[int], Awaitable[None]]
+"""Called with the tokens of texts before they are embedded; raises when the tenant may not use them."""
 
 
 class IngestionStage(StrEnum):

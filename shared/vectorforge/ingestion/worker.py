@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ _LONGEST_PAUSE_S = 30.0
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
 _TERMS_POLL_S = 60.0
+_ERASURES_POLL_S = 10.0
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """How often a job is claimed without a document coming to an end; more than a document's attempts."""
 
@@ -43,9 +44,11 @@ class IngestionWorker:
             tenant's waits.
         kept_log_days: Queries and ended jobs older than this are deleted, with the cleaning; 0 keeps them for
             ever.
+        kept_text_days: Questions and answers older than this are emptied, with the cleaning; 0 empties none.
         kept_stale_s: Cached answers that expired longer ago than this are deleted once an hour, and expired
             vectors and streamed answers; None: they are left to others, and there is a cleaning once a day.
         document_time_s: See ``JobRun``.
+        erase: Goes on with an erasure that was left, and says whether there was one; None: others do.
         backfill: Does a step after each job, and more while no job waits; None: others change models.
     """
 
@@ -59,8 +62,10 @@ class IngestionWorker:
         poll_s: float = 5.0,
         turn_s: float = 1.0,
         kept_log_days: int = 0,
+        kept_text_days: int = 0,
         kept_stale_s: float | None = None,
         document_time_s: float = float("inf"),
+        erase: Callable[[], Awaitable[bool]] | None = None,
         backfill: EmbeddingBackfill | None = None,
     ) -> None:
         self._database = database
@@ -71,9 +76,11 @@ class IngestionWorker:
         self._poll_s = poll_s
         self._turn_s = turn_s
         self._kept_log_days = kept_log_days
+        self._kept_text_days = kept_text_days
         self._kept_stale_s = kept_stale_s
+        self._erase = erase
         self._document_time_s = document_time_s
-        self._next_cleaning = self._next_reading = float("-inf")
+        self._next_cleaning = self._next_reading = self._next_erasure = float("-inf")
         self._terms = TermReader(database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
@@ -135,6 +142,8 @@ class IngestionWorker:
         self._next_cleaning = time.monotonic() + (_DAY_S if self._kept_stale_s is None else _HOUR_S)
         if self._kept_log_days:
             await dispatcher.delete_old_logs(self._kept_log_days)
+        if self._kept_text_days:
+            await dispatcher.erase_old_log_texts(self._kept_text_days)
         if self._kept_stale_s is not None:
             await dispatcher.delete_expired_caches(self._kept_stale_s)
             await dispatcher.delete_expired_streams()
@@ -149,10 +158,20 @@ class IngestionWorker:
         """
         dispatcher = JobDispatcher(self._database)
         await self._clean(dispatcher)
+        if await self._go_on_erasing():
+            return True
         ran = await self._run_job(dispatcher)
         if self._backfill is None or self._stopping.is_set():
             return ran
         return await self._backfill.step() or ran
+
+    async def _go_on_erasing(self) -> bool:
+        if self._erase is None or time.monotonic() < self._next_erasure:
+            return False
+        if await self._erase():
+            return True
+        self._next_erasure = time.monotonic() + _ERASURES_POLL_S
+        return False
 
     async def _run_job(self, dispatcher: JobDispatcher) -> bool:
         claimed = await dispatcher.claim(self._lease_s)

@@ -1,11 +1,10 @@
 """What every LLM provider shares: timing, retries, errors, metrics; a provider adds only vendor calls."""
 
-import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from vectorforge.deadline import Deadline
@@ -15,9 +14,10 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.llm import failures
+from vectorforge.llm.guard import VendorGuard
 from vectorforge.llm.request_checks import check_messages, check_sampling
 from vectorforge.llm.run import Run
+from vectorforge.llm.silence import SilenceLimit
 from vectorforge.llm.types import (
     Completion,
     GroundingSource,
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_OF_MODELS = frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
 _Stream: TypeAlias = AsyncGenerator[str | Completion, None]
 
 
@@ -77,6 +78,7 @@ class BaseLLMProvider(ABC):
         self._retries = retries
         self._timeout_s = timeout_s
         self._token_gap_s = min(token_gap_s, timeout_s)
+        self._guard = VendorGuard(self.provider_name, self._map_error, self._safe_cause)
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.retry_budget = RetryBudget()  # a registry gives all its providers one
         if health_checker is not None:
@@ -99,7 +101,7 @@ class BaseLLMProvider(ABC):
     @property
     def capabilities(self) -> frozenset[ProviderCapability]:
         """What this provider can do."""
-        return frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
+        return _OF_MODELS
 
     def info(self, *, is_default: bool = False) -> ProviderInfo:
         """Describe this provider without any secret."""
@@ -172,14 +174,16 @@ class BaseLLMProvider(ABC):
             try:
                 stream, item = await self._attempt(run, self._open_stream)
                 async with aclosing(stream):
-                    while isinstance(item, str):
-                        if not texts:
-                            self.metrics.observe(
-                                "llm.streaming.first_token_ms", measurement.elapsed_ms, run.tags
-                            )
-                        texts.append(item)
-                        yield TextDelta(item)
-                        item = await self._next_after_first(stream, run.deadline)
+                    with closing(SilenceLimit()) as limit:
+                        while isinstance(item, str):
+                            if not texts:
+                                self.metrics.observe(
+                                    "llm.streaming.first_token_ms", measurement.elapsed_ms, run.tags
+                                )
+                            texts.append(item)
+                            yield TextDelta(item)
+                            limit.s = min(self._token_gap_s, run.deadline.remaining_s())
+                            item = await self._guard.following(stream, limit)
             finally:
                 if texts:
                     self.metrics.increment("llm.streaming.chunks", len(texts), run.tags)
@@ -228,10 +232,10 @@ class BaseLLMProvider(ABC):
         Raises:
             LLMError: The vendor could not be asked.
         """
-        return await self._guard(self._list_models(), self._timeout_s)
+        return await self._guard.step(self._list_models(), self._timeout_s)
 
     async def preload(self) -> None:
-        """Load ahead what the first call would load; connects to nothing. Providers with an SDK do more."""
+        """Load ahead what the first call would load; connects to nothing. Vendors' providers do more."""
         return
 
     async def aclose(self) -> None:
@@ -286,7 +290,7 @@ class BaseLLMProvider(ABC):
 
     async def _attempt(self, run: Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
         return await run.attempt(
-            lambda call: self._guard(step(call), call.timeout_s),
+            lambda call: self._guard.step(step(call), call.timeout_s),
             retries=self._retries,
             timeout_s=self._timeout_s,
             metrics=self.metrics,
@@ -297,32 +301,7 @@ class BaseLLMProvider(ABC):
         """The stream and its first item, so that everything before the first text can be tried again."""
         stream = self._call_api_stream(call)
         try:
-            return stream, await self._next(stream)
+            return stream, await self._guard.first(stream)
         except BaseException:
             await stream.aclose()
             raise
-
-    async def _next(self, stream: _Stream) -> str | Completion:
-        item = await anext(stream, None)
-        if item is None:  # both SDKs take such an end for success
-            raise failures.broken_stream(self.name)
-        return item
-
-    async def _next_after_first(self, stream: _Stream, deadline: Deadline) -> str | Completion:
-        try:
-            return await self._guard(self._next(stream), min(self._token_gap_s, deadline.remaining_s()))
-        except LLMError as exc:
-            exc.retryable = False  # somebody has seen a part of this answer
-            raise
-
-    async def _guard(self, step: Awaitable[T], timeout_s: float) -> T:
-        """Await a vendor's step for at most ``timeout_s``, with its exceptions turned into ours."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await step
-        except VectorForgeError:
-            raise
-        except TimeoutError as exc:
-            raise failures.timed_out(self.name) from exc
-        except Exception as exc:  # noqa: BLE001 - a vendor's SDK may raise anything; it is mapped and raised
-            raise self._map_error(exc) from self._safe_cause(exc)

@@ -6,8 +6,8 @@ failed as much as one that never began, and one that its reader leaves has neith
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import Literal, TypeAlias
 
 from vectorforge.errors import (
@@ -57,8 +57,7 @@ class CircuitBreaker:
                 return "closed"
             return "open" if self._wait_s() > 0 or self._probing else "half_open"
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self) -> "_Call":
         """The block is one call, from the request to the end of its answer.
 
         An ``LLMError`` that leaves it is a failure, unless it is about credentials or the request itself. Any
@@ -67,21 +66,7 @@ class CircuitBreaker:
         Raises:
             LLMCircuitOpenError: No call is let through now; nothing was sent.
         """
-        self._enter()
-        try:
-            yield
-        except _NOT_ITS_FAULT:
-            self._leave(None)
-            raise
-        except LLMError as exc:
-            self._leave(exc)
-            raise
-        except BaseException:
-            self._leave(None)
-            raise
-        else:
-            with self._lock:
-                self._failed, self._probing = 0, False
+        return _Call(self)
 
     def _enter(self) -> None:
         with self._lock:
@@ -95,7 +80,15 @@ class CircuitBreaker:
                 )
             self._probing = True
 
-    def _leave(self, failure: LLMError | None) -> None:
+    def _leave(self, ended_by: BaseException | None) -> None:
+        """Note how a call ended; None: as it should."""
+        if ended_by is None:
+            with self._lock:
+                self._failed, self._probing = 0, False
+            return
+        failure = ended_by if isinstance(ended_by, LLMError) else None
+        if isinstance(ended_by, _NOT_ITS_FAULT):
+            failure = None
         with self._lock:
             self._probing = False
             if failure is None:
@@ -110,6 +103,23 @@ class CircuitBreaker:
     def _wait_s(self) -> float:
         passed_s = self._clock() - self._opened_at
         return self._closed_for_s - passed_s if passed_s >= 0 else 0.0  # the clock was set back
+
+
+class _Call:
+    """One call through a breaker."""
+
+    __slots__ = ("_breaker",)
+
+    def __init__(self, breaker: CircuitBreaker) -> None:
+        self._breaker = breaker
+
+    def __enter__(self) -> None:
+        self._breaker._enter()  # noqa: SLF001 - a part of it
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._breaker._leave(exc)  # noqa: SLF001 - a part of it
 
 
 class CircuitBreakers:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import ModuleType
 
 from vectorforge.errors import (
     LLMAuthenticationError,
@@ -13,6 +12,7 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
+from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 _RETRYABLE_STATUSES = frozenset({408, 409})
 """Besides 429 and 5xx: request timeout and lock conflict, as both vendors' SDKs treat them."""
@@ -21,7 +21,7 @@ _RETRYABLE_STATUSES = frozenset({408, 409})
 def error_for_status(
     provider: str, status: int, headers: Mapping[str, str] | None = None, *, now: datetime | None = None
 ) -> LLMError:
-    """The error for an HTTP status of 400 or more.
+    """The error for an HTTP status other than 2xx.
 
     Args:
         provider: Name shown in the text.
@@ -48,20 +48,19 @@ def error_for_status(
     return error
 
 
-def error_for_sdk_exception(sdk: ModuleType, provider: str, exc: Exception) -> LLMError:
-    """The error for whatever a call of a vendor's SDK raised.
+def error_for_exception(provider: str, exc: Exception) -> LLMError:
+    """The error for whatever asking over ``vectorforge.vendor_http`` and reading the answer raised.
 
     Args:
-        sdk: ``openai`` or ``anthropic``, whose exceptions have the same names.
         provider: Name shown in the text.
         exc: Also what ``response_body`` raises, and what reading an answer of another shape raises.
     """
-    if isinstance(exc, sdk.APITimeoutError):
+    if isinstance(exc, VendorStatusError):
+        return error_for_status(provider, exc.status, exc.headers)
+    if isinstance(exc, VendorTimeoutError):
         return timed_out(provider)
-    if isinstance(exc, sdk.APIConnectionError):
+    if isinstance(exc, VendorConnectionError):
         return unreachable(provider)
-    if isinstance(exc, sdk.APIStatusError):
-        return error_for_status(provider, exc.status_code, exc.response.headers)
     if isinstance(exc, ConnectionError):
         return broken_stream(provider)
     return unusable_answer(provider)

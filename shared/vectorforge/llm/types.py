@@ -56,6 +56,8 @@ class GroundingSource:
     text: str
     score: float
     title: str | None = None
+    relevance: float | None = None
+    """What a hybrid or lexical search, or a reranker, ranked it by; None: by score."""
 
 
 @dataclass(frozen=True, slots=True)

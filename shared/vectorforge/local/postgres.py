@@ -32,6 +32,8 @@ DATABASE = "vectorforge"
 SUPERUSER = "postgres"
 
 _START_TIMEOUT_S = 90
+_LEAVING_S = 1.0
+"""How long a connection may still be seen that its client has closed."""
 _STOP_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 20
 _PORT = 5432
@@ -257,6 +259,12 @@ class EmbeddedPostgres:
 
         self._postmaster = postmaster
         query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        give_up_at = time.monotonic() + _LEAVING_S
         with psycopg.connect(self._conninfo(SUPERUSER, "postgres"), autocommit=True) as connection:
-            row = connection.execute(query).fetchone()
-        return row is not None and row[0] > 1  # this connection is one of them
+            while True:
+                row = connection.execute(query).fetchone()
+                if row is None or row[0] <= 1:  # this connection is one of them
+                    return False
+                if time.monotonic() > give_up_at:
+                    return True
+                time.sleep(0.05)

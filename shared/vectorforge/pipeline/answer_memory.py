@@ -5,10 +5,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.pipeline.answer_cache import AnswerStore
+
+if TYPE_CHECKING:
+    from vectorforge.db.exchange import Call
 
 _LONGEST_S = 60.0
 """An answer is asked for again then, so that a deleted one is gone from all processes soon."""
@@ -91,13 +95,15 @@ class MemoryFirst:
         self._tenant_id = tenant_id
         self._ttl_s = ttl_s
 
-    async def find(self, key: bytes, collection_id: UUID, data_version: int | None) -> FoundAnswer | None:
+    async def find(
+        self, key: bytes, collection_id: UUID, data_version: int | None, known: FoundAnswer | None = None
+    ) -> FoundAnswer | None:
         """See ``AnswerStore.find``. Memory alone answers only when the version is known."""
         if data_version is not None:
-            known = self._memory.find(self._tenant_id, key, data_version)
-            if known is not None:
-                return known
-        found = await self._shared.find(key, collection_id, data_version)
+            remembered = self._memory.find(self._tenant_id, key, data_version)
+            if remembered is not None:
+                return remembered
+        found = await self._shared.find(key, collection_id, data_version, known)
         if found is not None and found.answer is not None and found.fresh_for_s > 0:
             self._memory.keep(self._tenant_id, key, found.data_version, found.answer, found.fresh_for_s)
         return found
@@ -106,6 +112,11 @@ class MemoryFirst:
         """See ``AnswerStore.keep``."""
         self._memory.keep(self._tenant_id, key, data_version, answer, self._ttl_s)
         await self._shared.keep(key, collection_id, data_version, answer)
+
+    def keeping(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
+        """See ``AnswerStore.keeping``; the answer is in memory at once."""
+        self._memory.keep(self._tenant_id, key, data_version, answer, self._ttl_s)
+        return self._shared.keeping(key, collection_id, data_version, answer)
 
 
 def _size(answer: str) -> int:

@@ -1,10 +1,13 @@
 """Where the sentences of an answer end, found while it is being written."""
 
 import re
+from collections.abc import Iterable
 
 from vectorforge.pipeline.number_words import MONTHS
 
 _END = re.compile(r"[.!?…]+[\"'”’»)\]*_]*(?=[\s\[])|[。！？]+[”’」』）]*|\n")
+_ASCII_MARKS = ".!?\n"
+"""One of which is in every end that ASCII text can have; looking for them is the fastest."""
 _FENCE = re.compile(r"[ \t]*```[^\n]*\n")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Nos?|Nr|Art|Fig|Figs|Eq|Sec|Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc"
@@ -40,7 +43,7 @@ def sentence_end(text: str, start: int, *, is_whole: bool) -> int | None:
         if closing and (closing.group().endswith("\n") or is_whole):
             return closing.end()
         return len(text) if is_whole else None
-    for match in _END.finditer(text, start):
+    for match in _marks(text, start):
         if match.group()[0] in "。！？":
             return match.end()
         if match.group() == "\n":
@@ -56,6 +59,13 @@ def sentence_end(text: str, start: int, *, is_whole: bool) -> int | None:
         if is_end:
             return match.end()
     return len(text) if is_whole else None
+
+
+def _marks(text: str, start: int) -> Iterable[re.Match[str]]:
+    """What may end a sentence."""
+    if text.isascii() and all(text.find(mark, start) < 0 for mark in _ASCII_MARKS):
+        return ()
+    return _END.finditer(text, start)
 
 
 def _goes_on(text: str, line_end: int, *, is_whole: bool) -> bool | None:

@@ -9,12 +9,11 @@ Neighbouring labels share their text: each passage must hold a part of it, and a
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from vectorforge.pipeline.answer_sentences import is_fence, sentence_end
 from vectorforge.pipeline.citations import Label, SourceLabels, find_labels
 from vectorforge.pipeline.claims import Claim, Evidence, read_claims
-from vectorforge.pipeline.names import fold, known_names
+from vectorforge.pipeline.names import KnownNames, fold
 from vectorforge.pipeline.quantities import Quantity
 from vectorforge.pipeline.types import Citation, CitationVerdict
 from vectorforge.types import RetrievedChunk
@@ -50,9 +49,9 @@ class CitationChecker:
     """
 
     def __init__(self, question: str, passages: Sequence[RetrievedChunk]) -> None:
-        self._question = question
         self._passages = passages
         self._source_labels = SourceLabels(passages)
+        self._known = KnownNames([question, *(passage.chunk.text for passage in passages)])
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
         self._has_mark = False
@@ -70,10 +69,10 @@ class CitationChecker:
         """Citations whose sentence is complete with the next piece of the answer."""
         self._answer += text
         # Most pieces end nothing; looking through the whole sentence for each would be quadratic.
-        self._has_mark = self._has_mark or _MARK.search(text) is not None
-        follows_stop = self._unlabelled and _AFTER_STOP.match(self._answer, self._start)
-        if not self._has_mark and not follows_stop:
-            return []
+        if not self._has_mark:
+            self._has_mark = _MARK.search(text) is not None
+            if not self._has_mark and not (self._unlabelled and _AFTER_STOP.match(self._answer, self._start)):
+                return []
         judged = self._judge(is_whole=False)
         self._has_mark = _MARK.search(self._answer, self._start) is not None
         return judged
@@ -158,6 +157,8 @@ class CitationChecker:
         return groups
 
     def _claims(self, text: str, start: int) -> list[Claim]:
+        if not _WORDS.search(text):
+            return []
         before = self._answer[max(0, start - _CONTEXT_CHARS) : start]
         return read_claims(text, known=self._known, context=before)
 
@@ -174,10 +175,6 @@ class CitationChecker:
             return dict.fromkeys(numbers, "unchecked")
         are_all_held, holding = all(held), set().union(*held)
         return {n: "supported" if are_all_held and n in holding else "unsupported" for n in numbers}
-
-    @cached_property
-    def _known(self) -> frozenset[str]:
-        return known_names([self._question, *(passage.chunk.text for passage in self._passages)])
 
 
 def _has_only(text: str, words: frozenset[str]) -> bool:

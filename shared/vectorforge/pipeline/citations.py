@@ -22,6 +22,7 @@ _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
 _SPACED = rf"[\s{_INVISIBLE}]*"
 _WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
+_OPENING = re.compile(r"[\[［【〔]")
 _TYPED_NAMED = re.compile(
     rf"[\[［【〔]({_SPACED}(?:{_WORD})(?![^\W\d_])[^\[\]\n］】〕]{{0,60}}?)[\]］】〕]", re.IGNORECASE
 )
@@ -42,6 +43,8 @@ class Label:
 
 def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
     """The labels between two offsets of an answer; those within code spans are code."""
+    if answer.find("[", start, end) < 0:
+        return
     code = [match.span() for match in _CODE_SPAN.finditer(answer, start, end)]
     for match in _LABEL.finditer(answer, start, end):
         if not any(opening < match.start() < closing for opening, closing in code):
@@ -74,7 +77,7 @@ class SourceLabels:
 
     def find(self, answer: str, start: int, end: int) -> Iterator[Label]:
         """Those between two offsets of an answer."""
-        if not _SOURCE.search(answer, start, end):
+        if answer.find(":", start, end) < 0 or not _SOURCE.search(answer, start, end):
             return  # most answers have none, and the pattern takes a millisecond to make
         for match in self._label.finditer(answer, start, end):
             source = next(group for group in match.groups() if group is not None)
@@ -87,5 +90,9 @@ def neutralise_labels(passage: str) -> str:
     ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is no
     label and means the same in code. Markdown links and their definitions stay.
     """
+    # In most there is nothing that could be one: the patterns below take ten times as long as this look, and
+    # that of a string a fiftieth of it.
+    if "[" not in passage and (passage.isascii() or not _OPENING.search(passage)):
+        return passage
     passage = _TYPED_NAMED.sub(r"(\1)", passage)
     return _TYPED_BARE.sub(r"[ \1 ]", passage)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,8 @@ _LIST_MARK = re.compile(
     r"^[ \t]*(?:#{1,6}\s*)?(?:\*\*)?(?:(?:step|schritt|étape|paso)\s+)?\d{1,3}[.):](?=\s|\*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_LONGEST_SENTENCE = 20_000
+"""Characters of a sentence that are read: a model may answer without ever ending one."""
 _NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
 _VERSION_MARK = re.compile(r"\b[vV](?=\d)")
 _SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
@@ -67,14 +69,16 @@ class Clock:
 Claim: TypeAlias = Address | Identifier | Name | Date | Clock | Quantity
 
 
-def read_claims(text: str, *, known: frozenset[str] = frozenset(), context: str = "") -> list[Claim]:
-    """The claims of a sentence, in no particular order.
+def read_claims(text: str, *, known: Container[str] = frozenset(), context: str = "") -> list[Claim]:
+    """The claims of a sentence, in no particular order; of one over 20,000 characters those that come first.
 
     Args:
         text: The sentence, without labels.
-        known: Names that count where they open the sentence too; see ``names.known_names``.
+        known: Names that count where they open the sentence too; see ``names.KnownNames``.
         context: Text before it in the same language, which tells German better than one sentence.
     """
+    if len(text) > _LONGEST_SENTENCE:
+        text = "".join(text[:_LONGEST_SENTENCE].rsplit(maxsplit=1)[:1])
     text = _NAMED_SOURCE.sub(" ", _LIST_MARK.sub(" ", _plain(text)))
     addresses, text = names.take_addresses(text)
     code, text = names.take_code(text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.pipeline.citations import neutralise_labels
-from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fill_template, render_template
+from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fence, fill_template, render_template
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
@@ -126,8 +126,9 @@ class ContextBuilder:
             config: None takes the builder's defaults.
 
         Returns:
-            A payload whose context holds at most ``max_context_tokens`` tokens, as ``estimate_tokens``
-            counts them, and at least (the start of) the best passage.
+            A payload with the context fenced in (``prompts.fence``); the context holds at most
+            ``max_context_tokens`` tokens, as ``estimate_tokens`` counts them, and at least (the start of) the
+            best passage. The fence is not counted.
 
         Raises:
             InvalidInputError: The template has no ``{context}``.
@@ -135,13 +136,15 @@ class ContextBuilder:
         config = config or ContextConfig(
             system_prompt_template=self._default_system_prompt, max_context_tokens=self._max_context_tokens
         )
-        kept = replace(config, exchanges=self._fit_exchanges(chunks, config))
+        kept = config
+        if config.exchanges:
+            kept = replace(config, exchanges=self._fit_exchanges(chunks, config))
         used, context, token_count = self._fit(chunks, kept)
         system_prompt, user_message = config.system_prompt_template, query
         if config.user_template is None:
-            system_prompt = self._build_system_prompt(system_prompt, context)
+            system_prompt = self._build_system_prompt(system_prompt, fence(context))
         else:
-            user_message = fill_template(config.user_template, context=context, query=query)
+            user_message = fill_template(config.user_template, context=fence(context), query=query)
         return ContextPayload(
             system_prompt=system_prompt,
             user_message=user_message,
@@ -176,7 +179,9 @@ class ContextBuilder:
             return config.size_of(self._format_chunks(kept, config))
 
         used, budget = list(chunks), config.max_context_chars or config.max_context_tokens
-        original_size = count(used)
+        context = self._format_chunks(used, config)
+        token_count = estimate_tokens(context, config.model)
+        original_size = len(context) if config.max_context_chars else token_count
         if budget and original_size > budget:
             # The count grows with the number of passages, so the longest fitting prefix can be bisected.
             fitting = bisect_right(range(1, len(used) + 1), budget, key=lambda n: count(used[:n]))
@@ -185,8 +190,9 @@ class ContextBuilder:
             logger.warning(
                 f"Context truncated from {original_size} to {count(used)} {unit}"
             )  # exact text: A-048
-        context = self._format_chunks(used, config)
-        return used, context, estimate_tokens(context, config.model)
+            context = self._format_chunks(used, config)
+            token_count = estimate_tokens(context, config.model)
+        return used, context, token_count
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
         """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""
@@ -236,4 +242,5 @@ def cite(chunk: RetrievedChunk) -> SourceCitation:
         start_offset=chunk.chunk.start_offset,
         end_offset=chunk.chunk.end_offset,
         text=text,
+        relevance=chunk.relevance,
     )

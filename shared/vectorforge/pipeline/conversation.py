@@ -72,6 +72,8 @@ class ConversationMemory:
             DatabaseError: It could not be read.
         """
         config = run.config
+        if not config.history and config.conversation_id is None:
+            return
         history = [replace(m, content=_said(m)) for m in config.history]
         if config.conversation_id is not None:
             history = await self._stored(run, config.conversation_id)

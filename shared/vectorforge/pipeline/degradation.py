@@ -212,12 +212,14 @@ class DegradationLadder:
             limit_s = self._limit_s(run, is_last=number == len(writers))
             answer = generate_answer(run, payload, writer, breaker, limit_s=limit_s)
             try:
+                has_begun = False
                 async with aclosing(answer) as events:
                     async for event in events:
-                        run.provider, run.llm_model = writer.provider, writer.model
-                        for step, error in steps:  # only now it is certain who answers
-                            yield self._step(run, step, error)
-                        steps.clear()
+                        if not has_begun:  # only now it is certain who answers
+                            has_begun = True
+                            run.provider, run.llm_model = writer.provider, writer.model
+                            for step, error in steps:
+                                yield self._step(run, step, error)
                         yield event
                 return
             except (LLMError, DeadlineExceededError) as exc:

@@ -10,6 +10,7 @@ from uuid import UUID
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.generation import grounding, prompt, request_for
+from vectorforge.pipeline.prompts import without_fence_number
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens
@@ -87,10 +88,11 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
 def request_hash(body: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of a body as JSON with sorted keys, without white space, in UTF-8.
 
-    Two bodies have the same hash exactly when they are equal as JSON, however they were written.
+    Two bodies have the same hash exactly when they are equal as JSON, however they were written, but for the
+    number of the fence, which is another one in each prompt.
     """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return hashlib.sha256(without_fence_number(text).encode("utf-8")).hexdigest()
 
 
 def _cost(run: QueryRun, prompt_tokens: int, completion_tokens: int) -> float | None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMTimeoutError
@@ -20,8 +21,10 @@ from vectorforge.llm.types import (
     ProviderCapability,
     TextDelta,
 )
+from vectorforge.pipeline.addresses import KnownAddresses
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.links import LinkFilter, without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
@@ -57,16 +60,17 @@ async def generate_answer(
     """
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
+    known = known_addresses(run, payload)
+    links = LinkFilter(known)
     try:
         with breaker.call():
-            answer = read_answer(run, _texts(run, writer, payload, limit_s))
-            async with aclosing(run.stop.interrupting(answer)) as texts:
+            answer = _texts(run, writer, payload, limit_s)
+            if run.preset.response_schema is not None:
+                answer = read_answer(run, answer)
+            async with aclosing(_until_stopped(run, answer)) as texts:
                 async for text in texts:
-                    run.note_first_token()
-                    run.answer += text
-                    yield TokenEvent(text)
-                    for citation in checker.feed(text):
-                        yield CitationEvent(citation)
+                    for event in _pass_on(run, checker, links.feed(text)):
+                        yield event
     except QueryStopped:
         run.outcome, run.finish_reason = "aborted", "stopped"
     except (LLMTimeoutError, DeadlineExceededError):
@@ -77,10 +81,47 @@ async def generate_answer(
         run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
+    for event in _pass_on(run, checker, links.finish()):
+        yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
+    _contain(run, known, links.changes)
     run.citations, run.invalid_citations = checker.citations, checker.invalid
     yield _usage(run, payload)
+
+
+def known_addresses(run: QueryRun, payload: ContextPayload) -> KnownAddresses:
+    """The addresses that an answer may name: those of the passages, and what the caller sent."""
+
+    def texts() -> Iterator[str]:
+        for passage in payload.used:
+            yield from (passage.chunk.text, passage.document_source)
+            yield from (passage.document_title or "", passage.chunk.heading or "")
+        yield from (run.query, run.search_text, run.config.system_prompt or "")
+        yield from (message.content for message in run.config.history)
+
+    return KnownAddresses(texts)
+
+
+def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
+    if not text:
+        return
+    if run.first_token_ms is None:
+        run.note_first_token()
+    run.answer += text
+    yield TokenEvent(text)
+    for citation in checker.feed(text):
+        yield CitationEvent(citation)
+
+
+def _contain(run: QueryRun, known: KnownAddresses, changes: int) -> None:
+    """Let nothing else that is kept of the answer hold what was taken out of it."""
+    run.links_removed += changes
+    if changes and run.response is not None:
+        run.response = replace(run.response, content=run.answer)
+    if run.structured is not None and run.structured.examples:
+        examples = tuple(without_foreign_links(example, known) for example in run.structured.examples)
+        run.structured = replace(run.structured, examples=examples)
 
 
 def spoken(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
@@ -132,9 +173,14 @@ def grounding(run: QueryRun, payload: ContextPayload) -> list[GroundingSource]:
             text=chunk.chunk.text,
             score=chunk.score,
             title=chunk.document_title,
+            relevance=chunk.relevance,
         )
         for number, chunk in enumerate(payload.used, start=1)
     ]
+
+
+def _until_stopped(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    return texts if run.buffered else run.stop.interrupting(texts)  # nobody can stop what comes as a whole
 
 
 async def _texts(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from vectorforge.errors import InvalidInputError
@@ -114,3 +115,13 @@ def find_preset(name: str) -> Preset:
         raise InvalidInputError(
             f"There is no preset {name!r}; there are {', '.join(PRESETS)}.", field="preset"
         ) from None
+
+
+@cache
+def preset_text(name: str) -> str:
+    """All that the preset says, prompts included, as text that is the same in every process.
+
+    Raises:
+        InvalidInputError: There is none of this name.
+    """
+    return repr(find_preset(name))

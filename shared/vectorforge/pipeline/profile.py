@@ -5,7 +5,7 @@ from typing import Any
 
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.errors import InvalidInputError
+from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.profile_context import (
     MIN_CONTEXT_CHARS,
@@ -13,7 +13,9 @@ from vectorforge.pipeline.profile_context import (
     ProfileContextFormat,
 )
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.retriever.profile import ProfileVectorStore, RetrievedChunk
+from vectorforge.retriever.base import with_current_model
+from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore, RetrievedChunk
+from vectorforge.types import SearchMode, Vector
 from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.validation import checked_profile
 
@@ -28,6 +30,8 @@ class RAGRetrievalPipeline:
         embedding_provider: The collection's.
         preprocessor: Cleans the question.
         max_top_k: Largest ``top_k`` accepted.
+        now: Asked for store and provider anew when the collection's embedding model has changed; None: that
+            is an error.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
@@ -40,10 +44,11 @@ class RAGRetrievalPipeline:
         *,
         preprocessor: QueryPreprocessor | None = None,
         max_top_k: int = 100,
+        now: ProfilesNow | None = None,
     ) -> None:
         vector_store.check_provider(embedding_provider)
-        self._store = vector_store
-        self._embedding_provider = embedding_provider
+        self._profiles = (vector_store, embedding_provider)
+        self._now = now
         self._preprocessor = preprocessor or QueryPreprocessor()
         self._max_top_k = max_top_k
 
@@ -56,8 +61,9 @@ class RAGRetrievalPipeline:
         min_score: float | None = None,
         *,
         deadline: Deadline | None = None,
+        search_mode: SearchMode = SearchMode.DENSE,
     ) -> list[RetrievedChunk]:
-        """The passages of a profile nearest to a question, best first.
+        """The passages of a profile that answer a question best, best first.
 
         Args:
             query: The question.
@@ -65,8 +71,10 @@ class RAGRetrievalPipeline:
             top_k: Passages at most, 1 to ``max_top_k``.
             filters: Metadata filter, see ``vectorstore.filters``. It narrows the profile's passages; nothing
                 in it reaches another profile.
-            min_score: Passages scoring less are left out; None keeps all.
+            min_score: Passages scoring less are left out; None keeps all. Not applied to a search by words
+                only, whose scores say nothing of vectors.
             deadline: When the passages are no longer wanted.
+            search_mode: What passages are found by.
 
         Returns:
             0 to ``top_k`` passages.
@@ -75,6 +83,7 @@ class RAGRetrievalPipeline:
             InvalidInputError: The question is empty, or ``top_k`` or ``profile_id`` is out of range.
             FilterError: The filter cannot be understood.
             EmbeddingError: The question could not be embedded.
+            EmbeddingModelChangedError: The collection's model has changed, and it cannot be read again.
             DatabaseError: The search failed.
         """
         checked_profile(profile_id)
@@ -82,11 +91,26 @@ class RAGRetrievalPipeline:
             raise InvalidInputError(f"top_k must be between 1 and {self._max_top_k}.", field="top_k")
         filter_language.parse(filters)  # before the embedding is paid for
         text = self._preprocessor.preprocess(query)
-        collection = self._store.collection
-        vector = await self._embedding_provider.embed_query(
-            collection.query_prefix + text, model=collection.embedding_model, deadline=deadline
-        )
-        found = await self._store.search(vector, profile_id, top_k, filters)
+        if search_mode is SearchMode.LEXICAL:
+            min_score = None
+        words = None if search_mode is SearchMode.DENSE else text
+
+        async def search() -> list[RetrievedChunk]:
+            store, provider = self._profiles
+            collection = store.collection
+            vector: Vector | None = None
+            if search_mode is not SearchMode.LEXICAL:
+                vector = await provider.embed_query(
+                    collection.query_prefix + text, model=collection.embedding_model, deadline=deadline
+                )
+            try:
+                return await store.search(vector, profile_id, top_k, filters, query_text=words)
+            except EmbeddingModelChangedError:
+                if self._now is not None:
+                    self._profiles = await self._now()
+                raise
+
+        found = await (search() if self._now is None else with_current_model(search))
         return [chunk for chunk in found if min_score is None or chunk.score >= min_score]
 
     async def format_context(

@@ -47,6 +47,8 @@ _SPELLED = re.compile(
     re.IGNORECASE,
 )
 _COMMON_WORDS = ("may", "march", "mar")
+_LONGEST_NUMBER = 1000
+"""Digits; Python itself reads no more than 4,300 (``sys.get_int_max_str_digits``)."""
 _COMMON_COUNT = 12
 """Up to here a number spelled out may only count what the answer lists, so it is no claim by itself."""
 
@@ -205,9 +207,11 @@ def _quantity(match: re.Match[str]) -> tuple[Quantity, int]:
 
 
 def _readings(digits: str) -> frozenset[Fraction]:
-    """What digits can mean: "1,234" is 1234 or 1.234, "1,234.5" only one number."""
+    """What digits can mean: "1,234" is 1234 or 1.234, "1,234.5" only one number; a very long one nothing."""
     for space in _SPACE + "'’_":
         digits = digits.replace(space, "")
+    if len(digits) > _LONGEST_NUMBER:
+        return frozenset()
     separators = [char for char in digits if char in ",."]
     if not separators:
         return frozenset({Fraction(digits)})

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
+from types import TracebackType
 from typing import Any, Protocol
 
-from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import VectorForgeError
+from vectorforge.pipeline.keeping import KEEP_TIMEOUT_S, Keeping
+from vectorforge.pipeline.log_text import LogTexts
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
 
@@ -37,44 +39,86 @@ class QueryLogging:
         metrics: Where ``query_log.write.*`` goes: one measurement for each query, of its end.
         tracer: Where the span log goes.
         timeout_s: Longest time for one record.
+        keeping: The statements that are to be run at a query's end beside its record; None: there are none.
+        texts: What may be kept of the texts, of the same tenant; None: all of it.
     """
 
     def __init__(
-        self, sink: QueryLogSink, *, metrics: MetricsCollector, tracer: Tracer, timeout_s: float
+        self,
+        sink: QueryLogSink,
+        *,
+        metrics: MetricsCollector,
+        tracer: Tracer,
+        timeout_s: float,
+        keeping: Keeping | None = None,
+        texts: LogTexts | None = None,
     ) -> None:
         self._sink = sink
         self._metrics = metrics
         self._tracer = tracer
         self._timeout_s = timeout_s
+        self._keeping = keeping
+        self._texts = texts
+
+    @property
+    def logs_start(self) -> bool:
+        """Whether a query's beginning is logged: not where the same process writes the row, at its end."""
+        return not isinstance(self._sink, QueryLogRepository)
 
     async def start(self, run: QueryRun) -> None:
         """Log that the query has begun. Never raises, except to go on being cancelled."""
-        await _to_the_end(self._start(run))
+        if self.logs_start:
+            await _to_the_end(self._start(run))
 
     async def end(self, run: QueryRun) -> None:
         """Log how the query ended. Never raises, except to go on being cancelled."""
         await _to_the_end(self._end(run))
 
     async def _start(self, run: QueryRun) -> None:
-        with _failures_are_warnings():
+        with _FailuresAreWarnings():
             async with asyncio.timeout(self._timeout_s):
-                await self._sink.start(run.start_record())
+                await self._sink.start(await self._allowed(run.start_record()))
 
     async def _end(self, run: QueryRun) -> None:
         limit_s = self._timeout_s if run.deadline.remaining_s() > 0 else min(self._timeout_s, _LATE_S)
         # The limit is innermost, so that running out of time counts as an error.
-        with _failures_are_warnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
+        with _FailuresAreWarnings(), self._tracer.span("log"), measure(self._metrics, "query_log.write"):
             async with asyncio.timeout(limit_s):
-                await self._sink.create(run.log_record())
+                await self._create(run)
+
+    async def _create(self, run: QueryRun) -> None:
+        keeping, record = self._keeping, await self._allowed(run.log_record())
+        beside = [] if keeping is None else keeping.statements(run)
+        if not beside or keeping is None:
+            await self._sink.create(record)
+        elif isinstance(self._sink, QueryLogRepository):
+            if await self._sink.create_with(record, beside, timeout_s=KEEP_TIMEOUT_S):
+                keeping.confirm()
+        else:
+            await asyncio.gather(self._sink.create(record), keeping.run(beside))
+
+    async def _allowed(self, record: QueryLog) -> QueryLog:
+        return record if self._texts is None else await self._texts.apply(record)
 
 
-@contextmanager
-def _failures_are_warnings() -> Iterator[None]:
-    try:
-        yield
-    except Exception as e:  # noqa: BLE001 - whatever is wrong with the log, the query goes on (A-117)
+class _FailuresAreWarnings:
+    """Whatever is wrong with the log, the query goes on (A-117)."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(exc, Exception):
+            return False
         # Only our own errors' texts are known to hold no secret.
-        logger.warning(f"Failed to log query: {e if isinstance(e, VectorForgeError) else type(e).__name__}")
+        logger.warning(
+            f"Failed to log query: {exc if isinstance(exc, VectorForgeError) else type(exc).__name__}"
+        )
+        return True
 
 
 async def _to_the_end(step: Coroutine[Any, Any, None]) -> None:

@@ -1,13 +1,16 @@
 """The passages themselves as an answer, when no model writes one."""
 
 import time
+from dataclasses import replace
+from typing import TypeVar
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, prompt, request_for, spoken
+from vectorforge.pipeline.generation import grounding, known_addresses, prompt, request_for, spoken
+from vectorforge.pipeline.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
 from vectorforge.tokens import estimate_tokens
@@ -34,10 +37,10 @@ async def quote_passages(
     """
     started = time.perf_counter()
     sources = grounding(run, payload)
-    response = await _quoted(run, payload, sources, quoter)
+    response = _contained(run, payload, await _quoted(run, payload, sources, quoter))
     checker = _checked(run, payload, response)
     if response is None or not checker.citations:
-        response = _best_passages(sources)
+        response = _contained(run, payload, _best_passages(sources))
         checker = _checked(run, payload, response)
     run.note_first_token()
     run.answer, run.response, run.finish_reason = response.content, response, "stop"
@@ -53,6 +56,17 @@ def _checked(run: QueryRun, payload: ContextPayload, response: LLMResponse | Non
         checker.feed(response.content)
         checker.finish()
     return checker
+
+
+_Response = TypeVar("_Response", LLMResponse, LLMResponse | None)
+
+
+def _contained(run: QueryRun, payload: ContextPayload, response: _Response) -> _Response:
+    """The quotes without images: who wrote a passage must not learn when it is read."""
+    if response is None:
+        return response
+    content = without_foreign_links(response.content, known_addresses(run, payload))
+    return replace(response, content=content)
 
 
 async def _quoted(

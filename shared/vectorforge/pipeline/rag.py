@@ -19,6 +19,8 @@ from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
 from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.dry_run import DryRun, describe_request
+from vectorforge.pipeline.keeping import Keeping
+from vectorforge.pipeline.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
@@ -34,7 +36,7 @@ from vectorforge.pipeline.types import (
     QueryResult,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,9 @@ class QueryService:
         memory: Of the same tenant; None: only conversations that are sent along.
         ladder: Who or what answers when the model does not; None: nobody, errors are raised.
         answer_cache: Of the same tenant; None: every question is answered anew.
+        keeping: Of the same tenant, with the same cache: what is kept goes with the record of the end. None:
+            the cache keeps answers by itself, and the retriever vectors.
+        log_texts: What records may hold of questions and answers, of the same tenant; None: all.
     """
 
     def __init__(
@@ -76,17 +81,27 @@ class QueryService:
         memory: ConversationMemory | None = None,
         ladder: DegradationLadder | None = None,
         answer_cache: AnswerCache | None = None,
+        keeping: Keeping | None = None,
+        log_texts: LogTexts | None = None,
     ) -> None:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._timeout_s = timeout_s
         self._prices = prices
+        self._keeping = keeping
         tracer = tracer or NoTracer()
         self._steps = QuerySteps(
             retriever,
             context_builder,
             llm_registry,
             preprocessor or QueryPreprocessor(),
-            QueryLogging(query_log_repo, metrics=self.metrics, tracer=tracer, timeout_s=log_timeout_s),
+            QueryLogging(
+                query_log_repo,
+                metrics=self.metrics,
+                tracer=tracer,
+                timeout_s=log_timeout_s,
+                keeping=keeping,
+                texts=log_texts,
+            ),
             memory or ConversationMemory(),
             ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics),
             answer_cache,
@@ -103,6 +118,7 @@ class QueryService:
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
         data_version: int | None = None,
+        known: KnownQuestion | None = None,
     ) -> QueryResult:
         """The complete answer.
 
@@ -114,6 +130,7 @@ class QueryService:
             deadline: None allows ``timeout_s``.
             data_version: Of the collection, when the caller has read it for this question; it saves reading
                 it again.
+            known: What ``QuestionLookUp`` has found for just this question and configuration.
 
         Raises:
             InvalidInputError: The question or a setting is not usable.
@@ -124,7 +141,7 @@ class QueryService:
             DatabaseError: The search failed.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=True)
-        run.data_version = data_version
+        self._note_known(run, data_version, known)
         async with aclosing(self._run(run)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
@@ -170,6 +187,7 @@ class QueryService:
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
         data_version: int | None = None,
+        known: KnownQuestion | None = None,
         stop: StopSignal | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
@@ -178,7 +196,7 @@ class QueryService:
         the query as aborted. ``stop`` does the same and lets the events come to their end.
         """
         run = self._start(query, collection_id, config, request_id, deadline, buffered=False)
-        run.data_version = data_version
+        self._note_known(run, data_version, known)
         run.stop = stop or run.stop
         async with aclosing(self._run(run)) as events:
             async for event in events:
@@ -225,6 +243,11 @@ class QueryService:
             prices=self._prices,
         )
 
+    def _note_known(self, run: QueryRun, data_version: int | None, known: KnownQuestion | None) -> None:
+        run.data_version = data_version if known is None else known.collection.data_version
+        if self._keeping is not None:  # who would keep what a search leaves to others
+            run.known = known
+
     async def _run(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """The steps, and around them what every outcome needs: metrics, one log record, one last event."""
         try:
@@ -256,10 +279,12 @@ class QueryService:
 
     async def _end(self, run: QueryRun) -> None:
         """Log the query, keep its answer and its exchange, side by side; none raises."""
-        steps = [self._steps.query_log.end(run), self._steps.memory.keep(run)]
-        if self._steps.answer_cache is not None and run.error is None:
+        steps = [self._steps.query_log.end(run)]
+        if run.config.conversation_id is not None:
+            steps.append(self._steps.memory.keep(run))
+        if self._keeping is None and self._steps.answer_cache is not None and run.error is None:
             steps.append(self._steps.answer_cache.keep(run))
-        await asyncio.gather(*steps)
+        await (steps[0] if len(steps) == 1 else asyncio.gather(*steps))
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:

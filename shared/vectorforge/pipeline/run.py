@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -30,7 +30,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
-from vectorforge.retriever.base import Passages
+from vectorforge.retriever.base import KnownQuestion, Passages
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class QueryRun:
     provider: BaseLLMProvider | None = None
     llm_model: str | None = None
     """Model that the provider is asked for; None: its default."""
+    known: KnownQuestion | None = None
+    """What was looked up of the question beforehand."""
     cache_key: bytes | None = None
     data_version: int | None = None
     """Of the collection, before the search; None: not known."""
@@ -66,6 +68,8 @@ class QueryRun:
     response: LLMResponse | None = None
     citations: list[Citation] = field(default_factory=list)
     invalid_citations: int = 0
+    links_removed: int = 0
+    """Addresses and images taken out of the answer."""
     finish_reason: str = "stop"
     outcome: Outcome = "answered"
     error: VectorForgeError | None = None
@@ -79,6 +83,8 @@ class QueryRun:
     quality: AnswerQuality | None = None
     structured: StructuredAnswer | None = None
     cost_usd: float | None = None
+    used_tokens: int = 0
+    """Of all models that were asked for this query, prompts and completions."""
     prices: PriceList = PUBLISHED_PRICES
     stop: StopSignal = field(default_factory=StopSignal)
     """Ends the answer of a query that streams."""
@@ -248,7 +254,7 @@ class QueryRun:
             conversation_id=self.config.conversation_id,
             cached=self.cached,
             degraded=tuple(self.degraded),
-            quality=asdict(self.quality) if self.quality else None,
+            quality=self.quality.as_dict() if self.quality else None,
             context_ms=self.context_ms,
             first_token_ms=self.first_token_ms,
             cost_usd=self.cost_usd,
@@ -258,6 +264,8 @@ class QueryRun:
         """Take what the model's words cost; None when its price is not known."""
         if self.provider is None:
             return
+        if ProviderCapability.EXTRACTIVE not in self.provider.capabilities:
+            self.used_tokens += usage.prompt_tokens + usage.completion_tokens
         provider = self.provider.provider_name()
         answering = self.response.model if self.response else None
         for model in filter(None, (answering, self.model)):

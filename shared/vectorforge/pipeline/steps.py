@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,12 +52,17 @@ class QuerySteps:
             await self._preprocess(run)
         try:
             with self._stage(run, "retrieve"):
-                async with _beside(self.query_log.start(run)) as started:
+                if not self.query_log.logs_start:  # nothing goes on meanwhile: no tasks
                     run.cached = await self._look_up(run)
-                    async with _beside(self._find_passages(run)) as search:
-                        await started  # before anything of the query leaves
-                        yield run.meta()
-                        await search
+                    yield run.meta()
+                    await self._find_passages(run)
+                else:
+                    async with _beside(self.query_log.start(run)) as started:
+                        run.cached = await self._look_up(run)
+                        async with _beside(self._find_passages(run)) as search:
+                            await started  # before anything of the query leaves
+                            yield run.meta()
+                            await search
         except VectorForgeError as exc:
             self.ladder.check_search(run, exc)
             answer = self.ladder.without_search(run, exc, self._build_context)
@@ -72,6 +77,8 @@ class QuerySteps:
             async with aclosing(answer) as events:
                 async for event in events:
                     yield event
+        if run.links_removed:
+            self.metrics.increment("pipeline.answers.links_removed", run.links_removed)
         if not run.cached and run.outcome != "aborted":
             note_quality(run, self.metrics)
 
@@ -102,15 +109,14 @@ class QuerySteps:
         else:
             await self._retrieve(run)
 
-    @contextmanager
-    def _stage(self, run: QueryRun, name: str) -> Iterator[None]:
+    def _stage(self, run: QueryRun, name: str) -> AbstractContextManager[None]:
         run.stage = name
-        with self.tracer.span(name):
-            yield
+        return self.tracer.span(name)
 
     async def _retrieve(self, run: QueryRun) -> None:
         started = time.perf_counter()
-        FRESH_VECTORS.set(not run.config.use_cache)  # in the task of this search only
+        fresh = FRESH_VECTORS.set(not run.config.use_cache)
+        known = {} if run.known is None else {"known": run.known}
         try:
             async with asyncio.timeout_at(run.loop_deadline()):
                 run.retrieved = await self.retriever.retrieve(
@@ -124,9 +130,12 @@ class QuerySteps:
                     deadline=run.deadline,
                     search_mode=run.config.search_mode,
                     words_suffice=self.ladder.enabled,
+                    **known,
                 )
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
+        finally:
+            FRESH_VECTORS.reset(fresh)  # for what its task does next
         run.retrieval_ms = _ms_since(started)
 
     def _build_context(self, run: QueryRun) -> ContextPayload:

@@ -23,11 +23,11 @@ async def read_answer(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncG
     """The answer's pieces for a reader; sets ``run.structured`` when the door asks for JSON.
 
     Args:
-        run: Whose preset says whether the model was asked for JSON.
+        run: Whose preset asks the model for JSON.
         texts: What the model writes; closed with this generator.
     """
     async with aclosing(texts):
-        if run.preset.response_schema is None or _quotes(run):
+        if _quotes(run):
             async for text in texts:
                 yield text
             return

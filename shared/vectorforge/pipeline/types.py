@@ -94,6 +94,8 @@ class SourceCitation:
     end_offset: int
     text: str
     """The whole passage, as the model saw it."""
+    relevance: float | None = None
+    """What a hybrid or lexical search, or a reranker, ranked by; None: by score."""
 
     @property
     def source_url(self) -> str | None:
@@ -127,6 +129,10 @@ class AnswerQuality:
     unsupported_citations: int = 0
     low: bool = False
     """Whether it is counted and logged as a poor answer."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for the query log."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, slots=True)

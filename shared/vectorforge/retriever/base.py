@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.deadline import Deadline
 from vectorforge.errors import EmbeddingModelChangedError, VectorForgeError
-from vectorforge.types import RetrievedChunk, SearchMode
+from vectorforge.types import Collection, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks
 
 _MODELS_MET: Final = 3
@@ -28,6 +30,23 @@ async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
         except EmbeddingModelChangedError:
             continue
     return await search()
+
+
+@dataclass(slots=True)
+class KnownQuestion:
+    """What was looked up of a question before its search, all at once; the search fills in the rest."""
+
+    collection: Collection
+    query: str | None = None
+    """The cleaned question that a vector was looked for; None: none was."""
+    vector: Vector | None = None
+    """Of the question, by the collection's own model."""
+    answer: FoundAnswer | None = None
+    """What is kept for ``digest``."""
+    digest: bytes | None = None
+    """Of all that decides the answer but the collection; None: no answer was looked for."""
+    made: tuple[Collection, str, Vector] | None = None
+    """Collection, question and new vector, for whoever keeps vectors at the question's end."""
 
 
 class Passages(NearestChunks):
@@ -51,6 +70,11 @@ class Passages(NearestChunks):
         self.search_mode: SearchMode | None = None
         self.vectors_error: VectorForgeError | None = None
 
+    @property
+    def degraded(self) -> list[str]:
+        """Steps down from the full search, as of an answer: "lexical" without vectors that were wanted."""
+        return [] if self.vectors_error is None else ["lexical"]
+
 
 class BaseRetriever(ABC):
     """Finds the passages that may answer a question. Never calls a language model."""
@@ -69,6 +93,7 @@ class BaseRetriever(ABC):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         """The passages that answer a question best, best first.
 
@@ -85,6 +110,7 @@ class BaseRetriever(ABC):
             search_mode: What passages are found by; None leaves it to the collection.
             words_suffice: Whether a hybrid search may go without vectors when the question cannot be embedded
                 now; ``Passages.vectors_error`` then says why.
+            known: What the caller has looked up of the question. He keeps its new vector, too.
 
         Returns:
             0 to ``top_k`` passages, relevance descending, in a dense search score descending; the score

@@ -1,9 +1,9 @@
 """Step 2 of a query: nearest vectors, and passages with the question's words."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
@@ -18,16 +18,16 @@ from vectorforge.errors import (
     EmbeddingInputError,
     InvalidInputError,
     NotFoundError,
-    VectorForgeError,
 )
-from vectorforge.retriever.base import BaseRetriever, Passages, with_current_model
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages, with_current_model
+from vectorforge.retriever.kept_vectors import QueryVectors, kept_beside
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
-_KEEP_TIMEOUT_S = 1.0
+_NOTHING_BESIDE = nullcontext()
 _REPAIRABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
 """Words in place of vectors would hide what has to be repaired."""
 
@@ -37,18 +37,6 @@ class CollectionFinder(Protocol):
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
         """The collection, or None."""
-        ...
-
-
-class QueryVectors(Protocol):
-    """Where vectors of questions are kept for all processes; ``QueryVectorRepository``."""
-
-    async def find(self, collection_id: UUID, query: str) -> tuple[Collection | None, Vector | None]:
-        """The collection, and the question's vector in its space; each None when it is not there."""
-        ...
-
-    async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
-        """Keep the vector that the collection's own model made of the question."""
         ...
 
 
@@ -105,29 +93,34 @@ class HybridRetriever(BaseRetriever):
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
         words_suffice: bool = False,
+        known: KnownQuestion | None = None,
     ) -> Passages:
         """See ``BaseRetriever.retrieve``."""
         self._check_top_k(top_k)
         query = self._preprocess(query)
+        first = [known]
 
         async def search() -> Passages:
             return await self._search(
-                query,
-                collection_id,
-                top_k,
-                filters,
-                min_score,
-                embedding_provider,
-                profile_id,
-                deadline,
-                search_mode,
-                words_suffice,
+                first.pop() if first else None,  # looked up anew after that
+                query=query,
+                collection_id=collection_id,
+                top_k=top_k,
+                filters=filters,
+                min_score=min_score,
+                embedding_provider=embedding_provider,
+                profile_id=profile_id,
+                deadline=deadline,
+                search_mode=search_mode,
+                words_suffice=words_suffice,
             )
 
         return await with_current_model(search)
 
     async def _search(
         self,
+        known: KnownQuestion | None,
+        *,
         query: str,
         collection_id: UUID,
         top_k: int,
@@ -140,7 +133,7 @@ class HybridRetriever(BaseRetriever):
         words_suffice: bool,
     ) -> Passages:
         """One search with the collection as it is now; ``query`` is preprocessed."""
-        collection, kept = await self._find(collection_id, query, embedding_provider)
+        collection, kept = await self._find(collection_id, query, embedding_provider, known)
         mode = self._mode(collection, search_mode)
         metric = self._resolve_metric(collection)
         fresh, error = None, None
@@ -156,7 +149,7 @@ class HybridRetriever(BaseRetriever):
                 logger.warning("Searching by words only, without a vector: %s", type(exc).__name__)
                 error = exc
         vector = None if mode is SearchMode.LEXICAL else fresh or kept
-        async with self._keeping(collection, query, fresh, embedding_provider):
+        async with self._keeping(known, collection, query, fresh, embedding_provider):
             found = await self._vector_store.search(
                 query_vector=vector,
                 query_text=None if mode is SearchMode.DENSE else query,
@@ -181,7 +174,14 @@ class HybridRetriever(BaseRetriever):
         return results
 
     def _mode(self, collection: Collection, asked: SearchMode | None) -> SearchMode:
-        return collection.search_mode if asked is None else SearchMode(asked)  # of a variant, it is text
+        mode = collection.search_mode if asked is None else SearchMode(asked)  # of a variant, it is text
+        if mode is not SearchMode.DENSE and not collection.keeps_words:
+            raise InvalidInputError(
+                "The collection keeps no words: it is searched by vectors only, until its own search_mode is "
+                "set to hybrid or lexical.",
+                field="search_mode",
+            )
+        return mode
 
     def _check_top_k(self, top_k: int) -> None:
         if not 1 <= top_k <= self._max_top_k:
@@ -201,7 +201,7 @@ class HybridRetriever(BaseRetriever):
             self.metrics.increment("retriever.empty_results", tags=self.tags)
 
     async def _find(
-        self, collection_id: UUID, query: str, embedding_provider: str | None
+        self, collection_id: UUID, query: str, embedding_provider: str | None, known: KnownQuestion | None
     ) -> tuple[Collection, Vector | None]:
         """The collection, and the question's vector if its own model has made it before.
 
@@ -209,7 +209,11 @@ class HybridRetriever(BaseRetriever):
             NotFoundError: There is no such collection.
         """
         vector: Vector | None = None
-        if self._query_vectors is None or embedding_provider is not None or FRESH_VECTORS.get():
+        collection: Collection | None
+        unwanted = self._query_vectors is None or embedding_provider is not None or FRESH_VECTORS.get()
+        if known is not None and (unwanted or known.query == query):
+            collection, vector = known.collection, None if unwanted else known.vector
+        elif self._query_vectors is None or unwanted:
             collection = await self._collection_repo.find_by_id(collection_id)
         else:
             collection, vector = await self._query_vectors.find(collection_id, query)
@@ -221,36 +225,24 @@ class HybridRetriever(BaseRetriever):
         self.metrics.increment("embedding.cache_hits", tags={"provider": provider, "model": model})
         return collection, vector
 
-    @asynccontextmanager
-    async def _keeping(
-        self, collection: Collection, query: str, vector: Vector | None, embedding_provider: str | None
-    ) -> AsyncIterator[None]:
+    def _keeping(
+        self,
+        known: KnownQuestion | None,
+        collection: Collection,
+        query: str,
+        vector: Vector | None,
+        embedding_provider: str | None,
+    ) -> AbstractAsyncContextManager[None]:
         """Keep the question's new vector while the block searches; its failure is not the search's."""
         vectors = self._query_vectors
-        if (
-            vector is None
-            or vectors is None
-            or embedding_provider is not None
-            or not self._embedding_registry.get(collection.embedding_provider).is_remote
-        ):
-            yield
-            return
-
-        async def keep() -> None:
-            try:
-                async with asyncio.timeout(_KEEP_TIMEOUT_S):
-                    await vectors.keep(collection, query, vector)
-            except (VectorForgeError, TimeoutError) as exc:
-                logger.warning("The question's vector was not kept: %s", type(exc).__name__)
-
-        task = asyncio.create_task(keep())
-        try:
-            yield
-        except BaseException:
-            task.cancel()
-            raise
-        finally:
-            await asyncio.gather(task, return_exceptions=True)
+        if vector is None or vectors is None or embedding_provider is not None:
+            return _NOTHING_BESIDE
+        if not self._embedding_registry.get(collection.embedding_provider).is_remote:
+            return _NOTHING_BESIDE  # made again as fast as it is read
+        if known is None:
+            return kept_beside(partial(vectors.keep, collection, query, vector))
+        known.made = (collection, query, vector)
+        return _NOTHING_BESIDE
 
     async def _embed_query(
         self,
@@ -272,7 +264,9 @@ class HybridRetriever(BaseRetriever):
         provider = self._embedding_registry.get(provider_name)
         # Another provider does not know the collection's model by name; it uses its own.
         model = config["model"] if provider_name == config["default_provider"] else None
-        vector = await provider.embed_query(collection.query_prefix + query, model=model, deadline=deadline)
+        vector = await provider.embed_question(
+            collection.query_prefix + query, model=model, deadline=deadline
+        )
         if len(vector) != collection.dimension:
             raise DimensionMismatchError(
                 expected=collection.dimension, actual=len(vector), what="query's vector"

@@ -3,20 +3,20 @@
 Every call names a profile, and the store below keeps to it: a filter can narrow a search, never widen it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import ConfigurationError, ConflictError, RetrievalError
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
-from vectorforge.types import Collection, DocumentDraft, ReplacedProfile, Vector
+from vectorforge.types import ChunkDraft, Collection, DocumentDraft, ReplacedProfile, Vector
 from vectorforge.types import RetrievedChunk as FoundChunk
 from vectorforge.vectorstore.base import VectorStore
 
-__all__ = ["ProfileVectorStore", "RetrievedChunk"]
+__all__ = ["ProfileVectorStore", "ProfilesNow", "RetrievedChunk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,14 @@ class ProfileVectorStore:
         *,
         removing: Sequence[str] = (),
     ) -> ReplacedProfile:
-        """Store documents of a profile and remove others at once; see ``VectorStore.replace_profile``."""
-        drafts = [(document, [chunk.draft for chunk in chunks]) for document, chunks in documents]
+        """Store documents of a profile and remove others at once; see ``VectorStore.replace_profile``.
+
+        Raises:
+            EmbeddingModelChangedError: The vectors are not of the collection's model any more.
+        """
+        drafts = [
+            (document, [self._placed(chunk.draft) for chunk in chunks]) for document, chunks in documents
+        ]
         return await self._store.replace_profile(
             self.collection.id, profile_id, drafts, removing=list(removing)
         )
@@ -126,14 +132,18 @@ class ProfileVectorStore:
 
     async def search(
         self,
-        query_vector: Vector,
+        query_vector: Vector | None,
         profile_id: int,
         top_k: int = 5,
         filters: Mapping[str, Any] | None = None,
+        *,
+        query_text: str | None = None,
     ) -> list[RetrievedChunk]:
-        """The profile's passages nearest to a vector, best first; see ``VectorStore.search``."""
+        """The profile's passages for a vector, a text or both, best first; see ``VectorStore.search``."""
         found = await self._store.search(
             query_vector=query_vector,
+            query_text=query_text,
+            dense_weight=self.collection.dense_weight,
             top_k=top_k,
             collection_id=self.collection.id,
             metric=self.collection.distance_metric,
@@ -142,3 +152,13 @@ class ProfileVectorStore:
             space=self.collection.space,
         )
         return [RetrievedChunk.of(chunk) for chunk in found]
+
+    def _placed(self, draft: ChunkDraft) -> ChunkDraft:
+        """The draft with its vector named by the space it is of: those of two models may have one length."""
+        if draft.vector is None:
+            return draft
+        return replace(draft, vectors={self.collection.space: draft.vector})
+
+
+ProfilesNow: TypeAlias = Callable[[], Awaitable[tuple[ProfileVectorStore, EmbeddingProvider]]]
+"""Reads the collection of profiles as it is now, and who embeds it."""

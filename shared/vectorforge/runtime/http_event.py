@@ -68,7 +68,9 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
         raise UnsupportedEventError(
             "The event has a requestContext but not the fields of payload format 1.0 or 2.0."
         ) from exc
-    scope["headers"] = [[name.encode(), value.encode("utf-8", "replace")] for name, value in headers.items()]
+    scope["headers"] = [
+        [name.encode("utf-8", "replace"), value.encode("utf-8", "replace")] for name, value in headers.items()
+    ]
     scope["scheme"] = headers.get("x-forwarded-proto", "https")
     scope["server"] = _server(headers)
     scope["aws.event"] = event

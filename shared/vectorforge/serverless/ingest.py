@@ -99,7 +99,7 @@ async def handle(
     work = IngestWork(application, deadline)
     if event.get("source") == "aws.events":
         await application.open()
-        await work.carry_out(kept_log_days=application.config.database.log_retention_days)
+        await work.carry_out(cleans_logs=True)
         return None
     inbox = UploadInbox(application, ObjectStore(application.aws_clients))
     if event.get("action") == ListedObjects.ACTION:

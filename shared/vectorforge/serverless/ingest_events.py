@@ -64,6 +64,8 @@ class Upload:
             event = (stored.get("versionId"), stored.get("eTag"), stored.get("sequencer"))
         except (KeyError, TypeError, AttributeError):
             raise InvalidInputError("This is not a record of an S3 event.", field="Records") from None
+        if not all(isinstance(text, str) for text in (bucket, key, name, *filter(None, event))):
+            raise InvalidInputError("This is not a record of an S3 event.", field="Records")
         key = unquote_plus(key)
         if not name.startswith("ObjectCreated:") or key.endswith("/"):
             return None

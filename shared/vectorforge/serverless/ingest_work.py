@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
 """A job of a killed invocation can be claimed again after this time."""
+_LONGEST_DELAY_S = 900
+"""Of a message: SQS takes no more."""
 _POLL_S = 0.5
 """Between looks whether another invocation has ended a job, or left it."""
 
@@ -45,16 +48,16 @@ class IngestWork:
         """Whether no further document is begun."""
         return self._last_document.remaining_s() <= 0
 
-    async def carry_out(self, *, kept_log_days: int = 0) -> None:
+    async def carry_out(self, *, cleans_logs: bool = False) -> None:
         """Carry out jobs until none waits, or the time is over; then what runs is given back.
 
         Args:
-            kept_log_days: Also delete queries and ended jobs older than this; 0 deletes none.
+            cleans_logs: Also delete queries, their texts and ended jobs that are older than they are kept.
 
         Raises:
             VectorForgeError: The database failed; what was not finished can be claimed again later.
         """
-        async with self._worker(kept_log_days, cleans=True) as worker:
+        async with self._worker(cleans_logs=cleans_logs, cleans=True) as worker:
             await worker.run_until_idle()
 
     async def carry_out_until_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
@@ -77,17 +80,19 @@ class IngestWork:
 
     @asynccontextmanager
     async def _worker(
-        self, kept_log_days: int = 0, *, cleans: bool = False
+        self, *, cleans_logs: bool = False, cleans: bool = False
     ) -> AsyncIterator[IngestionWorker]:
         """A worker that stops in time, at the latest with its document given back."""
-        application = self._application
+        application, kept = self._application, self._application.config.database
         worker = IngestionWorker(
             application.database,
             lambda tenant_id: application.for_tenant(tenant_id).ingestion,
             lease_s=LEASE_S,
-            kept_log_days=kept_log_days,
+            kept_log_days=kept.log_retention_days if cleans_logs else 0,
+            kept_text_days=kept.log_text_retention_days if cleans_logs else 0,
             kept_stale_s=application.config.cache.answer_cache_stale_s if cleans else None,
             document_time_s=self._document_time_s,
+            erase=application.go_on_erasing if cleans else None,
             backfill=application.embedding_backfill,
         )
         soon = asyncio.get_running_loop().call_later(
@@ -130,15 +135,26 @@ class IngestWork:
         self._handed_on = True
 
     async def hand_on(self) -> None:
-        """Have another invocation begin when this one had to stop; at most one, else they would multiply."""
-        if not self.time_is_over or self._handed_on:
+        """Have another invocation begin when this one had to stop; at most one, else they would multiply.
+
+        Or later, when the change of a model has to wait for its provider.
+        """
+        if self._handed_on:
+            return
+        if not self.time_is_over:
+            pause_s = self._application.embedding_backfill.take_pause_s()
+            if pause_s is not None:
+                await self._announce(AnyJob(min(math.ceil(pause_s) + 1, _LONGEST_DELAY_S)))
             return
         database = self._application.database
         if await JobDispatcher(database).any_waits() or await self._application.embedding_backfill.waits():
-            try:
-                await self.queue().announce(AnyJob())
-            except QueueError:
-                logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
+            await self._announce(AnyJob())
+
+    async def _announce(self, job: AnyJob) -> None:
+        try:
+            await self.queue().announce(job)
+        except QueueError:
+            logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
 
     def queue(self) -> IngestionQueue:
         """The queue that wakes this function.

@@ -1,5 +1,6 @@
 """What every LLM provider must do. Inherit in a test module and say how the provider is made."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -29,6 +30,12 @@ async def collect(
     async for event in provider.stream_events(MESSAGES, sources=SOURCES, **kwargs):
         events.append(event)  # kept even if the next one raises
     return events
+
+
+def said(events: Sequence[LLMStreamEvent]) -> str:
+    """The text of events that are all texts; pieces that arrived together may be one of them."""
+    assert all(isinstance(event, TextDelta) for event in events)
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
 def measured_once(metrics: InMemoryMetrics, names: set[str]) -> None:

@@ -89,8 +89,8 @@ class FakeVendor(ABC):
         self.refused = dict(refused or {})
         self.requests: list[RecordedRequest] = []
         """Every generation request, the refused ones too, in order."""
-        self.unscripted: Behaviour = Reply()
-        """What a request gets when the script is at its end."""
+        self.unscripted: Behaviour | Callable[[Any], Behaviour] = Reply()
+        """What a request gets when the script is at its end; a function decides by the request's body."""
         self._script: deque[Behaviour] = deque()
         self._connections: dict[object, int] = {}
         self._runner: web.AppRunner | None = None
@@ -207,6 +207,7 @@ class FakeVendor(ABC):
         if (refusal := self._refusal(request, body)) is not None:
             return refusal
         behaviour = self._script.popleft() if self._script else self.unscripted
+        behaviour = behaviour(body) if callable(behaviour) else behaviour
         try:
             if isinstance(behaviour, Failure):
                 return self._failure(behaviour)

@@ -51,6 +51,8 @@ class HashingEmbedder(EmbeddingProvider):
         self._delay_s = delay_s
         self.texts: list[str] = []
         """Every text embedded so far, in order."""
+        self.requests: list[int] = []
+        """How many texts each call had."""
 
     def provider_name(self) -> str:
         """The name given."""
@@ -68,4 +70,5 @@ class HashingEmbedder(EmbeddingProvider):
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         await asyncio.sleep(self._delay_s)
         self.texts.extend(texts)
+        self.requests.append(len(texts))
         return [hashed_vector(text, self._dimension) for text in texts]

@@ -52,6 +52,7 @@ class PgBouncer:
             f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
             f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {directory}\nlogfile = {log}\n"
             f"max_client_conn = 500\ndefault_pool_size = {self._pool_size}\nadmin_users = {ADMINISTRATOR}\n"
+            "server_login_retry = 1\n"  # after a failed login nobody is let in for so long; 15 s by default
         )
         command = [PGBOUNCER, str(directory / "pgbouncer.ini")]
         if os.geteuid() == 0:

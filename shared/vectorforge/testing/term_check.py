@@ -21,14 +21,36 @@ LEFT JOIN LATERAL unnest(
 WHERE c.tenant_id = %s AND c.to_version IS NULL
 """
 _POSTINGS = """
-SELECT l.id AS collection_id, p.chunk_id, p.term, p.frequency, p.length
-FROM vectorforge.postings AS p JOIN vectorforge.collections AS l ON l.term_scope = p.scope
-WHERE l.tenant_id = %s
+SELECT t.collection_id, t.chunk_id, p.term, (p.posting >> 15 & 255) + 1, p.posting & 32767
+FROM (
+    SELECT scope, term, posting, NULL::bigint AS batch FROM vectorforge.packed_postings
+    UNION ALL
+    SELECT scope, term, unnest(postings), batch FROM vectorforge.grouped_postings
+) AS p
+JOIN vectorforge.chunk_terms AS t
+    ON (p.batch IS NULL OR p.batch = t.batch) AND t.scope = p.scope AND t.number = p.posting >> 23
+WHERE t.tenant_id = %s
 """
 _ORPHANS = """
-SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
-    SELECT FROM vectorforge.chunk_terms AS t
-    WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND p.term = ANY (t.terms)
+SELECT (
+    SELECT count(*) FROM vectorforge.packed_postings AS p WHERE NOT EXISTS (
+        SELECT FROM vectorforge.chunk_terms AS t
+        WHERE t.number = p.posting >> 23 AND t.scope = p.scope AND p.term = ANY (t.terms)
+    )
+) + (
+    SELECT count(*) FROM vectorforge.grouped_postings AS p
+    WHERE cardinality(p.postings) = 0 OR EXISTS (
+        SELECT FROM unnest(p.postings) AS posting WHERE NOT EXISTS (
+            SELECT FROM vectorforge.chunk_terms AS t
+            WHERE t.number = posting >> 23 AND t.scope = p.scope AND t.batch = p.batch
+                AND p.term = ANY (t.terms)
+        )
+    )
+) + (
+    SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
+        SELECT FROM vectorforge.chunk_terms AS t
+        WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND t.number IS NULL AND p.term = ANY (t.terms)
+    )
 )
 """
 _COUNTS = (

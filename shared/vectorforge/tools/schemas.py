@@ -9,6 +9,7 @@ No schema has a ``profile_id``: the application binds it, see ``toolbox``.
 from typing import Any, Final
 
 from vectorforge.pipeline.profile_context import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
+from vectorforge.types import SearchMode
 
 MAX_TOP_K: Final = 20
 """Passages a model may ask for."""
@@ -36,32 +37,44 @@ _MAX_LENGTH: Final = {
     "default": PROFILE_CONTEXT_CHARS,
     "description": "How many characters the text may have at most.",
 }
+_SEARCH_MODE: Final = {
+    "type": "string",
+    "enum": [mode.value for mode in SearchMode],
+    "default": SearchMode.DENSE.value,
+    "description": "How to search: by meaning (dense), by the words of the query (lexical: for names and "
+    "numbers), or by both (hybrid).",
+}
 
 SEMANTIC_SEARCH: Final = "semantic_search"
 SEMANTIC_SEARCH_WITH_CONTEXT: Final = "semantic_search_with_context"
 
 _DESCRIPTIONS: Final = {
     SEMANTIC_SEARCH: (
-        "Searches this person's profile (summary, experience, projects, skills, education, CV and others) "
-        "by meaning. Returns a JSON list of passages, best first, each with its score and with the "
-        "type and id of what it is from. An empty list means that the profile says nothing about it."
+        "Searches this person's profile (summary, experience, projects, skills, education, CV and others), "
+        "by meaning unless told otherwise. Returns a JSON list of passages, best first, each with its score "
+        "and with the type and id of what it is from. An empty list: the profile says nothing of it."
     ),
     SEMANTIC_SEARCH_WITH_CONTEXT: (
-        "Searches this person's profile (summary, experience, projects, skills, education, CV and others) "
-        "by meaning. Returns the best passages as one text to answer from, each under a label such "
-        "as [Source 1] that can be cited."
+        "Searches this person's profile (summary, experience, projects, skills, education, CV and others), "
+        "by meaning unless told otherwise. Returns the best passages as one text to answer from, each under "
+        "a label such as [Source 1] that can be cited."
     ),
 }
 PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     SEMANTIC_SEARCH: {
         "type": "object",
-        "properties": {"query": _QUERY, "top_k": _TOP_K},
+        "properties": {"query": _QUERY, "top_k": _TOP_K, "search_mode": _SEARCH_MODE},
         "required": ["query"],
         "additionalProperties": False,
     },
     SEMANTIC_SEARCH_WITH_CONTEXT: {
         "type": "object",
-        "properties": {"query": _QUERY, "top_k": _TOP_K, "max_length": _MAX_LENGTH},
+        "properties": {
+            "query": _QUERY,
+            "top_k": _TOP_K,
+            "max_length": _MAX_LENGTH,
+            "search_mode": _SEARCH_MODE,
+        },
         "required": ["query"],
         "additionalProperties": False,
     },

@@ -2,10 +2,16 @@
 
 from vectorforge.pipeline.profile import RAGRetrievalPipeline, RetrievedChunk
 from vectorforge.pipeline.profile_context import PROFILE_CONTEXT_CHARS
+from vectorforge.types import SearchMode
 
 
 async def semantic_search(
-    query: str, profile_id: int, retrieval_pipeline: RAGRetrievalPipeline, top_k: int = 5
+    query: str,
+    profile_id: int,
+    retrieval_pipeline: RAGRetrievalPipeline,
+    top_k: int = 5,
+    *,
+    search_mode: SearchMode = SearchMode.DENSE,
 ) -> list[RetrievedChunk]:
     """Passages of a profile for a question, best first, with where they come from.
 
@@ -15,11 +21,12 @@ async def semantic_search(
             has read could ask for another one.
         retrieval_pipeline: Searches.
         top_k: Passages at most.
+        search_mode: What passages are found by.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
     """
-    return await retrieval_pipeline.retrieve(query, profile_id, top_k)
+    return await retrieval_pipeline.retrieve(query, profile_id, top_k, search_mode=search_mode)
 
 
 async def semantic_search_with_context(
@@ -28,6 +35,8 @@ async def semantic_search_with_context(
     retrieval_pipeline: RAGRetrievalPipeline,
     top_k: int = 5,
     max_length: int = PROFILE_CONTEXT_CHARS,
+    *,
+    search_mode: SearchMode = SearchMode.DENSE,
 ) -> str:
     """The same passages as one text for a model; empty when nothing was found.
 
@@ -37,9 +46,10 @@ async def semantic_search_with_context(
         retrieval_pipeline: Searches.
         top_k: Passages at most.
         max_length: Characters at most; whole passages only.
+        search_mode: What passages are found by.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.
     """
-    found = await semantic_search(query, profile_id, retrieval_pipeline, top_k)
+    found = await semantic_search(query, profile_id, retrieval_pipeline, top_k, search_mode=search_mode)
     return await retrieval_pipeline.format_context(found, max_length)

@@ -18,6 +18,7 @@ from vectorforge.tools.schemas import (
     SEMANTIC_SEARCH_WITH_CONTEXT,
 )
 from vectorforge.tools.semantic_search_tools import semantic_search, semantic_search_with_context
+from vectorforge.types import SearchMode
 
 NOTHING_FOUND = "The profile says nothing about this."
 
@@ -27,6 +28,7 @@ class _SearchArguments(BaseModel):
 
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] = 5
+    search_mode: Annotated[SearchMode, Field(strict=False)] = SearchMode.DENSE
 
 
 class _ContextArguments(_SearchArguments):
@@ -69,10 +71,17 @@ class ProfileToolbox:
         asked = _checked(name, arguments)
         if isinstance(asked, _ContextArguments):
             context = await semantic_search_with_context(
-                asked.query, self._profile_id, self._pipeline, asked.top_k, asked.max_length
+                asked.query,
+                self._profile_id,
+                self._pipeline,
+                asked.top_k,
+                asked.max_length,
+                search_mode=asked.search_mode,
             )
             return context or NOTHING_FOUND
-        found = await semantic_search(asked.query, self._profile_id, self._pipeline, asked.top_k)
+        found = await semantic_search(
+            asked.query, self._profile_id, self._pipeline, asked.top_k, search_mode=asked.search_mode
+        )
         return json.dumps([_shown(chunk) for chunk in found], ensure_ascii=False)
 
 

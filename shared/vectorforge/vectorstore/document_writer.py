@@ -5,17 +5,29 @@ Locks are taken in one order, so that writers wait for each other and never form
 collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
 """
 
-import json
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
+from vectorforge.db.wire_vectors import WireVectors
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
+from vectorforge.vectorstore.chunk_rows import (
+    CHUNK_BATCH,
+    INSERT_CHUNKS,
+    INSERT_DOCUMENT,
+    INSERT_EMBEDDINGS,
+    UNNESTED,
+    VECTOR_BATCH,
+    batches,
+    columns,
+    document_values,
+    new_id,
+)
 from vectorforge.vectorstore.replacement import PreparedChunk, Replacement, check_dimension, plan, vector_in
 from vectorforge.vectorstore.validation import check_halvable
 
@@ -23,10 +35,6 @@ if TYPE_CHECKING:
     from pgvector import Vector as PgVector
     from psycopg import AsyncConnection
 
-_BATCH = 500
-"""Chunks in one statement."""
-_VECTOR_BATCH = 50
-"""Vectors in one INSERT: each walks the HNSW graph, and a statement must end well within its timeout."""
 _ATTEMPTS = 5
 """A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
 
@@ -41,14 +49,6 @@ SELECT id, version, content_hash, chunk_count FROM vectorforge.documents
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
     AND source_key = vectorforge.source_key(%(source)s) AND source = %(source)s
 FOR UPDATE
-"""
-_INSERT_DOCUMENT = """
-INSERT INTO vectorforge.documents
-    (tenant_id, id, collection_id, source, parent_source, title, media_type, metadata, text, size_chars,
-     content_hash, version, chunk_count)
-VALUES (%(tenant)s, %(document)s, %(collection)s, %(source)s, %(parent_source)s, %(title)s, %(media_type)s,
-        %(metadata)s::jsonb, %(text)s, %(size_chars)s, %(content_hash)s, 1, %(chunk_count)s)
-ON CONFLICT (tenant_id, collection_id, source_key) DO NOTHING
 """
 _UPDATE_DOCUMENT = """
 UPDATE vectorforge.documents
@@ -76,34 +76,16 @@ _DELETE_EMBEDDINGS = """
 DELETE FROM vectorforge.embeddings
 WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = ANY (%(spaces)s)
 """
-_UNNESTED = """
-unnest(%(ids)b::uuid[], %(ordinals)b::int[], %(texts)b::text[], %(starts)b::int[], %(ends)b::int[],
-       %(token_counts)b::int[], %(headings)b::text[], %(metadata)b::text[]::jsonb[], %(hashes)b::bytea[])
-    AS new (id, ordinal, text, start_offset, end_offset, token_count, heading, metadata, content_hash)
-"""
 _UPDATE_KEPT = f"""
 UPDATE vectorforge.chunks old
 SET ordinal = new.ordinal, text = new.text, start_offset = new.start_offset, end_offset = new.end_offset,
     token_count = new.token_count, heading = new.heading, metadata = new.metadata
-FROM {_UNNESTED}
+FROM {UNNESTED}
 WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::uuid[])
     AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata)
         IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
                           new.heading, new.metadata)
-"""  # noqa: S608 -- the only insertion is the constant above
-_INSERT_CHUNKS = f"""
-INSERT INTO vectorforge.chunks
-    (tenant_id, id, collection_id, document_id, ordinal, text, start_offset, end_offset, token_count, heading,
-     metadata, content_hash, from_version)
-SELECT %(tenant)s, new.id, %(collection)s, %(document)s, new.ordinal, new.text, new.start_offset,
-       new.end_offset, new.token_count, new.heading, new.metadata, new.content_hash, %(version)s
-FROM {_UNNESTED}
-"""  # noqa: S608 -- the only insertion is the constant above
-_INSERT_EMBEDDINGS = """
-INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
-SELECT %(tenant)s, %(space)s, %(collection)s, %(document)s, new.chunk_id, new.embedding
-FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
-"""
+"""  # noqa: S608 -- the only insertion is the constant of chunk_rows
 # Without a condition, so that the row is held until the passages can be seen that it speaks of.
 _NOTE_LACKING = """
 UPDATE vectorforge.embedding_switches SET complete = false
@@ -117,11 +99,16 @@ FOR KEY SHARE OF c
 """
 _DELETE_DOCUMENT = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id = %(document)s"
 
+# Locked first, in the order in which every writer of several documents locks them.
 _DELETE_LEFT_OUT = """
 DELETE FROM vectorforge.documents
-WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
-    AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
-    AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
+WHERE tenant_id = %(tenant)s AND id = ANY (ARRAY(
+    SELECT id FROM vectorforge.documents
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+        AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
+        AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
+    ORDER BY source COLLATE "C" FOR UPDATE
+))
 """
 
 
@@ -173,7 +160,7 @@ class DocumentWriter:
         }
 
     async def replace(
-        self, document: DocumentDraft, metadata: dict[str, Any], chunks: Sequence[PreparedChunk]
+        self, document: DocumentDraft, metadata: str, chunks: Sequence[PreparedChunk]
     ) -> StoredDocument:
         """Store or replace a checked document; see ``VectorStore.replace_document``."""
         await self.lock_collection()
@@ -182,17 +169,7 @@ class DocumentWriter:
             if vector is not None:
                 check_dimension(expected=self._dimension, actual=len(vector), what="chunk's vector")
                 check_halvable(vector, self._scope["space"])
-        values = {
-            "source": document.source,
-            "parent_source": document.parent_source,
-            "title": document.title,
-            "media_type": document.media_type,
-            "metadata": json.dumps(metadata),
-            "text": document.text,
-            "size_chars": len(document.text),
-            "content_hash": document.content_hash,
-            "chunk_count": len(chunks),
-        }
+        values = document_values(document, metadata, len(chunks))
         locked = await self._lock_document(values)
         await self._claim(locked)
         if not locked.is_new and locked.content_hash == document.content_hash:
@@ -243,9 +220,9 @@ class DocumentWriter:
             row = await (await self._execute(_DOCUMENT, values)).fetchone()
             if row is not None:
                 return LockedDocument(**row, is_new=False)
-            new_id = uuid4()
-            if (await self._execute(_INSERT_DOCUMENT, {**values, "document": new_id})).rowcount:
-                return LockedDocument(new_id, 1, values["content_hash"], values["chunk_count"], is_new=True)
+            fresh = new_id()
+            if (await self._execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
+                return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
         raise ConflictError("The document is being deleted and stored again by others; try again.")
 
     async def _claim(self, document: LockedDocument) -> None:
@@ -260,11 +237,11 @@ class DocumentWriter:
             removed = {"removed": list(replacement.removed)}
             await self._execute(_DELETE_EMBEDDINGS, removed)
             await self._execute(_RETIRE, removed)
-        for kept in _batches(replacement.kept, _BATCH):
-            await self._execute(_UPDATE_KEPT, _columns(kept))
-        added = [(uuid4(), chunk) for chunk in replacement.added]
-        for rows in _batches(added, _BATCH):
-            await self._execute(_INSERT_CHUNKS, _columns(rows))
+        for kept in batches(replacement.kept, CHUNK_BATCH):
+            await self._execute(_UPDATE_KEPT, columns(kept))
+        added = [(new_id(), chunk) for chunk in replacement.added]
+        for rows in batches(added, CHUNK_BATCH):
+            await self._execute(INSERT_CHUNKS, columns(rows))
         for space in self._scope["spaces"]:
             own = space == self._scope["space"]
             embedded = [row for row in added if own or space in (row[1].vectors or {})]
@@ -273,11 +250,11 @@ class DocumentWriter:
                 await self._execute(_NOTE_LACKING)
 
     async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:
-        for batch in _batches(rows, _VECTOR_BATCH):
+        for batch in batches(rows, VECTOR_BATCH):
             found = [(key, vector_in(space, chunk)) for key, chunk in batch]
-            vectors = {key: wire_vector(vector) for key, vector in found if vector is not None}
-            values = {"space": space, "ids": list(vectors), "vectors": list(vectors.values())}
-            await self._execute(_INSERT_EMBEDDINGS, values)
+            vectors = {key: vector for key, vector in found if vector is not None}
+            values = {"space": space, "ids": list(vectors), "vectors": WireVectors([*vectors.values()])}
+            await self._execute(INSERT_EMBEDDINGS, values)
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
@@ -290,25 +267,3 @@ async def delete_document(
     params: dict[str, Any] = {"tenant": tenant_id, "document": document_id}
     collection = await (await connection.execute(_COLLECTION_OF_DOCUMENT, params)).fetchone()
     return collection is not None and (await connection.execute(_DELETE_DOCUMENT, params)).rowcount == 1
-
-
-def _batches(
-    rows: Sequence[tuple[UUID, PreparedChunk]], size: int
-) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
-
-def _columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
-    drafts = [chunk.draft for _, chunk in rows]
-    return {
-        "ids": [chunk_id for chunk_id, _ in rows],
-        "ordinals": [draft.index for draft in drafts],
-        "texts": [draft.text for draft in drafts],
-        "starts": [draft.start_offset for draft in drafts],
-        "ends": [draft.end_offset for draft in drafts],
-        "token_counts": [draft.token_count for draft in drafts],
-        "headings": [draft.heading for draft in drafts],
-        "metadata": [json.dumps(chunk.metadata) for _, chunk in rows],
-        "hashes": [draft.content_hash for draft in drafts],
-    }

@@ -30,8 +30,10 @@ An absent or empty filter holds for everything. An empty object *inside* a filte
 would silently turn "some" into "all".
 """
 
+import marshal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from vectorforge.errors import FilterError
@@ -73,6 +75,11 @@ MAX_SQL_LENGTH: Final = 12_000
 statement over 16 KB makes RDS Proxy keep a database connection for its sender alone, until that disconnects.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""
 
+_WITHOUT_REFERENCES: Final = 2
+"""Version of marshal's format in which equal values are written alike."""
+_MAX_KEPT_BYTES: Final = 1_000
+"""Of a filter that is remembered: most requests come with one of a few short ones."""
+
 
 def parse(filters: Mapping[str, Any] | None) -> Filter:
     """Validate a filter once.
@@ -89,6 +96,20 @@ def parse(filters: Mapping[str, Any] | None) -> Filter:
     """
     if filters is None:
         return And(())
+    try:
+        written = marshal.dumps(filters, _WITHOUT_REFERENCES)  # type: ignore[arg-type] # or a ValueError
+    except ValueError:  # holds what JSON does not
+        return _parse(filters)
+    return _parse(filters) if len(written) > _MAX_KEPT_BYTES else _parse_kept(written)
+
+
+@lru_cache(maxsize=256)
+def _parse_kept(written: bytes) -> Filter:
+    # By its bytes, because 1, 1.0 and true are equal for a dict, and not in a filter.
+    return _parse(marshal.loads(written))  # noqa: S302 - written by this process
+
+
+def _parse(filters: Mapping[str, Any]) -> Filter:
     condition = _Parser().filter(filters, depth=1, where="filters", may_be_empty=True)
     length = sql_length(condition)
     if length > MAX_SQL_LENGTH:

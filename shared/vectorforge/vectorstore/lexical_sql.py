@@ -16,6 +16,9 @@ K1: Final = 1.5
 B: Final = 0.75
 """How much a long passage's occurrences count less, 0 (not at all) to 1 (in proportion)."""
 
+_NUMBER_BITS: Final = 23
+"""A posting's bits below the passage's number: 8 of the frequency less one, 15 of the passage's length."""
+
 # LATERAL with OFFSET: one scan of the index for each word, also without statistics. Its postings are
 # read twice, to count them and to score them: to keep them in between takes twice as long as the second scan.
 _TERMS = f"""
@@ -30,34 +33,64 @@ terms AS MATERIALIZED (
         OFFSET 0
     ) AS read
     CROSS JOIN LATERAL (
-        SELECT count(*)::float8 AS df FROM vectorforge.postings AS p
-        WHERE p.scope = scope.term_scope AND p.term = read.term
+        SELECT sum(postings)::float8 AS df FROM (
+            SELECT count(*) AS postings FROM vectorforge.packed_postings AS p
+            WHERE p.scope = scope.term_scope AND p.term = read.term
+            UNION ALL
+            SELECT coalesce(sum(cardinality(p.postings)), 0) FROM vectorforge.grouped_postings AS p
+            WHERE p.scope = scope.term_scope AND p.term = read.term
+        ) AS both_tables
     ) AS counted
 ),
 """  # noqa: S608 -- the only insertions are the constants above
 
+_SCORE = f"""
+sum(terms.weight * p.frequency / (p.frequency + {K1 * (1 - B):.6g} + terms.per_word * p.length))
+"""
+_UNPACKED = f"""
+SELECT posting >> {_NUMBER_BITS} AS number, ((posting >> 15 & 255) + 1)::float8 AS frequency,
+       (posting & 32767)::float8 AS length
+FROM (
+    SELECT posting FROM vectorforge.packed_postings
+    WHERE scope = terms.term_scope AND term = terms.term
+    UNION ALL
+    SELECT unnest(postings) FROM vectorforge.grouped_postings
+    WHERE scope = terms.term_scope AND term = terms.term
+) AS both_tables
+"""  # noqa: S608 -- the only insertions are the constants above
+
 _SCORED = f"""
 scored AS (
-    SELECT p.chunk_id, sum(
-        terms.weight * p.frequency / (p.frequency + {K1 * (1 - B):.6g} + terms.per_word * p.length)
-    ) AS lexical_score
-    FROM terms CROSS JOIN LATERAL (
-        SELECT chunk_id, frequency::float8 AS frequency, length::float8 AS length FROM vectorforge.postings
-        WHERE scope = terms.term_scope AND term = terms.term
-        OFFSET 0
-    ) AS p {{among}}
-    GROUP BY p.chunk_id
+    SELECT p.number, {_SCORE} AS lexical_score
+    FROM terms CROSS JOIN LATERAL ({_UNPACKED} OFFSET 0) AS p {{among}}
+    GROUP BY p.number
 )
 """  # noqa: S608 -- the only insertions are the constants above
+_CHUNK_OF = """
+(
+    SELECT chunk_id FROM vectorforge.chunk_terms
+    WHERE scope = (SELECT term_scope FROM scope) AND number = {number}
+)
+"""
 
 # OFFSET keeps the condition out of the sort: it is tested on the best, one by one, until there are enough.
 _BEST = """
 best_by_words AS MATERIALIZED (
-    SELECT ranked.chunk_id, ranked.lexical_score
-    FROM (SELECT * FROM scored ORDER BY lexical_score DESC, chunk_id OFFSET 0) AS ranked
-    WHERE {condition}
-    LIMIT %(lexical_limit)s
+    SELECT {chunk_of_best} AS chunk_id, best.lexical_score
+    FROM (
+        SELECT ranked.number, ranked.lexical_score
+        FROM (SELECT number, lexical_score FROM scored ORDER BY lexical_score DESC, number OFFSET 0) AS ranked
+        WHERE {condition}
+        LIMIT %(lexical_limit)s
+    ) AS best
 )
+"""
+
+# IS TRUE keeps the planner from making a join of it, which it could only guess the size of: it is hashed. All
+# scores are read again in less time than the postings are searched for each passage and word.
+_SCORES_OF = """
+SELECT {chunk_of} AS chunk_id, own.lexical_score
+FROM (SELECT number, lexical_score FROM scored WHERE (number IN ({numbers})) IS TRUE OFFSET 0) AS own
 """
 
 
@@ -65,18 +98,46 @@ def lexical_ctes(*, among: str | None = None, condition: str = "TRUE") -> str:
     """Write the expressions, without WITH, to stand behind one named ``scope``.
 
     ``scope`` has the collection's ``term_scope, language, chunk_count, term_count`` in one row. The statement
-    takes ``query_text`` and ``lexical_limit``.
+    takes ``query_text`` and ``lexical_limit``, and with ``among`` the ``tenant``.
 
     Args:
         among: A relation (of at most some ten thousand rows) whose ``id`` are the only passages wanted. It is
             joined before scores are summed.
-        condition: An expression over ``ranked.chunk_id`` that tells whether a passage is wanted, for when
-            they are too many to join. It is tested from the best passage downwards until there are enough.
+        condition: An expression over ``ranked.number`` or, which takes a look-up each time,
+            ``ranked.chunk_id`` that tells whether a passage is wanted, for when they are too many to join. It
+            is tested from the best passage downwards until there are enough.
 
     Returns:
-        SQL with two relations of ``chunk_id, lexical_score`` (float8, above 0): ``scored``, every passage
-        with any of the words (within ``among``), and ``best_by_words``, the best of them that meet the
-        condition, equal ones by id. Before them ``terms``: the words' hashes and ``df``.
+        SQL with ``best_by_words``, whose rows ``chunk_id, lexical_score`` (float8, above 0) are the best
+        passages with any of the words (within ``among``) that meet the condition, equal ones in the order in
+        which they were stored. Before it ``terms``: the words' hashes and ``df``; and ``scored``, every
+        passage with any of the words, by its number.
     """
-    join = "" if among is None else f"JOIN {among} AS wanted ON wanted.id = p.chunk_id"
-    return f"{_TERMS}{_SCORED.format(among=join)},{_BEST.format(condition=condition)}"
+    join = "" if among is None else f"JOIN ({numbers_of(among)}) AS wanted ON wanted.number = p.number"
+    chunk_of_best, chunk_of_ranked = (
+        _CHUNK_OF.format(number=f"{name}.number") for name in ("best", "ranked")
+    )
+    condition = condition.replace("ranked.chunk_id", chunk_of_ranked)
+    best = _BEST.format(condition=condition, chunk_of_best=chunk_of_best)
+    return f"{_TERMS}{_SCORED.format(among=join)},{best}"
+
+
+def numbers_of(relation: str) -> str:
+    """Write a query for the ``number`` of each passage, by key, of a relation of ``id``; takes ``tenant``."""
+    return f"""
+        SELECT t.number FROM {relation} AS wanted CROSS JOIN LATERAL (
+            SELECT number FROM vectorforge.chunk_terms WHERE tenant_id = %(tenant)s AND chunk_id = wanted.id
+            OFFSET 0
+        ) AS t
+    """  # noqa: S608 -- only our own names of relations
+
+
+def scores_of(relation: str) -> str:
+    """Write a query for the ``chunk_id, lexical_score`` of single passages, to stand behind ``lexical_ctes``.
+
+    Args:
+        relation: Of some hundred rows ``chunk_id``; those without any of the words are left out. The
+            statement takes ``tenant``.
+    """
+    numbers = numbers_of(f"(SELECT chunk_id AS id FROM {relation})")  # noqa: S608 -- only our own names
+    return _SCORES_OF.format(chunk_of=_CHUNK_OF.format(number="own.number"), numbers=numbers)

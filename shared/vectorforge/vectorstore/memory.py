@@ -1,5 +1,6 @@
 """An exact vector store in this process's memory, for tests: the oracle other stores are compared with."""
 
+import json
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -272,7 +273,7 @@ def _stored(prepared: PreparedChunk, document_id: UUID, pair: _Stored | None) ->
         end_offset=draft.end_offset,
         token_count=draft.token_count,
         heading=draft.heading,
-        metadata=prepared.metadata,
+        metadata=json.loads(prepared.metadata),
     )
     vector = pair.vector if pair else prepared.vector
     assert vector is not None  # noqa: S101 -- plan() lets no chunk without a pair and without a vector through

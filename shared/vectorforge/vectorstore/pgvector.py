@@ -2,64 +2,59 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
-    Chunk,
     ChunkDraft,
     DistanceMetric,
     DocumentDraft,
     ReplacedProfile,
-    RetrievedChunk,
-    Scan,
-    SearchMode,
     StoredDocument,
     Vector,
 )
 from vectorforge.vectorstore import filters as filter_language
-from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.document_filters import SelectedDocuments, checked_selection
 from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
+from vectorforge.vectorstore.filter_paths import necessary_path
+from vectorforge.vectorstore.new_document import store_new
 from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
 from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
-from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT, space_kind
-from vectorforge.vectorstore.search_sql import SearchStatement
+from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search_sql import compile_filter
+from vectorforge.vectorstore.searching import Search, Searcher
 from vectorforge.vectorstore.validation import (
     checked_profile,
     checked_top_k,
-    score_of,
     search_mode,
     single_precision,
 )
 
-_NO_LIMIT: Final = 2**62
-_MAX_EF_SEARCH: Final = 1_000
-
 
 class PgVectorStore(VectorStore):
-    """Chunks and vectors of one tenant in PostgreSQL. Costs nothing to make; made per request.
+    """Chunks and vectors of one tenant in PostgreSQL. Costs nothing to make, and keeps nothing of a search.
 
-    A search is one statement (``search_sql``), sent with its transaction in one round trip. Vectors are
-    compared completely while few match; above ``exact_scan_limit`` the HNSW index is asked, where one can
-    answer. Words are always searched exactly.
+    A search is one statement (``search_sql``), sent with its transaction in one round trip; where an index
+    gave too little, another one follows. Vectors are compared completely while few match; above that the HNSW
+    index is asked, where one can answer. Words are always searched exactly.
 
     Args:
         db: The database as the tenant sees it.
-        exact_scan_limit: Matching vectors up to which a search is exact.
-        ef_search: Candidates the HNSW index keeps in sight, 1 to 1,000: more are slower and more accurate.
+        exact_scan_limit: Vectors, of 384 dimensions at most, up to which a collection is searched exactly; of
+            longer ones accordingly fewer. Of a larger collection it takes fewer that match a filter.
+        ef_search: Candidates the HNSW index keeps in sight at most, 1 to 1,000: more are slower and more
+            accurate.
     """
 
     def __init__(
         self, db: TenantDatabase, *, exact_scan_limit: int = EXACT_SCAN_LIMIT, ef_search: int = 200
     ) -> None:
         self._db = db
-        self._exact_scan_limit = exact_scan_limit
-        self._ef_search = ef_search
+        self._searcher = Searcher(db, exact_scan_limit, ef_search)
 
     async def search(
         self,
@@ -76,60 +71,43 @@ class PgVectorStore(VectorStore):
     ) -> NearestChunks:
         """See ``VectorStore.search``."""
         mode = search_mode(query_vector, query_text, dense_weight)
-        embedded_in = None if query_vector is None else space
-        condition = filter_language.parse(filters)
         query = None if query_vector is None else single_precision(query_vector, field="query_vector")
-        dimension = 0 if query is None else len(query)
-        space = space or f"{metric.value}_{dimension}"
-        statement = search_sql.build(
-            mode,
-            metric,
-            dimension,
-            condition,
+        condition = filter_language.parse(filters)
+        search = Search(
+            collection_id=collection_id,
+            mode=mode,
+            metric=metric,
+            condition=compile_filter(condition),
+            top_k=checked_top_k(top_k),
+            dimension=0 if query is None else len(query),
+            space=space or f"{metric.value}_{0 if query is None else len(query)}",
             of_profile=profile_id is not None,
-            kind=space_kind(space),
+            params={
+                "tenant": self._db.tenant_id,
+                "profile": None if profile_id is None else checked_profile(profile_id),
+                "query": None if query is None else wire_vector(query),
+                "query_text": query_text,
+                "dense_weight": dense_weight,
+                "narrowing": necessary_path(condition, collection_id),
+            },
         )
-        limit = _NO_LIMIT if statement.counts_all else self._exact_scan_limit
-        depth = top_k if mode is SearchMode.DENSE else max(top_k, search_sql.LEG_DEPTH)
-        candidates = max(depth * statement.candidates_per_row, statement.least_candidates)
-        params = {
-            **statement.filter_params,
-            "tenant": self._db.tenant_id,
-            "collection": collection_id,
-            "top_k": checked_top_k(top_k),
-            "profile": None if profile_id is None else checked_profile(profile_id),
-            "limit": limit,
-            "space": space,
-            "query": None if query is None else wire_vector(query),
-            "depth": depth,
-            "candidates": candidates,
-            "query_text": query_text,
-            "lexical_limit": depth,
-            "dense_weight": dense_weight,
-        }
-        ef_search = None if query is None else min(max(self._ef_search, candidates), _MAX_EF_SEARCH)
-        rows = await self._db.fetch_all(statement.sql, params, ef_search=ef_search)
-        if not rows:
+        found = await self._searcher.search(search)
+        if found is None:
             return NearestChunks([], matched=0)
-        if embedded_in is not None and rows[0]["space"] != embedded_in:
+        row = found.rows[0]
+        if space is not None and query is not None and row["space"] != space:
             raise EmbeddingModelChangedError
-        _check_scope(rows[0], None if query is None else metric, dimension, profile_id)
-        found = [_retrieved(row, metric, mode) for row in rows if row["chunk_id"] is not None]
-        matched, more = _matched(rows[0], statement, limit)
-        if len(found) < top_k and query is not None:  # that is all that match
-            matched, more = len(found), False
-        return NearestChunks(
-            found,
-            matched=max(matched, len(found)),
-            matched_is_at_least=more,
-            scan=Scan.for_reason(rows[0]["reason"]),
-        )
+        _check_scope(row, None if query is None else metric, search.dimension, profile_id)
+        return found.nearest_chunks(search)
 
     async def replace_document(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """See ``VectorStore.replace_document``."""
         metadata, prepared = prepare(document, chunks)
+        stored = await store_new(self._db, collection_id, document, metadata, prepared)
+        if stored is not None:
+            return stored
         async with self._db.transaction() as connection:
             writer = DocumentWriter(connection, self._db.tenant_id, collection_id)
             return await writer.replace(document, metadata, prepared)
@@ -204,34 +182,3 @@ def _check_scope(
             "The documents of this collection belong to profiles: profile_id is required.",
             field="profile_id",
         )
-
-
-def _matched(row: Mapping[str, Any], statement: SearchStatement, limit: int) -> tuple[int, bool]:
-    """How many chunks match, and whether there are more than that."""
-    if statement.of_everything:
-        return row["chunk_count"], False
-    return min(row["matching"], limit), row["matching"] > limit
-
-
-def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode) -> RetrievedChunk:
-    chunk = Chunk(
-        id=row["chunk_id"],
-        document_id=row["document_id"],
-        index=row["ordinal"],
-        text=row["text"],
-        start_offset=row["start_offset"],
-        end_offset=row["end_offset"],
-        token_count=row["token_count"],
-        heading=row["heading"],
-        metadata=row["metadata"],
-    )
-    by_words = mode is SearchMode.LEXICAL
-    return RetrievedChunk(
-        chunk=chunk,
-        score=row["relevance"] if by_words else score_of(metric, row["distance"]),
-        distance=1 - row["relevance"] if by_words else row["distance"],
-        document_source=row["source"],
-        document_title=row["title"],
-        relevance=None if mode is SearchMode.DENSE else row["relevance"],
-        lexical_score=row["lexical_score"],
-    )

@@ -4,7 +4,7 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from vectorforge.errors import (
     ConflictError,
@@ -29,8 +29,8 @@ class PreparedChunk:
     """A draft that can be stored as it is."""
 
     draft: ChunkDraft
-    metadata: Mapping[str, Any]
-    """The document's, completed with the chunk's own."""
+    metadata: str
+    """The document's, completed with the chunk's own, as JSON."""
     vector: "array[float] | None"
     """In single precision."""
     vectors: "Mapping[str, array[float]] | None" = None
@@ -48,13 +48,11 @@ class Replacement(Generic[KeyT]):
     removed: Sequence[KeyT]
 
 
-def prepare(
-    document: DocumentDraft, chunks: Sequence[ChunkDraft]
-) -> tuple[dict[str, Any], list[PreparedChunk]]:
+def prepare(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> tuple[str, list[PreparedChunk]]:
     """Check a document and its chunks completely, before anything is asked of a store.
 
     Returns:
-        The document's metadata as JSON gives it back, and the chunks in document order.
+        The document's metadata as JSON, and the chunks in document order.
 
     Raises:
         InvalidInputError: Something cannot be stored; names the field.
@@ -65,7 +63,7 @@ def prepare(
     prepared = [
         PreparedChunk(
             draft=draft,
-            metadata=chunk_metadata(document, draft, position=position),
+            metadata=chunk_metadata(document, draft, position=position) if draft.metadata else metadata,
             vector=None
             if draft.vector is None
             else single_precision(draft.vector, field=f"chunks[{position}].vector"),
@@ -89,7 +87,8 @@ class PreparedDocument:
     """A document that can be stored as it is."""
 
     draft: DocumentDraft
-    metadata: dict[str, Any]
+    metadata: str
+    """As JSON."""
     chunks: Sequence[PreparedChunk]
     """In document order."""
 

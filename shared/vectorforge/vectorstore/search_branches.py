@@ -1,14 +1,41 @@
 """The parts of a search's statement; ``search_sql`` puts them together and says what each is for."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final
 
 from vectorforge.types import DistanceMetric, SearchMode
+from vectorforge.vectorstore.lexical_sql import numbers_of, scores_of
 
+
+class Way(StrEnum):
+    """How a statement comes to the nearest vectors."""
+
+    CHOSEN = "chosen"
+    """It counts what matches, looks whether there is an index, and chooses."""
+    COMPARED = "compared"
+    """All that matches is compared: there is no index, or it is not to be used."""
+    INDEX = "index"
+    """The index is asked, without counting what matches."""
+
+
+MAX_SCAN_TUPLES: Final = 20_000
+"""``hnsw.max_scan_tuples``: after that many vectors an index scan gives up."""
+LEAST_COMPARED: Final = 500
+COMPARED_FACTOR: Final = 3
+"""Matches that are compared instead of asking an index; see ``counting``. At twice the root, 5,032 of 500,000
+went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
+_LOOSENESS = 2
+"""Candidates that the index over metadata may give for each match wanted: some a filter lets not through."""
+_NARROW_PART = 8
+"""Of a collection that is compared completely, the part below which that index is faster than reading."""
 SHARPNESS: Final = 1.5
 """Exponent of the score by vector over the best one: cosines of what is beside the point are high, too."""
 DOCUMENT_SHARE: Final = 0.2
 """Of a passage's relevance that is the mean of its document's candidates."""
+_MOST_NUMBERED: Final = 3_000
+"""Passages that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
+the ranking are looked up before there are enough: of 100,000 passages, 100 that match among 3,300."""
 
 _SCORES: Final = {
     DistanceMetric.COSINE: "1 - distance",
@@ -17,43 +44,119 @@ _SCORES: Final = {
 }
 """As ``validation.score_of``."""
 
-SCOPE: Final = """
-scope AS (
+FACTS: Final = """
+facts AS MATERIALIZED (
     SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count,
-        coalesce(space, distance_metric || '_' || dimension) AS space
+        coalesce(space, distance_metric || '_' || dimension) AS space,
+        coalesce((
+            SELECT i.indisvalid FROM pg_catalog.pg_index i
+            WHERE i.indexrelid = to_regclass(%(partition)s || '_hnsw')
+        ), false) AS indexed,
+        (SELECT p.reltuples FROM pg_catalog.pg_class p WHERE p.oid = to_regclass(%(partition)s))
+        AS partition_rows
+    FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
+)
+"""
+FACTS_FOR_WORDS: Final = """
+facts AS (
+    SELECT dimension, distance_metric, by_profile, chunk_count, term_scope, language, term_count,
+        coalesce(space, distance_metric || '_' || dimension) AS space,
+        false AS indexed, 0::real AS partition_rows
     FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s
 )
 """
 
+# An index is asked where it need not pass over too many vectors of others.
+_COUNTING = """
+counting AS MATERIALIZED (
+    SELECT CASE WHEN indexed AND partition_rows * %(candidates)s <= chunk_count * {most}.0
+        THEN {up_to} END AS up_to
+    FROM facts
+)
+"""
+_UP_TO = "least(%(limit)s, greatest({least}, {factor} * sqrt(%(depth)s::float8 * chunk_count)))::bigint"
+
+
+def counting(*, everything: bool) -> str:
+    """``up_to``: how many matches are compared rather than asking the index.
+
+    NULL: all are compared. What an index passes over grows as what matches gets less: for ``depth`` rows
+    ``depth * chunk_count / matching``. So the two ways take equally long at a multiple of the root of
+    ``depth * chunk_count``.
+    """
+    up_to = _UP_TO.replace("{least}", str(LEAST_COMPARED)).replace("{factor}", str(COMPARED_FACTOR))
+    written = _COUNTING.replace("{up_to}", "%(limit)s" if everything else up_to)
+    return written.replace("{most}", str(MAX_SCAN_TUPLES))
+
+
 # The collection's own count, kept by a trigger: counting 10,001 vectors takes longer than the index does.
-_COUNT_ALL = "counted AS MATERIALIZED (SELECT least(chunk_count, %(limit)s + 1) AS matching FROM scope)"
+_COUNT_ALL = "counted AS MATERIALIZED (SELECT chunk_count AS matching FROM facts)"
 _COUNT_FOUND = "counted AS MATERIALIZED (SELECT count(*) AS matching FROM found)"
+NOT_COUNTED: Final = "counted AS MATERIALIZED (SELECT count(*) AS matching FROM by_index)"
+WORDS: Final = "scope AS (SELECT * FROM facts)"
+WORDS_IF_ENOUGH: Final = (
+    "scope AS (SELECT facts.* FROM facts CROSS JOIN counted WHERE counted.matching = %(depth)s)"
+)
+"""Without a row the words are not looked up; the statement will be asked in another way."""
 
 # An array, not a join: without statistics the planner would read the whole collection for each document.
 _OF_DOCUMENTS = """
-AND {row}.document_id = ANY (ARRAY(
+AND f.document_id = ANY (ARRAY(
     SELECT p.document_id FROM vectorforge.profile_documents p
     WHERE p.tenant_id = %(tenant)s AND p.collection_id = %(collection)s AND p.profile_id = %(profile)s
 ))
 """
-_MATCHING = """
-SELECT f.id FROM vectorforge.chunks f
-WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s {of_profile}
-    AND f.to_version IS NULL AND {filter}
+_FOUND = """
+found AS MATERIALIZED (
+    SELECT f.id FROM vectorforge.chunks f
+    WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s {of_profile}
+        AND f.to_version IS NULL AND {filter}
+    {limit}
+)
 """
 
 
-def matching(*, of_profile: bool) -> str:
-    """The ids of the chunks that match, as a query."""
-    return _MATCHING.replace("{of_profile}", _OF_DOCUMENTS.replace("{row}", "f") if of_profile else "")
+# Where the index over metadata gives all that the filter may let through, these alone are looked at. Where it
+# gives more than are wanted, reading the collection until enough are found takes less time.
+_MOST_NARROW = "(SELECT coalesce({up_to} * {looseness}, chunk_count / {part}) FROM facts)"
+_NARROWED = """
+narrow AS MATERIALIZED (
+    SELECT f.id, {filter} AS matches
+    FROM vectorforge.filter_candidates(%(narrowing)s::jsonpath, {most} + 1) f
+),
+is_narrow AS MATERIALIZED (SELECT count(*) <= {most} AS it FROM narrow),
+found AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT id FROM narrow WHERE (SELECT it FROM is_narrow) AND matches
+        UNION ALL
+        SELECT f.id FROM vectorforge.chunks f
+        WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND NOT (SELECT it FROM is_narrow)
+            AND f.to_version IS NULL AND {filter}
+    ) f
+    {limit}
+)
+"""
 
 
-def count(*, everything: bool, of_profile: bool) -> Iterator[str]:
-    """``counted``: how many chunks match, at most limit + 1; ``found``: their ids, unless all match."""
+def count(*, everything: bool, of_profile: bool, narrowed: bool, up_to: str | None) -> Iterator[str]:
+    """``counted``: how many chunks match; ``found``: their ids, unless all match.
+
+    Args:
+        everything: Whether all of the collection's do.
+        of_profile: Whether only those of one profile may.
+        narrowed: Whether the index over metadata knows anything of the filter.
+        up_to: A number after which neither goes on, or NULL; None: there is none.
+    """
     if everything:
         yield _COUNT_ALL
         return
-    yield f"found AS MATERIALIZED ({matching(of_profile=of_profile)} LIMIT %(limit)s + 1)"
+    limit = "" if up_to is None else f"LIMIT {up_to} + 1"
+    if narrowed and up_to is not None and not of_profile:
+        most = _MOST_NARROW.format(up_to=up_to, looseness=_LOOSENESS, part=_NARROW_PART)
+        yield _NARROWED.replace("{most}", most).replace("{limit}", limit)
+    else:
+        found = _FOUND.replace("{of_profile}", _OF_DOCUMENTS if of_profile else "")
+        yield found.replace("{limit}", limit)
     yield _COUNT_FOUND
 
 
@@ -79,19 +182,30 @@ def passes(*, filtered: bool, of_profile: bool) -> str:
     )
 
 
-BY_WORDS_ONLY: Final = "scan AS (SELECT 'words' AS reason)"
+BY_WORDS_ONLY: Final = "chosen AS (SELECT 'words' AS reason)"
 
 
-def wanted_words(passes: str, *, everything: bool, whole: bool) -> str:
+# IS TRUE keeps the planner from making a join of it, which it could only guess the size of: it is hashed.
+_AMONG_FOUND: Final = f"""
+CASE WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED}
+    THEN (ranked.number IN ({numbers_of("found")})) IS TRUE
+    ELSE (ranked.chunk_id IN (SELECT id FROM found)) IS TRUE END
+"""  # noqa: S608 -- the only insertions are our own
+
+
+def wanted_words(passes: str, *, everything: bool, way: Way, words_only: bool) -> str:
     """Whether a passage with words of the question, ``ranked.chunk_id``, matches."""
     if everything:
         return "TRUE"
-    # IS TRUE keeps the planner from making a join of it, which it could only guess the size of: it is hashed.
-    found = "(ranked.chunk_id IN (SELECT id FROM found)) IS TRUE"
-    if whole:
-        return found
-    few = "(SELECT matching FROM counted) <= %(limit)s"
-    return f"CASE WHEN {few} THEN {found} ELSE {passes.replace('{id}', 'ranked.chunk_id')} END"
+    if way is Way.COMPARED:
+        return _AMONG_FOUND
+    candidate = passes.replace("{id}", "ranked.chunk_id")
+    if way is Way.INDEX and not words_only:
+        return candidate
+    complete = "(SELECT reason FROM chosen) <> 'many'"
+    if words_only:
+        complete = "(SELECT matching FROM counted) <= %(limit)s"
+    return f"CASE WHEN {complete} THEN {_AMONG_FOUND} ELSE {candidate} END"
 
 
 # Grouped by chunk, not joined: that is hashed, whatever the planner believes of the sizes. A chunk near the
@@ -104,8 +218,7 @@ united AS (
         UNION ALL
         SELECT chunk_id, NULL, lexical_score FROM best_by_words
         UNION ALL
-        SELECT chunk_id, NULL, lexical_score FROM scored
-        WHERE (scored.chunk_id IN (SELECT chunk_id FROM dense)) IS TRUE
+        SELECT chunk_id, NULL, lexical_score FROM ({lexical_scores}) of_dense
     ) legs
     GROUP BY chunk_id
 ),
@@ -165,6 +278,7 @@ def ranked(mode: SearchMode, metric: DistanceMetric, operator: str) -> str:
     if mode is SearchMode.LEXICAL:
         return _BY_WORDS
     written = _UNITED.replace("{operator}", operator).replace("{score}", f"({_SCORES[metric]})")
+    written = written.replace("{lexical_scores}", scores_of("dense"))
     constants = {"{sharpness}": SHARPNESS, "{document_share}": DOCUMENT_SHARE}
     for name, constant in constants.items():
         written = written.replace(name, str(constant))
@@ -173,15 +287,15 @@ def ranked(mode: SearchMode, metric: DistanceMetric, operator: str) -> str:
 
 # LATERAL with LIMIT: a look-up by primary key for each row, also while the tables have no statistics yet and
 # the planner takes every join for one of a few rows.
-WITH_DETAILS: Final = """
-SELECT scope.dimension, scope.distance_metric, scope.by_profile, scope.chunk_count, scope.space,
-    counted.matching,
-    scan.reason, nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
+_WITH_DETAILS = """
+SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_count, facts.space,
+    facts.indexed, facts.partition_rows, counted.matching, chosen.reason, {candidates} AS candidates,
+    nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,
     d.source, d.title
-FROM scope
+FROM facts
 CROSS JOIN counted
-CROSS JOIN scan
+CROSS JOIN chosen
 LEFT JOIN nearest ON true
 LEFT JOIN LATERAL (
     SELECT document_id, ordinal, text, start_offset, end_offset, token_count, heading, metadata
@@ -193,3 +307,9 @@ LEFT JOIN LATERAL (
 ) d ON true
 ORDER BY nearest.relevance DESC, nearest.chunk_id
 """
+
+
+def with_details(mode: SearchMode) -> str:
+    """The rows: ``nearest`` with the columns of chunk and document, and what the search was."""
+    candidates = "0" if mode is SearchMode.LEXICAL else "(SELECT count(*) FROM dense)"
+    return _WITH_DETAILS.replace("{candidates}", candidates)

@@ -1,17 +1,15 @@
-"""The leg of the vectors in a search's statement; ``search_sql`` says how the way to them is chosen."""
+"""The leg of the vectors in a search's statement; ``search_sql`` says when which way to them is taken."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.search_branches import matching
 from vectorforge.vectorstore.validation import MAX_HALFVEC_INDEX_DIMENSION, MAX_VECTOR_INDEX_DIMENSION
 
 EXACT_SCAN_LIMIT: Final = 10_000
-"""Matching vectors up to which every distance is computed; docs/performance.md has the times."""
-MAX_SCAN_TUPLES: Final = 20_000
-"""``hnsw.max_scan_tuples``: after that many vectors an index scan gives up."""
+"""Vectors of 384 dimensions up to which every distance is computed; docs/performance.md has the times."""
+_LIMITED_DIMENSION: Final = 384
 
 OPERATORS: Final = {
     DistanceMetric.COSINE: "<=>",
@@ -50,6 +48,11 @@ INDEX_KINDS: Final = {"": _FULL, "half": _HALF, "binary": _BINARY}
 """By the suffix of the partition's name."""
 
 
+def compared_at_most(limit: int, dimension: int) -> int:
+    """How many vectors are compared in the time of ``limit`` vectors of 384 dimensions; not more."""
+    return limit * _LIMITED_DIMENSION // max(dimension, _LIMITED_DIMENSION)
+
+
 def space_kind(space: str) -> str:
     """The kind of a partition, from its name: "cosine_384_half" is of the kind "half"."""
     return next((part for part in reversed(space.split("_")) if part and part in INDEX_KINDS), "")
@@ -71,46 +74,48 @@ def _filled(kind: IndexKind, dimension: int) -> IndexKind:
     return replace(kind, order=kind.order.replace("{dimension}", str(dimension)))
 
 
-# How an index would fare is read off the catalogue, and only where more match than are compared in any case:
-# the partition's size, of which the collection is a part, and whether it has an index.
-_CHOSEN = f"""
+# "few" where counting came to its end, if there was one.
+_CHOSEN = """
 chosen AS MATERIALIZED (
-    SELECT CASE WHEN counted.matching <= %(limit)s THEN 'few' ELSE coalesce((
-        SELECT CASE WHEN c.reltuples * %(candidates)s > scope.chunk_count * {MAX_SCAN_TUPLES}.0
-            THEN 'sparse' ELSE 'many' END
-        FROM pg_catalog.pg_class c
-        WHERE c.oid = to_regclass(format('vectorforge.%%I', 'embeddings_' || %(space)s)) AND EXISTS (
-            SELECT FROM pg_catalog.pg_index i
-            JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid JOIN pg_catalog.pg_am a ON a.oid = x.relam
-            WHERE i.indrelid = c.oid AND i.indisvalid AND a.amname = 'hnsw'
-        )
-    ), 'unindexed') END AS reason
-    FROM scope CROSS JOIN counted
-)
-"""  # noqa: S608 -- the only insertion is the constant above
-_REASON = """
-scan AS MATERIALIZED (
-    SELECT CASE WHEN reason = 'many' AND (SELECT count(*) FROM by_index) < %(depth)s
-        THEN 'short' ELSE reason END AS reason
-    FROM chosen
+    SELECT CASE
+        WHEN counted.matching <= %(limit)s
+            AND (counting.up_to IS NULL OR counted.matching <= counting.up_to) THEN 'few'
+        WHEN NOT facts.indexed THEN 'unindexed'
+        WHEN counting.up_to IS NULL THEN 'sparse'
+        ELSE 'many'
+    END AS reason
+    FROM facts CROSS JOIN counting CROSS JOIN counted
 )
 """
-_WHOLE = "scan AS (SELECT 'few' AS reason)"
+_COMPARED_REASON = """
+chosen AS MATERIALIZED (
+    SELECT CASE WHEN matching <= %(limit)s THEN 'few' ELSE 'unindexed' END AS reason FROM counted
+)
+"""
+# The index gave up before its batch was full: it passed over mostly others', and nearer ones may follow.
+_BY_INDEX_REASON = """
+chosen AS (
+    SELECT CASE WHEN (SELECT count(*) FROM near) < %(ef_search)s THEN 'crowded' ELSE 'many' END AS reason
+)
+"""
 
 _IN_COLLECTION = "e.tenant_id = %(tenant)s AND e.collection_id = %(collection)s AND e.space = %(space)s"
+# The function is called once, before the scan begins.
 _BY_INDEX = """
+near AS MATERIALIZED (
+    SELECT e.chunk_id, e.embedding FROM vectorforge.embeddings e
+    WHERE {in_collection} AND {condition} AND {passes}
+    ORDER BY {order}
+    LIMIT %(candidates)s
+),
 by_index AS MATERIALIZED (
     SELECT near.chunk_id, near.embedding {operator} %(query)b::public.vector AS distance
-    FROM (
-        SELECT e.chunk_id, e.embedding FROM vectorforge.embeddings e
-        WHERE {in_collection} AND (SELECT reason FROM chosen) = 'many' AND {passes}
-        ORDER BY {order}
-        LIMIT %(candidates)s
-    ) near
+    FROM near
     ORDER BY distance, near.chunk_id
     LIMIT %(depth)s
 )
 """
+_AIMED = "(SELECT vectorforge.aim_index_scan(%(ef_search)s, %(scan_tuples)s){if_many})"
 _COMPARED = """
 (
     SELECT e.chunk_id, e.embedding {operator} %(query)b::public.vector AS distance
@@ -120,8 +125,8 @@ _COMPARED = """
     LIMIT %(depth)s
 )
 """
-_DENSE = "dense AS MATERIALIZED (SELECT chunk_id, distance FROM ({legs}) legs)"
-_KEPT = "(SELECT chunk_id, distance FROM by_index WHERE (SELECT reason FROM scan) = 'many')"
+_DENSE = "dense AS MATERIALIZED ({legs})"
+_KEPT = "SELECT chunk_id, distance FROM by_index"
 
 _ALL = "vectorforge.embeddings e"
 _FOUND = "found JOIN vectorforge.embeddings e ON e.chunk_id = found.id"
@@ -132,43 +137,47 @@ _IN_FOUND = "e.tenant_id = %(tenant)s AND e.space = %(space)s"
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """``dense``: the ``depth`` nearest of what matches, with ``distance``; and ``scan``, the way there."""
+    """``dense``: the ``depth`` nearest of what matches, with ``distance``; and ``chosen``, the way there."""
 
     metric: DistanceMetric
     kind: IndexKind
     everything: bool
-    of_profile: bool
 
-    def whole(self) -> Iterator[str]:
-        """Without a choice: what was found is all that matches."""
-        yield _WHOLE
-        yield self._dense(self._compared(_FOUND, _IN_FOUND))
+    def compared(self) -> Iterator[str]:
+        """All of what was counted."""
+        yield _COMPARED_REASON
+        yield _DENSE.replace("{legs}", self._compared())
+
+    def by_index(self, passes: str) -> Iterator[str]:
+        """From the index; ``passes`` tells of one candidate whether it matches."""
+        # Tested on what one batch of the scan gives: its later ones find less of the nearest.
+        scan = self._by_index("TRUE", "").replace("LIMIT %(candidates)s", "LIMIT %(ef_search)s")
+        near = passes.replace("{id}", "near.chunk_id")
+        yield scan.replace("ORDER BY distance, near", f"WHERE {near} ORDER BY distance, near")
+        yield _BY_INDEX_REASON
+        yield _DENSE.replace("MATERIALIZED ", "").replace("{legs}", _KEPT)
 
     def chosen(self, passes: str) -> Iterator[str]:
-        """By the way that fits; ``passes`` tells of one candidate whether it matches."""
-        operator = OPERATORS[self.metric]
+        """In the way that fits what was counted."""
         yield _CHOSEN
-        yield (
+        scan = self._by_index(passes, " FROM chosen WHERE reason = 'many'")
+        # Others' vectors close together hold back the nearest: a batch has them, the first few rows may not.
+        yield scan.replace("LIMIT %(candidates)s", "LIMIT %(ef_search)s") if self.everything else scan
+        compared = self._compared("(SELECT reason FROM chosen) <> 'many'")
+        yield _DENSE.replace("{legs}", f"{compared} UNION ALL {_KEPT}")
+
+    def _by_index(self, passes: str, if_many: str) -> str:
+        return (
             _BY_INDEX.replace("{in_collection}", _IN_COLLECTION)
+            .replace("{condition}", _AIMED.replace("{if_many}", if_many))
             .replace("{order}", self.kind.order)
-            .replace("{operator}", operator)
+            .replace("{operator}", OPERATORS[self.metric])
             .replace("{passes}", passes.replace("{id}", "e.chunk_id"))
         )
-        yield _REASON
-        way = "(SELECT reason FROM scan)"
-        if self.everything:
-            yield self._dense(self._compared(_ALL, f"{_IN_COLLECTION} AND {way} <> 'many'"), _KEPT)
-            return
-        rest = f"(e.chunk_id IN ({matching(of_profile=self.of_profile)})) IS TRUE"  # hashed, not joined
-        yield self._dense(
-            self._compared(_FOUND, f"{_IN_FOUND} AND {way} = 'few'"),
-            self._compared(_ALL, f"{_IN_COLLECTION} AND {way} NOT IN ('few', 'many') AND {rest}"),
-            _KEPT,
+
+    def _compared(self, *conditions: str) -> str:
+        source, within = (_ALL, _IN_COLLECTION) if self.everything else (_FOUND, _IN_FOUND)
+        compared = _COMPARED.replace("{source}", source)
+        return compared.replace("{condition}", " AND ".join([within, *conditions])).replace(
+            "{operator}", OPERATORS[self.metric]
         )
-
-    def _compared(self, source: str, condition: str) -> str:
-        compared = _COMPARED.replace("{source}", source).replace("{condition}", condition)
-        return compared.replace("{operator}", OPERATORS[self.metric])
-
-    def _dense(self, *legs: str) -> str:
-        return _DENSE.replace("{legs}", " UNION ALL ".join(legs))

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.embedding_switch_repo import lock_out_writers
+from vectorforge.db.wire_vectors import WireVectors
 from vectorforge.types import Vector
-from vectorforge.vectorstore.document_writer import wire_vector
 from vectorforge.vectorstore.validation import single_precision
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ ON CONFLICT DO NOTHING
 """
 _ADVANCE = """
 UPDATE vectorforge.embedding_switches
-SET position = %(position)s, failures = 0, error_code = NULL, error_message = NULL, leased_until = NULL
+SET position = %(position)s, failures = 0, error_code = NULL, error_message = NULL,
+    leased_until = CASE WHEN %(pause)s > interval '0' THEN now() + %(pause)s END
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
 """
 _HOLD_SWITCH = """
@@ -189,7 +190,12 @@ class SecondVectors:
         return Batch(passages, done[-1] if done else work.position, is_last=False)
 
     async def write(
-        self, work: SwitchWork, batch: Batch, vectors: Mapping[str, Mapping[UUID, Vector]]
+        self,
+        work: SwitchWork,
+        batch: Batch,
+        vectors: Mapping[str, Mapping[UUID, Vector]],
+        *,
+        pause_s: float = 0.0,
     ) -> None:
         """Store vectors, and go on from the batch's end.
 
@@ -197,6 +203,7 @@ class SecondVectors:
             work: The change that they were made for.
             batch: The passages; those that are retired by now, or being replaced, get none.
             vectors: Space -> passage -> vector.
+            pause_s: Seconds for which nobody takes the change up.
         """
         async with self._db.transaction() as connection:
             collection = await (await connection.execute(_COLLECTION.encode(), self._scope)).fetchone()
@@ -206,8 +213,8 @@ class SecondVectors:
             documents = [row["id"] for row in await held.fetchall()]
             for space in vectors.keys() & set(wanted):
                 await self._insert(connection, space, vectors[space], documents)
-            values = {**self._scope, "switch": work.id, "position": batch.position}
-            await connection.execute(_ADVANCE.encode(), values)
+            values = {"switch": work.id, "position": batch.position, "pause": timedelta(seconds=pause_s)}
+            await connection.execute(_ADVANCE.encode(), {**self._scope, **values})
 
     async def end_pass(self, work: SwitchWork, spaces: tuple[str, str], *, pause_s: float = 1.0) -> bool:
         """Note whether no passage lacks a vector now; else another pass begins after a pause of seconds."""
@@ -260,7 +267,7 @@ class SecondVectors:
                 "space": space,
                 "held": list(documents),
                 "chunks": [chunk_id for chunk_id, _ in part],
-                "vectors": [wire_vector(single_precision(vector, field="vector")) for _, vector in part],
+                "vectors": WireVectors([single_precision(vector, field="vector") for _, vector in part]),
             }
             await connection.execute(_INSERT.encode(), values)
 

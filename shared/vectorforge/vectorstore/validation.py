@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import InvalidInputError
+from vectorforge.float32 import SoundVector, is_surely_sound
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
 
 MAX_TOP_K: Final = 1_000
@@ -37,20 +38,32 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
         field: What to call it in an error.
 
     Returns:
-        The same numbers as 4-byte floats.
+        The same numbers as 4-byte floats; a ``SoundVector`` itself.
 
     Raises:
         InvalidInputError: Not numbers, NaN or infinite, all zero (no metric can rank a zero vector), too long
             or too short for single precision, or with more dimensions than can be searched.
     """
     try:
-        numbers = array("f", vector)
+        numbers = vector if isinstance(vector, SoundVector) else array("f", vector)
     except (TypeError, OverflowError) as error:
         raise InvalidInputError(f"{field} must hold finite numbers only.", field=field) from error
     if not 1 <= len(numbers) <= MAX_DIMENSION:
         raise InvalidInputError(
             f"{field} must have 1 to {MAX_DIMENSION} dimensions, not {len(numbers)}.", field=field
         )
+    if not (isinstance(numbers, SoundVector) or is_surely_sound(numbers)):
+        _check_length(numbers, field)
+    halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
+    if halved and max(map(abs, numbers)) > MAX_HALF:
+        raise InvalidInputError(
+            f"{field}: with {len(numbers)} dimensions no number may exceed {MAX_HALF:.0f} in half precision.",
+            field=field,
+        )
+    return numbers
+
+
+def _check_length(numbers: "array[float]", field: str) -> None:
     norm = math.hypot(*numbers)
     if not math.isfinite(norm):
         raise InvalidInputError(
@@ -60,13 +73,6 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
         raise InvalidInputError(f"{field} is all zeros, which no metric can rank.", field=field)
     if not 1 / MAX_NORM <= norm <= MAX_NORM:
         raise InvalidInputError(f"{field} must have a length of 1e-18 to 1e18.", field=field)
-    halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
-    if halved and max(map(abs, numbers)) > MAX_HALF:
-        raise InvalidInputError(
-            f"{field}: with {len(numbers)} dimensions no number may exceed {MAX_HALF:.0f} in half precision.",
-            field=field,
-        )
-    return numbers
 
 
 def check_halvable(vector: "array[float]", space: str) -> None:
@@ -140,15 +146,18 @@ def check_document(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> Non
         raise InvalidInputError("Each chunk needs its own index, from 0.", field="chunks.index")
 
 
-def storable_metadata(metadata: Mapping[str, Any], *, field: str) -> dict[str, Any]:
-    """Copy metadata as JSON would give it back.
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+
+
+def storable_metadata(metadata: Mapping[str, Any], *, field: str) -> str:
+    """Metadata as JSON, checked.
 
     Raises:
         InvalidInputError: It is not JSON, holds NaN, NUL or half a surrogate pair, or is longer than
             ``MAX_METADATA_BYTES``.
     """
     try:
-        text = json.dumps(dict(metadata), allow_nan=False, ensure_ascii=False)
+        text = _encode(dict(metadata))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{field} must hold JSON values only (no NaN).", field=field) from error
@@ -156,10 +165,10 @@ def storable_metadata(metadata: Mapping[str, Any], *, field: str) -> dict[str, A
         raise InvalidInputError(
             f"{field} has {size} bytes; at most {MAX_METADATA_BYTES} are allowed.", field=field
         )
-    copied: dict[str, Any] = json.loads(text)
-    if "\\u0000" in text and _has_nul(copied):  # the text may also be a backslash followed by u0000
+    # the text may also be a backslash followed by u0000
+    if "\\u0000" in text and _has_nul(json.loads(text)):
         raise InvalidInputError(f"{field} holds a NUL character, which cannot be stored.", field=field)
-    return copied
+    return text
 
 
 def _has_nul(value: Any) -> bool:
@@ -188,8 +197,8 @@ def _check_hash(value: bytes, field: str) -> None:
         raise InvalidInputError(f"{field} must be the 32 bytes of a sha256.", field=field)
 
 
-def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int) -> dict[str, Any]:
-    """The document's metadata completed with the passage's own, which wins.
+def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int) -> str:
+    """The document's metadata completed with the passage's own, which wins, as JSON.
 
     Raises:
         InvalidInputError: See ``storable_metadata``.

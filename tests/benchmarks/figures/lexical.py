@@ -135,7 +135,7 @@ def _sizes(owner_url: str) -> dict[str, int]:
             name: connection.execute(
                 "SELECT pg_total_relation_size(%s::regclass)", (f"vectorforge.{name}",)
             ).fetchone()[0]  # type: ignore[index]  # it always has a row
-            for name in ("chunks", "chunk_terms", "postings")
+            for name in ("chunks", "chunk_terms", "packed_postings", "grouped_postings")
         }
 
 
@@ -201,6 +201,7 @@ async def measure_lexical(
                 bare = await _written(db, collection_id, vocabulary)
                 _triggers(owner_url, "ENABLE")
                 settle(owner_url)
-                per_chunk = [bytes_of[name] / size for name in ("postings", "chunk_terms")]
+                postings = bytes_of["packed_postings"] + bytes_of["grouped_postings"]
+                per_chunk = [postings / size, bytes_of["chunk_terms"] / size]
                 upkeep.add(size, kept[0], bare[0], kept[1], bare[1], *map(round, per_chunk))
     return [latency, upkeep]

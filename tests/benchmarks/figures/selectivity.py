@@ -126,7 +126,7 @@ class _Searcher:
         )
 
     async def _words(self, holding: Holding, hybrid: bool, queries: Vectors) -> Searched:
-        """Questions of seven words of a stored passage: by words only, or by vectors as well."""
+        """Questions of a passage's number and six of its words: by words only, or by vectors as well."""
         rng = np.random.default_rng(5)
         questions = [
             " ".join(text(int(number), self._scale.words).split()[1:8])

@@ -14,6 +14,7 @@ from typing import Any
 
 from psycopg import connect
 from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier
 
 from peers.job import Place
 from vectorforge.db import migrate as migrations
@@ -88,6 +89,15 @@ class BenchmarkDatabase:
     def place(self, model_url: str, suffix: str) -> Place:
         """What contestants are told."""
         return Place(database_host=self.host, model_url=model_url, suffix=suffix)
+
+    def drop_vector_indexes(self) -> None:
+        """Leave the service's vectors without HNSW indexes, as new tables are; ``settle`` builds them."""
+        hnsw = """
+        SELECT indexname FROM pg_indexes WHERE schemaname = 'vectorforge' AND indexdef LIKE '%USING hnsw%'
+        """
+        with connect(self.owner_url, autocommit=True) as connection:
+            for (name,) in connection.execute(hnsw).fetchall():
+                connection.execute(SQL("DROP INDEX vectorforge.{}").format(Identifier(name)))
 
     def settle(self) -> None:
         """Build the service's indexes where it would, and do what autovacuum does a minute after a load."""

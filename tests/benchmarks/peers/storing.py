@@ -9,7 +9,7 @@ from figures.measuring import Table, postgres_cpu_s, progress
 from rich.progress import track
 
 from peers.arena import Arena
-from peers.roster import FLOOR, HYBRID, Entry
+from peers.roster import FLOOR, Entry
 
 
 def measure_storing(arena: Arena, entries: Sequence[Entry], rounds: int, chunks: int) -> dict[str, Any]:
@@ -21,7 +21,6 @@ def measure_storing(arena: Arena, entries: Sequence[Entry], rounds: int, chunks:
         rounds: How often.
         chunks: Passages in a round.
     """
-    entries = [entry for entry in entries if entry.collection != HYBRID]
     runs: dict[str, list[dict[str, float]]] = {entry.name: [] for entry in entries}
     with ExitStack() as stack:
         workers = {entry.name: stack.enter_context(arena.worker(entry, "_anew")) for entry in entries}

@@ -131,6 +131,8 @@ async def log_writer(
     rng: random.Random,
     killed: float = 0.08,
     concurrency: int = 2,
+    batch_size: int = 10,
+    holds: bool = False,
 ) -> AsyncIterator[Deliveries]:
     """The real log writer under an event source that doubles and shuffles; some get killed.
 
@@ -140,6 +142,9 @@ async def log_writer(
         rng: Decides about all of it.
         killed: Share of the batches whose writer is killed before it began, and as many after it has stored.
         concurrency: Writers at one time; the event source has up to two batches.
+        batch_size: Most messages of one.
+        holds: Whether the writer lets messages wait that it could not store, as deployed. An outage costs
+            them none of their deliveries then, and their next one comes after half a minute.
     """
     deliveries = Deliveries()
 
@@ -157,6 +162,7 @@ async def log_writer(
         name="log_writer",
         environment={
             "VECTORFORGE_LOG_WRITER_DATABASE_URL": log_writer_url,
+            **({"VECTORFORGE_QUERY_LOG_QUEUE_URL": queue.url} if holds else {}),
             **aws_environment(queue.endpoint),
         },
         freeze_between_invocations=True,
@@ -170,6 +176,7 @@ async def log_writer(
             queue.url,
             endpoint_url=queue.endpoint,
             region=REGION,
+            batch_size=batch_size,
             faults=faults,
             on_batch=deliveries.count,
             batching_window_s=0.2,

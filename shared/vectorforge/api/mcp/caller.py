@@ -6,11 +6,13 @@ from uuid import UUID, uuid4
 
 from fastapi import Request
 
-from vectorforge.api.dependencies import find_application, find_tenant_services
+from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.querying import deadline_of
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import KnownQuestion
 from vectorforge.types import Collection
 
 _NAMED_COLLECTIONS = 50
@@ -35,11 +37,11 @@ class Caller:
         Raises:
             AuthenticationError: There is no tenant; the middleware should have refused already.
         """
-        application = find_application(request)
+        application = application_of(request)
         state = request.scope["state"]
         return cls(
             application,
-            find_tenant_services(request, application),
+            tenant_services_of(request),
             deadline_of(request, application),
             state["query_id"],
             state["request_id"],
@@ -63,6 +65,22 @@ class Caller:
         wanted = asked or self.application.config.query.default_collection
         try:
             return await self.tenant.find_collection(wanted)
+        except NotFoundError as exc:
+            raise NotFoundError(await self._what_there_is(wanted)) from exc
+
+    async def question(
+        self, asked: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
+    ) -> KnownQuestion:
+        """``collection``, and in the same statement what is kept of a question to it.
+
+        Raises:
+            As ``collection``.
+        """
+        if asked is None and profile_id is not None:
+            return await self.tenant.profiles.look_up_question(query, config)
+        wanted = asked or self.application.config.query.default_collection
+        try:
+            return await self.tenant.look_up_question(wanted, query, config)
         except NotFoundError as exc:
             raise NotFoundError(await self._what_there_is(wanted)) from exc
 

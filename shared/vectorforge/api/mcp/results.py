@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from vectorforge.api.schemas.answers import CitationBody, Usage
+from vectorforge.api.schemas.search import SEARCH_DEGRADED
 from vectorforge.pipeline.citations import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.types import QueryResult, SourceCitation
@@ -16,6 +17,7 @@ NOTHING_FOUND = (
     "Nothing was found. Ask in other words, with fewer filters, or in another collection; if that finds "
     "nothing either, the documents do not say it."
 )
+BY_WORDS_ONLY = "(The question could not be embedded: these were found by its words only.)"
 _LONGEST_ORIGIN = 150
 
 
@@ -85,9 +87,10 @@ class SearchResult(BaseModel):
 
     collection: str = Field(description="Name of the collection searched.")
     passages: list[FoundPassage] = Field(description="Best first; empty when nothing was found.")
+    degraded: list[str] = Field(description=SEARCH_DEGRADED)
 
     @classmethod
-    def of(cls, collection: Collection, found: Sequence[RetrievedChunk]) -> Self:
+    def of(cls, collection: Collection, found: Sequence[RetrievedChunk], degraded: list[str]) -> Self:
         """The result for these passages, best first."""
         passages = [
             FoundPassage(
@@ -97,7 +100,7 @@ class SearchResult(BaseModel):
             )
             for number, chunk in enumerate(found, start=1)
         ]
-        return cls(collection=collection.name, passages=passages)
+        return cls(collection=collection.name, passages=passages, degraded=degraded)
 
 
 class ContextResult(BaseModel):
@@ -107,15 +110,17 @@ class ContextResult(BaseModel):
     context: str = Field(description="The passages as one text; empty when nothing was found.")
     sources: list[FoundSource] = Field(description="What the labels in the context name, in their order.")
     left_out: int = Field(description="Passages found that max_length had no room for.")
+    degraded: list[str] = Field(description=SEARCH_DEGRADED)
 
     @classmethod
-    def of(cls, collection: Collection, found: ContextPayload) -> Self:
+    def of(cls, collection: Collection, found: ContextPayload, degraded: list[str]) -> Self:
         """The result for a context within ``max_length``."""
         return cls(
             collection=collection.name,
             context=found.assembled_context if found.used else "",
             sources=[FoundSource.of(number, source) for number, source in enumerate(found.sources, start=1)],
             left_out=found.chunks_truncated,
+            degraded=degraded,
         )
 
 

@@ -1,6 +1,6 @@
 """The tools: what a model is told about each, and what each does."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -10,6 +10,7 @@ from vectorforge.api.dependencies import check_at_most
 from vectorforge.api.mcp.arguments import AskArguments, ContextArguments, SearchArguments
 from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.results import (
+    BY_WORDS_ONLY,
     NOTHING_FOUND,
     AskResult,
     ContextResult,
@@ -21,8 +22,9 @@ from vectorforge.api.querying import check_config, is_extractive
 from vectorforge.api.schemas.base import RequestBody
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
+from vectorforge.retriever.base import Passages
 from vectorforge.tools.schemas import SEMANTIC_SEARCH, SEMANTIC_SEARCH_WITH_CONTEXT
-from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
 
 ASK: Final = "ask"
@@ -63,7 +65,9 @@ async def _search(caller: Caller, asked: SearchArguments) -> Answered:
     collection, found = await _find(caller, asked)
     written = NamedPassages()
     texts = [written.write(number, chunk, include_score=True) for number, chunk in enumerate(found, start=1)]
-    return Answered(SearchResult.of(collection, found), "\n\n".join(texts) or NOTHING_FOUND)
+    notes = [BY_WORDS_ONLY] if found.degraded else []
+    result = SearchResult.of(collection, found, found.degraded)
+    return Answered(result, "\n\n".join([*notes, *texts]) or NOTHING_FOUND)
 
 
 async def _search_with_context(caller: Caller, asked: ContextArguments) -> Answered:
@@ -74,7 +78,8 @@ async def _search_with_context(caller: Caller, asked: ContextArguments) -> Answe
         chunk_separator="\n\n",
         format=NamedPassages(),
     )
-    result = ContextResult.of(collection, ContextBuilder().build(asked.query, found, config))
+    context = ContextBuilder().build(asked.query, found, config)
+    result = ContextResult.of(collection, context, found.degraded)
     return Answered(result, result.context or NOTHING_FOUND)
 
 
@@ -83,23 +88,25 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
     explicit = asked.model_dump(include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True)
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
-    collection = await caller.collection(asked.collection, profile_id=asked.profile_id)
+    known = await caller.question(asked.collection, asked.query, config, profile_id=asked.profile_id)
+    await caller.tenant.limits.admit_question(asked.query, config, is_stream=False)
     answer = await caller.tenant.query_service.query(
         asked.query,
-        collection.id,
+        known.collection.id,
         config,
         request_id=caller.query_id,
         deadline=caller.deadline,
-        data_version=collection.data_version,
+        known=known,
     )
-    result = AskResult.of(collection, answer, extractive=is_extractive(answer))
+    result = AskResult.of(known.collection, answer, extractive=is_extractive(answer))
     return Answered(result, answer_text(result))
 
 
-async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Sequence[RetrievedChunk]]:
+async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Passages]:
     check_at_most("top_k", asked.top_k, caller.application.config.query.max_top_k)
     parse(asked.filters)  # before the embedding is paid for
     collection = await caller.collection(asked.collection, profile_id=asked.profile_id)
+    await caller.tenant.limits.admit()
     found = await caller.tenant.retriever.retrieve(
         asked.query,
         collection.id,
@@ -109,6 +116,7 @@ async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Seq
         profile_id=asked.profile_id,
         deadline=caller.deadline,
         search_mode=asked.search_mode,
+        words_suffice=caller.application.config.query.degraded_answers,
     )
     return collection, found
 

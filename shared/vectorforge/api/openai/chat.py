@@ -1,14 +1,12 @@
 """Answers as chat completions, whole and in chunks."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from fastapi.sse import format_sse_event
-
+from vectorforge.api.json_events import encode_json, json_event
 from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
 from vectorforge.api.openai.annotations import url_citations
 from vectorforge.api.openai.errors import openai_error
@@ -17,7 +15,6 @@ from vectorforge.api.querying import is_extractive
 from vectorforge.api.schemas.answers import SourceBody, Usage
 from vectorforge.api.schemas.openai_chat import AnswerChoice, AnswerMessage, ChatCompletion, OwnDetails
 from vectorforge.api.sources_footer import sources_footer
-from vectorforge.api.sse import LINE_ENDS
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -36,7 +33,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "deadline": "length",  # cut off, too
     "content_filter": "content_filter",
 }
-_END = format_sse_event(data_str="[DONE]")
+_END = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +163,7 @@ class ChatChunkEncoder:
 
 
 def _event(data: Mapping[str, Any]) -> bytes:
-    return format_sse_event(data_str=json.dumps(data, ensure_ascii=False).translate(LINE_ENDS))
+    return json_event(encode_json(data))
 
 
 def _completion_id(query_id: UUID) -> str:

@@ -34,7 +34,7 @@ class AskedPage:
             raise InvalidInputError(exc.message, field=self.field) from exc
 
 
-def read_page(
+async def read_page(
     limit: Annotated[int, Query(ge=1, le=MAX_CURSOR_PAGE, description="Objects to return.")] = 20,
     order: Annotated[Literal["asc", "desc"], Query(description="By created_at.")] = "desc",
     after: Annotated[str | None, Query(description="Id of the last object of the page before.")] = None,

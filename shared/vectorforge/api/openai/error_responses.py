@@ -18,4 +18,4 @@ def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     described = {
         status: {**response, "model": OpenAIError} for status, response in problems(*statuses).items()
     }
-    return {400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}, **described}
+    return {**described, 400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}}

@@ -1,14 +1,17 @@
 """Which collection a model's name means, and which models there are."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from vectorforge.api.openai.model_names import ASKABLE, AskedModel, model_name
-from vectorforge.api.querying import find_asked_collection
+from vectorforge.api.querying import find_asked_collection, look_up_question
 from vectorforge.api.schemas.openai_models import ModelBody
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import KnownQuestion
 from vectorforge.types import Collection
 
 
@@ -26,6 +29,25 @@ async def find_answering_collection(
         return own or await find_asked_collection(application, tenant, None)
     try:
         return await find_asked_collection(application, tenant, asked.collection)
+    except NotFoundError as exc:
+        if asked.collection is None:
+            raise
+        raise AnsweringModelNotFoundError from exc
+
+
+async def look_up_answering_collection(
+    application: Application, tenant: TenantServices, asked: AskedModel, question: str, config: QueryConfig
+) -> KnownQuestion:
+    """``find_answering_collection``, and in the same statement what is kept of the question.
+
+    Raises:
+        As ``find_answering_collection``.
+    """
+    if asked.collection is None and asked.preset is DOCRAG:
+        with suppress(NotFoundError):
+            return await tenant.look_up_question(DEFAULT_COLLECTION, question, config)
+    try:
+        return await look_up_question(application, tenant, asked.collection, question, config)
     except NotFoundError as exc:
         if asked.collection is None:
             raise

@@ -3,13 +3,12 @@
 https://developers.openai.com/api/reference/resources/responses/streaming-events
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastapi.sse import format_sse_event
 from pydantic import BaseModel
 
+from vectorforge.api.json_events import encode_json, json_event
 from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.openai.errors import openai_error
 from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
@@ -21,7 +20,6 @@ from vectorforge.api.schemas.openai_response_objects import (
     OutputText,
     ResponseFailure,
 )
-from vectorforge.api.sse import LINE_ENDS
 from vectorforge.errors import LLMRateLimitError
 from vectorforge.pipeline.types import (
     Citation,
@@ -207,5 +205,4 @@ class ResponseEventEncoder:
             for name, value in data.items()
         }
         whole = {"type": event_type, "sequence_number": self._last_number, **plain}
-        text = json.dumps(whole, ensure_ascii=False).translate(LINE_ENDS)
-        return format_sse_event(event=event_type, data_str=text)
+        return json_event(encode_json(whole), event=event_type)

@@ -13,11 +13,11 @@ router = APIRouter(prefix="/v1/cache", tags=["cache"])
 async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
     """What the caches hold, and how many questions of the last day they answered."""
     settings = application.config.cache
-    found = await tenant.cached_answers.statistics()
+    found = await tenant.caches.shared_answers.statistics()
     return CacheBody.of(found, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)
 
 
 @router.delete("", responses=problems())
 async def clear_cache(tenant: Tenant) -> CacheCleared:
     """Forget all cached answers and vectors. Other processes may give theirs for another minute."""
-    return CacheCleared(deleted=await tenant.clear_cache())
+    return CacheCleared(deleted=await tenant.caches.clear())

@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_provider
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
+from vectorforge.api.erasing import ERASURE_RESPONSES, erase
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.collections import (
     CollectionBody,
@@ -13,6 +14,8 @@ from vectorforge.api.schemas.collections import (
     CollectionRequest,
     SearchSettingsFields,
 )
+from vectorforge.api.schemas.erasures import ErasureBody
+from vectorforge.db.repositories.erasure_repo import Subject
 from vectorforge.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
@@ -27,13 +30,13 @@ async def list_collections(tenant: Tenant) -> CollectionList:
 
 @router.post("", status_code=201, responses=problems(409, 413, 415, 429, 502, 504))
 async def create_collection(
-    body: CollectionRequest, response: Response, application: ApplicationDep, tenant: Tenant
+    body: CollectionRequest, response: Response, application: ApplicationDep, tenant: AdmittedTenant
 ) -> CollectionBody:
     """Make a collection."""
     check_provider(
         "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
     )
-    made_of = body.model_dump(exclude=set(SearchSettingsFields.model_fields))
+    made_of = body.model_dump(exclude={*SearchSettingsFields.model_fields, "keeps_words"})
     collection = await tenant.create_collection(**made_of, search=body.search_settings())
     response.headers["Location"] = f"/v1/collections/{collection.id}"
     return CollectionBody.of(collection)
@@ -60,8 +63,10 @@ async def change_collection(collection_id: UUID, body: CollectionChange, tenant:
     return CollectionBody.of(collection)
 
 
-@router.delete("/{collection_id}", status_code=204, responses=problems(404))
-async def delete_collection(collection_id: UUID, tenant: Tenant) -> None:
-    """Delete a collection with its documents."""
-    if not await tenant.collections.delete(collection_id):
-        raise NotFoundError(f"Collection {collection_id} not found")
+@router.delete("/{collection_id}", responses=ERASURE_RESPONSES)
+async def delete_collection(
+    request: Request, response: Response, collection_id: UUID, application: ApplicationDep, tenant: Tenant
+) -> ErasureBody:
+    """Erase a collection with its documents and all traces of them."""
+    subject = Subject("collection", collection_id)
+    return await erase(request, response, application, tenant, subject)

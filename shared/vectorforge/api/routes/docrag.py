@@ -1,5 +1,7 @@
 """``/v1/docrag/query``: answers from documentation, with examples, sources and how sure the model is."""
 
+from contextlib import suppress
+
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
@@ -8,17 +10,20 @@ from vectorforge.api.querying import (
     answer_dry,
     answer_whole,
     check_config,
-    find_asked_collection,
     is_extractive,
+    look_up_question,
 )
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
 from vectorforge.api.schemas.docrag import DocRagQueryRequest, DocRagQueryResponse
 from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.types import Collection
+from vectorforge.pipeline.types import QueryConfig
+from vectorforge.retriever.base import KnownQuestion
 
-router = APIRouter(prefix="/v1", tags=["query"])
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QuestionRoute)
 
 
 @router.post(
@@ -38,18 +43,21 @@ async def docrag_query(
     """Answer a question from documentation. The model writes JSON; a stream has its answer as text."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
-    collection = await _find_collection(application, tenant, body.collection)
+    asked = await _look_up(application, tenant, body, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
+        return await answer_dry(request, application, tenant, body.query, asked, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, resumable=body.resumable
+            request, application, tenant, body.query, asked, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    result = await answer_whole(request, application, tenant, body.query, asked, config)
     return DocRagQueryResponse.of(result, extractive=is_extractive(result))
 
 
-async def _find_collection(application: Application, tenant: TenantServices, asked: str | None) -> Collection:
-    if asked is None and (own := await tenant.collections.find_by_name(DEFAULT_COLLECTION)) is not None:
-        return own
-    return await find_asked_collection(application, tenant, asked)
+async def _look_up(
+    application: Application, tenant: TenantServices, body: DocRagQueryRequest, config: QueryConfig
+) -> KnownQuestion:
+    if body.collection is None:
+        with suppress(NotFoundError):
+            return await tenant.look_up_question(DEFAULT_COLLECTION, body.query, config)
+    return await look_up_question(application, tenant, body.collection, body.query, config)

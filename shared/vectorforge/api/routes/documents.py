@@ -4,7 +4,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import ApplicationDep, Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.erasing import ERASURE_RESPONSES, erase
 from vectorforge.api.query_filters import FilteredDocuments
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.responses import problems
@@ -19,10 +20,12 @@ from vectorforge.api.schemas.documents import (
     DocumentsDeletion,
     DocumentText,
 )
+from vectorforge.api.schemas.erasures import ErasureBody
 from vectorforge.api.schemas.jobs import JobWithDocuments
 from vectorforge.api.uploads import REQUEST_BODY, read_job_items
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
+from vectorforge.db.repositories.erasure_repo import Subject
 from vectorforge.errors import NotFoundError
 
 router = APIRouter(prefix="/v1", tags=["documents"])
@@ -59,11 +62,15 @@ async def list_documents(
 @router.post(
     "/collections/{collection_id}/documents",
     status_code=202,
-    responses=problems(404, 413, 415),
+    responses=problems(404, 413, 415, 429),
     openapi_extra={"requestBody": REQUEST_BODY},
 )
 async def add_documents(
-    request: Request, collection_id: UUID, response: Response, application: ApplicationDep, tenant: Tenant
+    request: Request,
+    collection_id: UUID,
+    response: Response,
+    application: ApplicationDep,
+    tenant: AdmittedTenant,
 ) -> JobWithDocuments:
     """Take in documents, as files or as JSON. The work is done afterwards; the job tells how far it is."""
     await _require_collection(tenant, collection_id)
@@ -104,11 +111,13 @@ async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
     return DocumentBody.of(await _find_document(tenant, document_id))
 
 
-@router.delete("/documents/{document_id}", status_code=204, responses=problems(404))
-async def delete_document(document_id: UUID, tenant: Tenant) -> None:
-    """Delete a document with its chunks."""
-    if not await tenant.vector_store.delete_document(document_id):
-        raise NotFoundError(f"Document {document_id} not found")
+@router.delete("/documents/{document_id}", responses=ERASURE_RESPONSES)
+async def delete_document(
+    request: Request, response: Response, document_id: UUID, application: ApplicationDep, tenant: Tenant
+) -> ErasureBody:
+    """Erase a document with all traces: passages, vectors, answers made of it, its uploaded file."""
+    subject = Subject("document", document_id=document_id)
+    return await erase(request, response, application, tenant, subject)
 
 
 @router.get("/documents/{document_id}/text", responses=problems(404))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_provider
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.embedding_switch import (
     ComparisonRequest,
@@ -37,7 +37,7 @@ CollectionInPath = Annotated[Collection, Depends(_collection)]
 
 @router.post("", status_code=202, responses=problems(404, 409, 413, 415, 429, 502, 504))
 async def start_switch(
-    body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: Tenant
+    body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: AdmittedTenant
 ) -> StartedSwitch:
     """Begin to embed the collection by another model, in the background; the old one answers meanwhile."""
     check_provider(
@@ -64,7 +64,9 @@ async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBod
 
 
 @router.post("/switch", responses=problems(404, 409, 413, 415, 429, 502, 504))
-async def switch_model(body: ComparisonRequest, collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+async def switch_model(
+    body: ComparisonRequest, collection: CollectionInPath, tenant: AdmittedTenant
+) -> SwitchBody:
     """Compare the models by questions, and let the new one answer if it finds enough of the same."""
     gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
     if body.dry_run:

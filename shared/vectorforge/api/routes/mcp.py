@@ -35,6 +35,10 @@ _MESSAGE: dict[str, Any] = {
         },
         202: {"description": "It was a notification."},
         **problems(413, 415),
+        400: {
+            "description": "It is no JSON-RPC message; the body is a JSON-RPC error.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
     },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _MESSAGE}}}},
 )

@@ -9,12 +9,13 @@ from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat, chat_compl
 from vectorforge.api.openai.conversation import Conversation
 from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.openai.model_names import AskedModel
-from vectorforge.api.openai.models import find_answering_collection
+from vectorforge.api.openai.models import look_up_answering_collection
 from vectorforge.api.openai.refusals import refuse_impossible
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.schemas.openai_chat import ChatCompletion, ChatCompletionRequest
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -39,7 +40,8 @@ async def create_chat_completion(
         history=conversation.history,
     )
     check_config(application, config, {"max_tokens": body.limit_field})
-    collection = await find_answering_collection(application, tenant, asked)
+    question = conversation.question
+    known = await look_up_answering_collection(application, tenant, asked, question, config)
     wanted = ChatFormat(
         model=asked.name,
         base_url=str(request.base_url).rstrip("/"),
@@ -48,8 +50,6 @@ async def create_chat_completion(
     )
     if body.stream:
         encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
-        return await answer_as_stream(
-            request, application, tenant, conversation.question, collection, config, encoder=encoder
-        )
-    result = await answer_whole(request, application, tenant, conversation.question, collection, config)
+        return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
+    result = await answer_whole(request, application, tenant, question, known, config)
     return chat_completion(result, wanted)

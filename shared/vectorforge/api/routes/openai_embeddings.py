@@ -15,20 +15,23 @@ from vectorforge.api.schemas.openai_embeddings import (
     EmbeddingsRequest,
     EmbeddingUsage,
 )
+from vectorforge.limits.types import Claim
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 
 @router.post("/embeddings", responses=openai_problems(404, 413, 415, 429, 502, 504))
 async def create_embeddings(
-    request: Request, body: EmbeddingsRequest, application: ApplicationDep, _tenant: Tenant
+    request: Request, body: EmbeddingsRequest, application: ApplicationDep, tenant: Tenant
 ) -> EmbeddingList:
     """Embed texts as passages are: no prefix of a collection is put before them."""
     check_size(body)
     provider, model = find_embedder(application.embedding_registry, body.model)
     async with cancelled_on_disconnect(request.receive):
-        vectors = await embed(provider, model, body, deadline_of(request, application))
         tokens = await asyncio.to_thread(count_tokens, body.input, model)
+        await tenant.limits.admit(Claim(tokens=tokens, field="input"))
+        vectors = await embed(provider, model, body, deadline_of(request, application))
+        tenant.limits.note_used(tokens)
     is_base64 = body.encoding_format == "base64"
     return EmbeddingList(
         data=[

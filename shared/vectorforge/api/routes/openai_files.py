@@ -3,9 +3,10 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
-from vectorforge.api.dependencies import Tenant
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.erasing import erase_in_time
 from vectorforge.api.openai.cursors import Page
 from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.query_filters import FilteredFiles
@@ -19,6 +20,7 @@ from vectorforge.api.schemas.openai_files import (
 )
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.collection_listing import ListedDocument
+from vectorforge.db.repositories.erasure_repo import Subject
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 router = APIRouter(prefix="/v1/vector_stores/{vector_store_id}/files", tags=["openai"])
@@ -72,12 +74,11 @@ async def retrieve_vector_store_file(
 
 @router.delete("/{file_id}", responses=openai_problems(404))
 async def delete_vector_store_file(
-    vector_store_id: str, file_id: str, tenant: Tenant
+    request: Request, vector_store_id: str, file_id: str, application: ApplicationDep, tenant: Tenant
 ) -> VectorStoreFileDeleted:
-    """Delete a document with its passages; nothing of it is kept elsewhere."""
+    """Erase a document with all traces, as `DELETE /v1/documents/{id}` does."""
     found = await _find(tenant, vector_store_id, file_id)
-    if not await tenant.vector_store.delete_document(found.document.id):
-        raise _not_found(file_id)
+    await erase_in_time(request, application, tenant, Subject("document", document_id=found.document.id))
     return VectorStoreFileDeleted(id=str(found.document.id))
 
 

@@ -4,7 +4,8 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
+from vectorforge.api.erasing import erase_in_time
 from vectorforge.api.openai.cursors import Page
 from vectorforge.api.openai.error_responses import openai_problems
 from vectorforge.api.querying import deadline_of
@@ -18,6 +19,7 @@ from vectorforge.api.schemas.openai_vector_stores import (
     VectorStoreSearchRequest,
 )
 from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.erasure_repo import Subject
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection, RetrievedChunk
@@ -35,7 +37,7 @@ async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
 
 
 @router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
-async def create_vector_store(body: VectorStoreRequest, tenant: Tenant) -> VectorStoreBody:
+async def create_vector_store(body: VectorStoreRequest, tenant: AdmittedTenant) -> VectorStoreBody:
     """Make a collection with the server's embedding model."""
     name = body.name or f"vector-store-{uuid4().hex[:12]}"
     collection = await tenant.create_collection(name, description=body.description or "")
@@ -49,11 +51,12 @@ async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorS
 
 
 @router.delete("/{vector_store_id}", responses=openai_problems(404))
-async def delete_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreDeleted:
-    """Delete a collection with its documents."""
+async def delete_vector_store(
+    request: Request, vector_store_id: str, application: ApplicationDep, tenant: Tenant
+) -> VectorStoreDeleted:
+    """Erase a collection with its documents, as `DELETE /v1/collections/{id}` does."""
     collection = await tenant.find_collection(vector_store_id)
-    if not await tenant.collections.delete(collection.id):
-        raise NotFoundError(f"Collection {vector_store_id} not found")
+    await erase_in_time(request, application, tenant, Subject("collection", collection.id))
     return VectorStoreDeleted(id=str(collection.id))
 
 
@@ -63,21 +66,31 @@ async def search_vector_store(
     vector_store_id: str,
     body: VectorStoreSearchRequest,
     application: ApplicationDep,
-    tenant: Tenant,
+    tenant: AdmittedTenant,
 ) -> SearchResultsPage:
     """Find the passages nearest to a question, or to one of several, best first."""
     check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
     collection = await tenant.find_collection(vector_store_id)
-    found = await _search(tenant, collection, body, deadline_of(request, application))
-    return SearchResultsPage(search_query=body.query, data=[SearchResultBody.of(chunk) for chunk in found])
+    words_suffice = application.config.query.degraded_answers
+    deadline = deadline_of(request, application)
+    found, degraded = await _search(tenant, collection, body, deadline, words_suffice=words_suffice)
+    data = [SearchResultBody.of(chunk) for chunk in found]
+    return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
 
 
 async def _search(
-    tenant: TenantServices, collection: Collection, body: VectorStoreSearchRequest, deadline: Deadline
-) -> list[RetrievedChunk]:
+    tenant: TenantServices,
+    collection: Collection,
+    body: VectorStoreSearchRequest,
+    deadline: Deadline,
+    *,
+    words_suffice: bool,
+) -> tuple[list[RetrievedChunk], list[str]]:
+    """Passages, best first, and what the search of one question or more came down to."""
     best: dict[object, RetrievedChunk] = {}
+    degraded: list[str] = []
     for query in dict.fromkeys(body.query):
         found = await tenant.retriever.retrieve(
             query,
@@ -88,13 +101,15 @@ async def _search(
             profile_id=body.profile_id,
             deadline=deadline,
             search_mode=body.search_mode,
+            words_suffice=words_suffice,
         )
+        degraded = degraded or found.degraded
         for passage in found:
             known = best.setdefault(passage.chunk.id, passage)
             if _rank(passage) > _rank(known):
                 best[passage.chunk.id] = passage
     ranked = sorted(best.values(), key=lambda passage: (-_rank(passage), str(passage.chunk.id)))
-    return ranked[: body.max_num_results]
+    return ranked[: body.max_num_results], degraded
 
 
 def _rank(passage: RetrievedChunk) -> float:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
+from vectorforge.api.erasing import ERASURE_RESPONSES, erase
 from vectorforge.api.querying import (
     answer_as_stream,
     answer_dry,
@@ -14,8 +15,10 @@ from vectorforge.api.querying import (
     deadline_of,
     is_extractive,
 )
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
 from vectorforge.api.schemas.dry_run import DryRunResponse
+from vectorforge.api.schemas.erasures import ErasureBody
 from vectorforge.api.schemas.profiles import (
     Chunking,
     ProfileDocumentRequest,
@@ -28,6 +31,7 @@ from vectorforge.api.schemas.profiles import (
     WholeProfileRequest,
 )
 from vectorforge.api.schemas.rag import CollectionQueryResponse
+from vectorforge.db.repositories.erasure_repo import Subject
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.vectorstore.validation import MAX_PROFILE_ID
 
@@ -43,7 +47,9 @@ def _sizes(chunking: Chunking | None) -> ChunkingConfig | None:
 
 
 @router.post("", responses=_INGEST_PROBLEMS)
-async def ingest_profile(profile_id: ProfileInPath, body: ProfileRequest, tenant: Tenant) -> ProfileResult:
+async def ingest_profile(
+    profile_id: ProfileInPath, body: ProfileRequest, tenant: AdmittedTenant
+) -> ProfileResult:
     """Add rows to a profile, or replace those with the same ids; what is not in the request stays."""
     pipeline = await tenant.profiles.ingestion(_sizes(body.chunking))
     return ProfileResult.of(await pipeline.ingest_profile_data(profile_id, **body.rows()))
@@ -51,7 +57,7 @@ async def ingest_profile(profile_id: ProfileInPath, body: ProfileRequest, tenant
 
 @router.put("", responses=_INGEST_PROBLEMS)
 async def reingest_profile(
-    profile_id: ProfileInPath, body: WholeProfileRequest, tenant: Tenant
+    profile_id: ProfileInPath, body: WholeProfileRequest, tenant: AdmittedTenant
 ) -> ProfileResult:
     """Replace a profile: whoever searches sees all of the old one or all of the new one."""
     pipeline = await tenant.profiles.ingestion(_sizes(body.chunking))
@@ -62,7 +68,7 @@ async def reingest_profile(
 
 @router.post("/documents", responses=_INGEST_PROBLEMS)
 async def ingest_document(
-    profile_id: ProfileInPath, body: ProfileDocumentRequest, tenant: Tenant
+    profile_id: ProfileInPath, body: ProfileDocumentRequest, tenant: AdmittedTenant
 ) -> ProfileResult:
     """Add a CV or another text to a profile, or replace the one with the same type and id."""
     pipeline = await tenant.profiles.ingestion(_sizes(body.chunking))
@@ -84,9 +90,9 @@ async def search_profile(
     profile_id: ProfileInPath,
     body: ProfileSearchRequest,
     application: ApplicationDep,
-    tenant: Tenant,
+    tenant: AdmittedTenant,
 ) -> ProfileSearchResponse:
-    """Find the passages of a profile nearest to a question, and write them as a context for a model."""
+    """Find the passages of a profile that answer a question best, and write them as a context for a model."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     pipeline = await tenant.profiles.retrieval()
     started = time.perf_counter()
@@ -97,6 +103,7 @@ async def search_profile(
         body.filters,
         body.min_score,
         deadline=deadline_of(request, application),
+        search_mode=body.search_mode,
     )
     return ProfileSearchResponse(
         query=body.query,
@@ -107,17 +114,6 @@ async def search_profile(
     )
 
 
-@router.post(
-    "/query",
-    response_model=CollectionQueryResponse | DryRunResponse,
-    responses={
-        200: {
-            "description": "The answer: JSON, or with `stream: true` server-sent events.",
-            "content": event_stream_content(),
-        },
-        **ANSWER_PROBLEMS,
-    },
-)
 async def query_profile(
     request: Request,
     profile_id: ProfileInPath,
@@ -128,18 +124,42 @@ async def query_profile(
     """Answer a question from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
-    collection = await tenant.profiles.collection()
+    known = await tenant.profiles.look_up_question(body.query, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
+        return await answer_dry(request, application, tenant, body.query, known, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, resumable=body.resumable
+            request, application, tenant, body.query, known, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    result = await answer_whole(request, application, tenant, body.query, known, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))
 
 
-@router.delete("", status_code=204, responses=problems(404, 409))
-async def delete_profile(profile_id: ProfileInPath, tenant: Tenant) -> None:
-    """Delete a profile with everything it holds."""
-    await tenant.profiles.delete(profile_id)
+router.add_api_route(
+    "/query",
+    query_profile,
+    methods=["POST"],
+    response_model=CollectionQueryResponse | DryRunResponse,
+    responses={
+        200: {
+            "description": "The answer: JSON, or with `stream: true` server-sent events.",
+            "content": event_stream_content(),
+        },
+        **ANSWER_PROBLEMS,
+    },
+    route_class_override=QuestionRoute,
+)
+
+
+@router.delete("", responses=ERASURE_RESPONSES)
+async def delete_profile(
+    request: Request,
+    response: Response,
+    profile_id: ProfileInPath,
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> ErasureBody:
+    """Erase a profile with everything it holds, and all traces of it."""
+    collection = await tenant.profiles.collection()
+    subject = Subject("profile", collection.id, profile_id=profile_id)
+    return await erase(request, response, application, tenant, subject)

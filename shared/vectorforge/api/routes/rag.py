@@ -4,7 +4,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.querying import (
@@ -12,9 +12,10 @@ from vectorforge.api.querying import (
     answer_dry,
     answer_whole,
     check_config,
-    find_asked_collection,
     is_extractive,
+    look_up_question,
 )
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
 from vectorforge.api.schemas.dry_run import DryRunResponse
 from vectorforge.api.schemas.rag import (
@@ -24,7 +25,7 @@ from vectorforge.api.schemas.rag import (
     RAGQueryResponse,
 )
 
-router = APIRouter(prefix="/v1", tags=["query"])
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QuestionRoute)
 
 RAG_QUERY_ERROR_PREFIX = "RAG query error: "
 
@@ -38,37 +39,29 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _prefix_problems(request: Request) -> None:
-    request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
-
-
-@router.post(
-    "/rag/query",
-    response_model=RAGQueryResponse | DryRunResponse,
-    responses=_RESPONSES,
-    dependencies=[Depends(_prefix_problems)],
-)
+@router.post("/rag/query", response_model=RAGQueryResponse | DryRunResponse, responses=_RESPONSES)
 async def rag_query(
     request: Request, body: RAGQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | RAGQueryResponse | DryRunResponse:
     """Answer a question from the default collection (or the one named), with citations."""
+    request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
-    collection = await find_asked_collection(application, tenant, body.collection)
+    asked = await look_up_question(application, tenant, body.collection, body.query, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
+        return await answer_dry(request, application, tenant, body.query, asked, config)
     if body.stream:
         return await answer_as_stream(
             request,
             application,
             tenant,
             body.query,
-            collection,
+            asked,
             config,
             with_sources=body.wants_context,
             resumable=body.resumable,
         )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    result = await answer_whole(request, application, tenant, body.query, asked, config)
     return RAGQueryResponse.of(
         result,
         created=int(time.time()),
@@ -92,12 +85,12 @@ async def collection_query(
     """Answer a question from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    collection = await find_asked_collection(application, tenant, str(collection_id))
+    asked = await look_up_question(application, tenant, str(collection_id), body.query, config)
     if body.dry_run:
-        return await answer_dry(request, application, tenant, body.query, collection, config)
+        return await answer_dry(request, application, tenant, body.query, asked, config)
     if body.stream:
         return await answer_as_stream(
-            request, application, tenant, body.query, collection, config, resumable=body.resumable
+            request, application, tenant, body.query, asked, config, resumable=body.resumable
         )
-    result = await answer_whole(request, application, tenant, body.query, collection, config)
+    result = await answer_whole(request, application, tenant, body.query, asked, config)
     return CollectionQueryResponse.of(result, extractive=is_extractive(result))

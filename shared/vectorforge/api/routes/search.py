@@ -4,7 +4,7 @@ import time
 
 from fastapi import APIRouter, Request
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
 from vectorforge.api.querying import deadline_of, find_asked_collection
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.search import SearchRequest, SearchResponse
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 @router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
 async def search(
-    request: Request, body: SearchRequest, application: ApplicationDep, tenant: Tenant
+    request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> SearchResponse:
     """Find the passages that answer a question best, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
@@ -31,5 +31,6 @@ async def search(
         profile_id=body.profile_id,
         deadline=deadline_of(request, application),
         search_mode=body.search_mode,
+        words_suffice=application.config.query.degraded_answers,
     )
     return SearchResponse.of(body.query, collection.id, found, (time.perf_counter() - started) * 1000)

@@ -5,13 +5,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.querying import answer_as_stream, check_config, find_asked_collection
+from vectorforge.api.querying import answer_as_stream, check_config, look_up_question
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS
 from vectorforge.api.schemas.ui_chat import UIChatRequest
 from vectorforge.api.ui_messages.conversation import history_of, question_of
 from vectorforge.api.ui_messages.encoder import UIMessageEncoder
 
-router = APIRouter(prefix="/api", tags=["query"])
+router = APIRouter(prefix="/api", tags=["query"], route_class=QuestionRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -32,6 +33,6 @@ async def ui_chat(
     variant = tenant.choose_variant(body.variant, body.conversation_id)
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
-    collection = await find_asked_collection(application, tenant, body.collection)
+    asked = await look_up_question(application, tenant, body.collection, question, config)
     encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
-    return await answer_as_stream(request, application, tenant, question, collection, config, encoder=encoder)
+    return await answer_as_stream(request, application, tenant, question, asked, config, encoder=encoder)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant, check_at_most
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.uploads import UploadFormBody, UploadRequest
 from vectorforge.aws.upload_keys import UploadKey, source_of
@@ -13,9 +13,9 @@ from vectorforge.errors import ConfigurationError, NotFoundError
 router = APIRouter(prefix="/v1", tags=["documents"])
 
 
-@router.post("/collections/{collection_id}/uploads", responses=problems(404, 409, 413, 415))
+@router.post("/collections/{collection_id}/uploads", responses=problems(404, 409, 413, 415, 429))
 async def prepare_upload(
-    collection_id: UUID, body: UploadRequest, application: ApplicationDep, tenant: Tenant
+    collection_id: UUID, body: UploadRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> UploadFormBody:
     """Sign a form with which one file can be uploaded to S3 for some minutes.
 

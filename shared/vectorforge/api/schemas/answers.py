@@ -1,12 +1,18 @@
 """Parts of answers that both query doors share."""
 
-from dataclasses import asdict
 from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.pipeline.types import Citation, CitationVerdict, Funnel, QueryResult, SourceCitation
+from vectorforge.pipeline.types import (
+    AnswerQuality,
+    Citation,
+    CitationVerdict,
+    Funnel,
+    QueryResult,
+    SourceCitation,
+)
 from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
 
 
@@ -17,6 +23,9 @@ class ChatMessage(BaseModel):
 
     role: Literal["user", "assistant", "system"]
     content: str = Field(max_length=100_000)
+
+
+RELEVANCE = "What a hybrid or lexical search, or a reranker, ranked by; null: by score."
 
 
 class SourceBody(BaseModel):
@@ -31,6 +40,7 @@ class SourceBody(BaseModel):
     document_id: UUID
     chunk_index: int
     score: float
+    relevance: float | None = Field(description=RELEVANCE)
     snippet: str
     truncated: bool
     start_offset: int
@@ -50,6 +60,7 @@ class SourceBody(BaseModel):
             document_id=source.document_id,
             chunk_index=source.chunk_index,
             score=source.score,
+            relevance=source.relevance,
             snippet=source.snippet,
             truncated=source.truncated,
             start_offset=source.start_offset,
@@ -112,6 +123,17 @@ class Quality(BaseModel):
     unsupported_citations: int
     low: bool
 
+    @classmethod
+    def of(cls, quality: AnswerQuality) -> Self:
+        """The body for the figures."""
+        return cls(
+            relevance=quality.relevance,
+            completeness=quality.completeness,
+            supported_citations=quality.supported_citations,
+            unsupported_citations=quality.unsupported_citations,
+            low=quality.low,
+        )
+
 
 SCAN = "Whether all that match were compared, or an approximate index was asked; null: not known."
 SCAN_REASON = (
@@ -139,11 +161,18 @@ class FunnelBody(BaseModel):
     @classmethod
     def of(cls, funnel: Funnel) -> Self:
         """The body for the funnel."""
-        counts = {**asdict(funnel), "used": funnel.used}
-        counts["scan"], counts["scan_reason"] = (
-            (funnel.scan.method, funnel.scan.reason) if funnel.scan else (None, None)
+        return cls(
+            matched=funnel.matched,
+            matched_is_at_least=funnel.matched_is_at_least,
+            candidates=funnel.candidates,
+            below_min_score=funnel.below_min_score,
+            dropped_by_budget=funnel.dropped_by_budget,
+            used=funnel.used,
+            cited=funnel.cited,
+            search_mode=funnel.search_mode,
+            scan=funnel.scan.method if funnel.scan else None,
+            scan_reason=funnel.scan.reason if funnel.scan else None,
         )
-        return cls(**counts)
 
 
 class AnswerDetails(BaseModel):
@@ -170,7 +199,7 @@ class AnswerDetails(BaseModel):
             "variant": result.variant,
             "conversation_id": result.conversation_id,
             "rewritten_query": result.rewritten_query,
-            "quality": Quality(**asdict(result.quality)) if result.quality else None,
+            "quality": Quality.of(result.quality) if result.quality else None,
             "funnel": FunnelBody.of(result.funnel),
             "cost_usd": result.cost_usd,
             "dropped_parameters": result.dropped_parameters,

@@ -43,7 +43,7 @@ def storable(value: Any, depth: int = 0) -> Any:
         ValueError: A number is not finite, or the value is nested more than 16 levels deep.
     """
     if isinstance(value, str):
-        return _storable_text(value)
+        return value if value.isascii() and "\x00" not in value else _storable_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("numbers must be finite")
     if depth > MAX_JSON_DEPTH:

@@ -1,5 +1,6 @@
 """Bodies of ``/v1/collections``."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Self
 from uuid import UUID
@@ -60,6 +61,16 @@ class CollectionRequest(SearchSettingsFields):
         description="What the index of the vectors is made of, once there are more than 10,000: the "
         "vectors, the vectors in half precision, or their signs. What it finds is ranked by the full ones.",
     )
+    keeps_words: bool = Field(
+        default=True,
+        description="False: words of passages are not indexed, so that storing them takes a fraction of the "
+        "time and space; the collection is searched by vectors only. Setting its search_mode to hybrid or "
+        "lexical later has them indexed.",
+    )
+
+    def search_settings(self) -> SearchSettings:
+        """What is given, as the repository takes it."""
+        return replace(super().search_settings(), keeps_words=self.keeps_words)
 
 
 class CollectionBody(BaseModel):
@@ -79,6 +90,7 @@ class CollectionBody(BaseModel):
     search_mode: SearchMode
     dense_weight: float
     language: str
+    keeps_words: bool = Field(description="False: it can be searched by vectors only.")
     terms_complete: bool = Field(
         description="False: words of some passages are still to be read, or to be read anew by another "
         "language; searches by words may miss them."
@@ -103,6 +115,7 @@ class CollectionBody(BaseModel):
             search_mode=collection.search_mode,
             dense_weight=collection.dense_weight,
             language=collection.language,
+            keeps_words=collection.keeps_words,
             terms_complete=collection.terms_complete,
             document_count=collection.document_count,
             chunk_count=collection.chunk_count,

@@ -14,6 +14,7 @@ from vectorforge.api.schemas.openai_files import (
 )
 from vectorforge.api.schemas.openai_filters import AttributeFilter
 from vectorforge.api.schemas.openai_messages import OpenAIBody
+from vectorforge.api.schemas.search import SEARCH_DEGRADED
 from vectorforge.db.repositories.collection_listing import ListedCollection
 
 MAX_QUERIES = 8
@@ -138,5 +139,6 @@ class SearchResultsPage(BaseModel):
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
     search_query: list[str]
     data: list[SearchResultBody]
+    degraded: list[str] = Field(description=f"{SEARCH_DEGRADED} Not in OpenAI's own object.")
     has_more: Literal[False] = False
     next_page: None = None

@@ -18,6 +18,7 @@ from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.profile import RetrievedChunk
+from vectorforge.types import SearchMode
 
 MAX_ROWS = 500
 MAX_ROW_BYTES = 64 * 1024
@@ -132,6 +133,11 @@ class ProfileSearchRequest(RequestBody):
     top_k: int = Field(default=5, ge=1, description="Passages to return; the server's max_top_k at most.")
     filters: Filters | None = None
     min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
+    search_mode: SearchMode = Field(
+        default=SearchMode.DENSE,
+        description="What passages are found by: vectors and words (hybrid), vectors only (dense) or words "
+        "only (lexical), of which min_score drops none.",
+    )
     max_length: int = Field(
         default=PROFILE_CONTEXT_CHARS,
         ge=MIN_CONTEXT_CHARS,

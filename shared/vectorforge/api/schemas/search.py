@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import SCAN, SCAN_REASON
+from vectorforge.api.schemas.answers import RELEVANCE, SCAN, SCAN_REASON
 from vectorforge.api.schemas.base import (
     MAX_QUERY_CHARS,
     CollectionReference,
@@ -16,6 +16,8 @@ from vectorforge.api.schemas.base import (
 )
 from vectorforge.retriever.base import Passages
 from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
+
+SEARCH_DEGRADED = '["lexical"]: the question could not be embedded, and was searched for by its words only.'
 
 
 class SearchRequest(RequestBody):
@@ -41,7 +43,7 @@ class SearchResult(BaseModel):
     index: int
     text: str
     score: float = Field(description="By vectors; of a search by words only, the relevance.")
-    relevance: float | None = Field(description="What a hybrid or lexical search ranks by; null: by score.")
+    relevance: float | None = Field(description=RELEVANCE)
     lexical_score: float | None = Field(description="BM25; null: not asked for.")
     start_offset: int
     end_offset: int
@@ -75,6 +77,7 @@ class SearchResponse(BaseModel):
     collection_id: UUID
     results: list[SearchResult]
     search_mode: SearchMode | None = Field(description="What they were found by.")
+    degraded: list[str] = Field(description=SEARCH_DEGRADED)
     scan: Literal["exact", "index"] | None = Field(description=SCAN)
     scan_reason: ScanReason | None = Field(description=SCAN_REASON)
     matched: int | None = Field(description="Passages that collection, profile and filters let through.")
@@ -89,6 +92,7 @@ class SearchResponse(BaseModel):
             collection_id=collection_id,
             results=[SearchResult.of(chunk) for chunk in found],
             search_mode=found.search_mode,
+            degraded=found.degraded,
             scan=found.scan.method if found.scan else None,
             scan_reason=found.scan.reason if found.scan else None,
             matched=found.matched,

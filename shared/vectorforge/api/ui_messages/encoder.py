@@ -3,14 +3,11 @@
 The labels of the text read ``[n]``, whatever the preset calls them; n is the number of a source.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from fastapi.sse import format_sse_event
-
+from vectorforge.api.json_events import encode_json, json_event
 from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.problems import problem_of
-from vectorforge.api.sse import LINE_ENDS
 from vectorforge.api.ui_messages import parts
 from vectorforge.api.ui_messages.parts import Part
 from vectorforge.errors import VectorForgeError
@@ -124,4 +121,4 @@ def _utf16_length(text: str) -> int:
 
 
 def _encoded(part: Part) -> bytes:
-    return format_sse_event(data_str=json.dumps(part, ensure_ascii=False).translate(LINE_ENDS))
+    return json_event(encode_json(part))

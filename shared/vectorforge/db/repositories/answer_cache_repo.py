@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import Params
 
 CacheTier: TypeAlias = Literal["memory", "database"]
 
@@ -120,7 +121,11 @@ class AnswerCacheRepository:
         self._stale_s = stale_s
 
     async def find(
-        self, key: bytes, collection_id: UUID, data_version: int | None = None
+        self,
+        key: bytes,
+        collection_id: UUID,
+        data_version: int | None = None,
+        known: FoundAnswer | None = None,
     ) -> FoundAnswer | None:
         """The collection's present version, and the answer of this key, fresh or expired.
 
@@ -128,17 +133,20 @@ class AnswerCacheRepository:
             key: 32 bytes.
             collection_id: Of the tenant.
             data_version: Not needed here; the version is read with the answer.
+            known: What has been read already; it is returned.
 
         Returns:
             None when there is no such collection.
         """
+        if known is not None:
+            return known
         values = {
             "tenant_id": self._db.tenant_id,
             "key": key,
             "collection_id": collection_id,
             "stale_s": self._stale_s,
         }
-        row = await self._db.fetch_one(_FIND, values)
+        row = await self._db.fetch_one(_FIND, values, repeatable=True)
         return FoundAnswer(**row) if row else None
 
     async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
@@ -150,7 +158,11 @@ class AnswerCacheRepository:
             data_version: Of the collection, read before the search that the answer rests on.
             answer: A JSON object.
         """
-        values = {
+        await self._db.execute(*self.keeping(key, collection_id, data_version, answer), repeatable=True)
+
+    def keeping(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> tuple[str, Params]:
+        """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
+        return _KEEP, {
             "tenant_id": self._db.tenant_id,
             "key": key,
             "collection_id": collection_id,
@@ -158,7 +170,6 @@ class AnswerCacheRepository:
             "answer": answer,
             "ttl_s": self._ttl_s,
         }
-        await self._db.execute(_KEEP, values)
 
     async def statistics(self) -> CacheStatistics:
         """What is there, and what it was good for."""

@@ -28,7 +28,7 @@ _AS_BY_DEFAULT = SearchSettings()
 COLUMNS = """
 id, name, description, embedding_provider, embedding_model, dimension, distance_metric, query_prefix,
 document_prefix, by_profile, data_version, document_count, chunk_count, search_mode, dense_weight, language,
-terms_complete, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
+terms_complete, keeps_words, coalesce(space, distance_metric || '_' || dimension) AS space, created_at
 """
 
 _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s)"
@@ -36,12 +36,12 @@ _ENSURE_SPACE = "SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, 
 _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
-    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language
+    query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words
 ) VALUES (
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
-    coalesce(%(search_mode)s, CASE WHEN %(by_profile)s THEN 'dense' ELSE 'hybrid' END),
-    coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english')
+    coalesce(%(search_mode)s, CASE WHEN %(by_profile)s OR NOT %(keeps_words)s THEN 'dense' ELSE 'hybrid' END),
+    coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true)
 )
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {COLUMNS}
@@ -106,6 +106,7 @@ class CollectionRepository:
         """
         _check(name, dimension)
         _check_index(vector_index, distance_metric, dimension)
+        _check_words(search, by_profile=by_profile)
         values = {
             **await checked_settings(self._db, search),
             "tenant_id": self._db.tenant_id,
@@ -133,12 +134,12 @@ class CollectionRepository:
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
         """The collection, or None."""
-        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id))
+        row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id), repeatable=True)
         return make_collection(row) if row else None
 
     async def find_by_name(self, name: str) -> Collection | None:
         """The collection of exactly this name, or None."""
-        row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name))
+        row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)
         return make_collection(row) if row else None
 
     async def list(self) -> list[Collection]:
@@ -149,14 +150,17 @@ class CollectionRepository:
         """Change how a collection is searched; answers cached of it are not given any more.
 
         After a change of the language, passages are found by the words they were read by before until a
-        worker has read them anew; ``terms_complete`` is false until then.
+        worker has read them anew; ``terms_complete`` is false until then. So it is after a mode was set that
+        needs words, in a collection that kept none.
 
         Returns:
             The collection as it is now; None when there is none.
 
         Raises:
-            InvalidInputError: A setting is out of range.
+            InvalidInputError: A setting is out of range, or ``keeps_words`` is false.
         """
+        if settings.keeps_words is False:
+            raise InvalidInputError("Words cannot be given up; make another collection.", field="keeps_words")
         values = await checked_settings(self._db, settings)
         row = await self._db.fetch_one(
             SET_SEARCH.format(columns=COLUMNS),
@@ -216,6 +220,17 @@ def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> N
         raise InvalidInputError(
             "vector_index binary compares directions and does not go with the metric l2.",
             field="vector_index",
+        )
+
+
+def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
+    if search.keeps_words is not False:
+        return
+    if by_profile:
+        raise InvalidInputError("A collection of profiles keeps words.", field="keeps_words")
+    if search.search_mode not in (None, SearchMode.DENSE):
+        raise InvalidInputError(
+            f"search_mode {search.search_mode} needs words: keeps_words cannot be false.", field="keeps_words"
         )
 
 

@@ -6,16 +6,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.page import checked_page
 from vectorforge.db.repositories.sql_condition import SqlCondition
 from vectorforge.types import Chunk
-
-if TYPE_CHECKING:
-    from psycopg.rows import DictRow
 
 DOCUMENT_COLUMNS = """
 id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
@@ -63,12 +60,13 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 
 _CURRENT = """
-SELECT d.id AS document_id, d.version, d.content_hash, array(
+SELECT d.source, d.id AS document_id, d.version, d.content_hash, array(
     SELECT c.content_hash FROM vectorforge.chunks c
     WHERE c.tenant_id = d.tenant_id AND c.document_id = d.id AND c.to_version IS NULL
 ) AS chunk_hashes
 FROM vectorforge.documents d
-WHERE d.tenant_id = %s AND d.collection_id = %s AND d.source_key = vectorforge.source_key(%s)
+WHERE d.tenant_id = %s AND d.collection_id = %s
+    AND d.source_key = ANY (ARRAY(SELECT vectorforge.source_key(wanted) FROM unnest(%s::text[]) AS wanted))
 """
 
 
@@ -219,9 +217,15 @@ class DocumentRepository:
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
         """What is stored of this source now, or None."""
-        row = await self._db.fetch_one(_CURRENT, (self._db.tenant_id, collection_id, source))
-        return _current(row) if row else None
+        return (await self.current_hashes_of(collection_id, [source])).get(source)
 
-
-def _current(row: "DictRow") -> CurrentDocument:
-    return CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})
+    async def current_hashes_of(
+        self, collection_id: UUID, sources: Sequence[str]
+    ) -> dict[str, CurrentDocument]:
+        """What is stored now, by source, of these sources; those without a document are left out."""
+        values = (self._db.tenant_id, collection_id, list(sources))
+        rows = await self._db.fetch_all(_CURRENT, values, repeatable=True)
+        return {
+            row.pop("source"): CurrentDocument(**{**row, "chunk_hashes": frozenset(row["chunk_hashes"])})
+            for row in rows
+        }

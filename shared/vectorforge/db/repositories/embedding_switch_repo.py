@@ -7,25 +7,21 @@ small transaction in either direction.
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.embedding_models import EmbeddingModel
-from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, NotFoundError
+from vectorforge.db.repositories.embedding_spaces import space_beside
+from vectorforge.db.repositories.embedding_switch_types import EmbeddingSwitch, SwitchState, switch_of
+from vectorforge.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-_SPACE_ATTEMPTS = 3
+__all__ = ["EmbeddingSwitch", "EmbeddingSwitchRepository", "SwitchState", "lock_out_writers"]
+
 _LOCK_ATTEMPTS: Final = 100
 _LOCK_PAUSE_S: Final = 0.1
-
-_SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
-_ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 _COLLECTION = """
 SELECT coalesce(space, distance_metric || '_' || dimension) AS space, distance_metric AS metric
@@ -122,42 +118,6 @@ WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(id)s
 """
 
 
-class SwitchState(StrEnum):
-    """How far a change of the model has come."""
-
-    FILLING = "filling"
-    """Passages without a vector of the new model are being embedded; the old one answers."""
-    READY = "ready"
-    """Every passage has vectors of both; the old model answers."""
-    SWITCHED = "switched"
-    """The new model answers; the vectors of the old one are kept for a rollback."""
-    REMOVING = "removing"
-    """The vectors that are not used any more are being deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingSwitch:
-    """A change of a collection's embedding model."""
-
-    id: UUID
-    state: SwitchState
-    other: EmbeddingModel
-    """The new model; once switched, the one before."""
-    complete: bool
-    """Whether every passage has vectors of both models, as far as is known."""
-    passages: int
-    vectors: int
-    """Of the other model; one a passage when all have one."""
-    failures: int
-    """Attempts to embed that failed since one last succeeded."""
-    error_code: str | None
-    error_message: str | None
-    gate: Mapping[str, Any] | None
-    """What the last comparison has shown."""
-    created_at: datetime
-    switched_at: datetime | None
-
-
 class EmbeddingSwitchRepository:
     """The changes of one tenant's collections."""
 
@@ -167,7 +127,7 @@ class EmbeddingSwitchRepository:
     async def find(self, collection_id: UUID) -> EmbeddingSwitch | None:
         """The collection's change; None when none is open."""
         row = await self._db.fetch_one(_STATUS, self._of(collection_id))
-        return _made(row) if row else None
+        return switch_of(row) if row else None
 
     async def get(self, collection_id: UUID) -> EmbeddingSwitch:
         """The collection's change.
@@ -201,10 +161,7 @@ class EmbeddingSwitchRepository:
         collection = await self._db.fetch_one(_COLLECTION, values)
         if collection is None:
             raise NotFoundError("There is no collection with this id.")
-        wanted = {"metric": collection["metric"], "dimension": dimension}
-        space = await self._ensured(_SPACE, {**wanted, "kind": _kind(collection["space"], dimension)})
-        if space == collection["space"]:
-            space = await self._ensured(_ALTERNATE, {"space": space})
+        space = await space_beside(self._db, collection["space"], collection["metric"], dimension)
         values |= {
             "id": uuid4(),
             "provider": provider,
@@ -299,38 +256,7 @@ class EmbeddingSwitchRepository:
             raise ConflictError(_WRONG_STATE[row["state"]])
         return str(row["space"])
 
-    async def _ensured(self, statement: str, values: Mapping[str, Any]) -> str:
-        """A partition; in a transaction of its own, because attaching one briefly locks out writers."""
-        from psycopg import errors
 
-        for attempt in range(1, _SPACE_ATTEMPTS + 1):
-            try:
-                row = await self._db.fetch_one(statement, values)
-            except DatabaseError as exc:
-                if isinstance(exc.__cause__, errors.ConfigurationLimitExceeded):
-                    raise ConflictError("Too many combinations of metric and dimension are in use.") from exc
-                if not isinstance(exc.__cause__, errors.LockNotAvailable):
-                    raise
-                if attempt == _SPACE_ATTEMPTS:
-                    raise DatabaseUnavailableError(
-                        "The tables for this dimension could not be made; try again."
-                    ) from exc
-                await asyncio.sleep(0.2 * attempt)
-            else:
-                return str((row or {})["space"])
-        raise AssertionError("the last attempt returns or raises")
-
-
-def _kind(space: str, dimension: int) -> str:
-    """The kind of the partition to come: as that of today; no half precision where none can be indexed."""
-    kind = space.rsplit("_", 1)[-1]
-    if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
-        return kind
-    return "full"
-
-
-_MAX_HALF_DIMENSION: Final = 4_000
-"""Of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
 _WRONG_STATE: Final = {
     "open": "The change is not switched.",
     "switched": "The change is switched already; roll it back, or finish it.",
@@ -358,11 +284,3 @@ async def lock_out_writers(connection: "AsyncConnection[dict[str, Any]]", values
         else:
             return
     raise ConflictError("Documents of this collection are written without a pause; try again later.")
-
-
-def _made(row: dict[str, Any]) -> EmbeddingSwitch:
-    model = {name: row.pop(name) for name in EmbeddingModel.__dataclass_fields__}
-    state = row.pop("state")
-    if state == "open":
-        state = SwitchState.READY if row["complete"] else SwitchState.FILLING
-    return EmbeddingSwitch(**row, other=EmbeddingModel(**model), state=SwitchState(state))

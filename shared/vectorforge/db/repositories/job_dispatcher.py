@@ -12,6 +12,7 @@ FROM vectorforge.claim_ingestion_job(make_interval(secs => %s))
 _DELETE_OLD_LOGS = "SELECT vectorforge.delete_old_logs(make_interval(days => %s)) AS deleted"
 _DELETE_EXPIRED_CACHES = "SELECT vectorforge.delete_expired_caches(make_interval(secs => %s)) AS deleted"
 _DELETE_EXPIRED_STREAMS = "SELECT vectorforge.delete_expired_streams() AS deleted"
+_ERASE_OLD_TEXTS = "SELECT vectorforge.erase_old_log_texts(make_interval(days => %s)) AS erased"
 _OTHERS_WAIT = "SELECT vectorforge.other_tenants_wait(%s) AS found"
 
 
@@ -51,6 +52,16 @@ class JobDispatcher:
         """Delete queries and ended jobs older than this many days, at least 1, of all tenants."""
         while (row := await self._database.fetch_untenanted(_DELETE_OLD_LOGS, (kept_days,))) and row[
             "deleted"
+        ]:
+            pass
+
+    async def erase_old_log_texts(self, kept_days: int) -> None:
+        """Empty questions and answers older than this many days, at least 1, of all tenants.
+
+        Tombstones of erased passages that are too old to be of use go as well.
+        """
+        while (row := await self._database.fetch_untenanted(_ERASE_OLD_TEXTS, (kept_days,))) and row[
+            "erased"
         ]:
             pass
 

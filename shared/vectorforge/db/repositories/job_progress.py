@@ -51,6 +51,12 @@ WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = (
 )
 RETURNING {ITEM_COLUMNS}, content
 """
+_UPCOMING = f"""
+SELECT {ITEM_COLUMNS}, content FROM vectorforge.ingestion_job_items
+WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND status = 'queued' AND ordinal > %(ordinal)s
+    AND octet_length(content) <= %(most_bytes)s
+ORDER BY ordinal LIMIT %(limit)s
+"""
 
 # Item and job change together, and only while the item runs: reported twice, it is counted once.
 _ITEM_SUCCEEDED = """
@@ -158,6 +164,14 @@ class JobProgress:
             await connection.execute(_GIVE_UP_ITEMS, values)
             row = await (await connection.cursor(binary=True).execute(_NEXT_ITEM, values)).fetchone()
         return IngestionJobItem.of(row) if row else None
+
+    async def upcoming_items(
+        self, job_id: UUID, *, after: int, most_bytes: int, limit: int
+    ) -> list[IngestionJobItem]:
+        """The queued items behind an ordinal, if not larger than that, with content; none is begun."""
+        values = self._of(job_id, ordinal=after, most_bytes=most_bytes, limit=limit)
+        rows = await self._db.fetch_all(_UPCOMING, values, repeatable=True)
+        return [IngestionJobItem.of(row) for row in rows]
 
     async def item_succeeded(
         self,

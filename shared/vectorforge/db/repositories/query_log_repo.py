@@ -3,18 +3,27 @@
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pydantic_core import to_json
+
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.page import checked_page
 from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
+from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
+
+    from vectorforge.db.exchange import Call
+
+logger = logging.getLogger(__name__)
 
 _COLUMNS = """
 id, collection_id, query_text, retrieved_chunk_ids, generated_response, latency_ms, outcome, used_chunk_ids,
@@ -98,6 +107,32 @@ class QueryLogRepository:
 
         Characters that PostgreSQL cannot hold become U+FFFD: a log is not lost because of what was asked.
         """
+        await self._db.execute(*self._creating(log), repeatable=True)
+
+    async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
+        """Store a log and what else is to be written at a query's end, in one transaction.
+
+        When that fails or takes too long, the log is stored alone, and False is returned.
+
+        Args:
+            log: As ``create``.
+            beside: Statements of the same tenant that may be run twice.
+            timeout_s: Longest time for all together.
+        """
+        creating = self._creating(log)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._db.execute_all([creating, *beside], repeatable=True)
+            return True
+        except DatabaseUnavailableError:
+            raise
+        except (VectorForgeError, TimeoutError) as exc:
+            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+            logger.warning("The answer was not kept: %s", reason)
+            await self._db.execute(*creating, repeatable=True)
+            return False
+
+    def _creating(self, log: QueryLog) -> "Call":
         from psycopg.types.json import Jsonb
 
         values: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
@@ -105,12 +140,12 @@ class QueryLogRepository:
             "tenant_id": self._db.tenant_id,
             "query_text": storable(log.query_text),
             "generated_response": storable(log.generated_response),
-            "retrieved_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.retrieved_chunk_ids]),
-            "used_chunk_ids": Jsonb([str(chunk_id) for chunk_id in log.used_chunk_ids]),
-            "degraded": Jsonb(list(log.degraded)),
-            "quality": Jsonb(dict(log.quality)) if log.quality else None,
+            "retrieved_chunk_ids": Jsonb(list(log.retrieved_chunk_ids), dumps=to_json),
+            "used_chunk_ids": Jsonb(list(log.used_chunk_ids), dumps=to_json),
+            "degraded": Jsonb(list(log.degraded), dumps=to_json),
+            "quality": Jsonb(dict(log.quality), dumps=to_json) if log.quality else None,
         }
-        await self._db.execute(_CREATE, values)
+        return _CREATE, values
 
     async def find_by_id(self, log_id: UUID) -> QueryLog | None:
         """The log, or None."""

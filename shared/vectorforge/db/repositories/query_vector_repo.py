@@ -9,6 +9,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
+from vectorforge.db.tenant_database import Params
 from vectorforge.types import Collection, Vector
 
 # The key needs the collection's model and prefix, so it is made where these are: no round trip of its own.
@@ -17,14 +18,15 @@ sha256(convert_to(
     jsonb_build_array(%(settings)s::text, {provider}, {model}, {prefix} || %(query)s::text)::text, 'UTF8'
 ))
 """
-_STORED = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
+STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
+"""Of a collection ``c``, ``%(settings)s`` and ``%(query)s``."""
 _FIND = f"""
 SELECT c.*, e.vector
 FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ) AS c
 LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {_STORED}
+    ON e.tenant_id = %(tenant_id)s AND e.expires_at > now() AND e.key = {STORED_KEY}
 """
 _GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
 _KEEP = f"""
@@ -57,15 +59,19 @@ class QueryVectorRepository:
             "settings": self._settings,
             "query": query,
         }
-        row = await self._db.fetch_one(_FIND, values)
+        row = await self._db.fetch_one(_FIND, values, repeatable=True)
         if row is None:
             return None, None
-        stored = row.pop("vector")
-        return make_collection(row), None if stored is None else _floats(stored)
+        vector = read_vector(row.pop("vector"))
+        return make_collection(row), vector
 
     async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
         """Store the vector that the collection's own model made of the question and the query prefix."""
-        values = {
+        await self._db.execute(*self.keeping(collection, query, vector), repeatable=True)
+
+    def keeping(self, collection: Collection, query: str, vector: Vector) -> tuple[str, Params]:
+        """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
+        return _KEEP, {
             "tenant_id": self._db.tenant_id,
             "settings": self._settings,
             "provider": collection.embedding_provider,
@@ -75,7 +81,6 @@ class QueryVectorRepository:
             "vector": _bytes(vector),
             "ttl_s": self._ttl_s,
         }
-        await self._db.execute(_KEEP, values)
 
 
 def _bytes(vector: Vector) -> bytes:
@@ -85,7 +90,10 @@ def _bytes(vector: Vector) -> bytes:
     return values.tobytes()
 
 
-def _floats(stored: bytes) -> list[float]:
+def read_vector(stored: bytes | None) -> list[float] | None:
+    """A vector as it is stored; None stays None."""
+    if stored is None:
+        return None
     values = array("f")
     values.frombytes(stored)
     if sys.byteorder == "big":

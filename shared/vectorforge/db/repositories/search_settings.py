@@ -15,15 +15,21 @@ WHERE cfgnamespace = 'pg_catalog'::regnamespace ORDER BY 1
 # may come to light after a worker has read everything by the new one.
 SET_SEARCH = """
 WITH held AS (
-    SELECT id, language FROM vectorforge.collections
+    SELECT id, language, keeps_words OR coalesce(%(keeps_words)s, false)
+        OR coalesce(%(search_mode)s, search_mode) <> 'dense' AS keeps_words
+    FROM vectorforge.collections
     WHERE tenant_id = %(tenant_id)s AND id = %(id)s FOR UPDATE
 ), changed AS (
     UPDATE vectorforge.collections AS c
     SET search_mode = coalesce(%(search_mode)s, c.search_mode),
         dense_weight = coalesce(%(dense_weight)s, c.dense_weight),
         language = coalesce(%(language)s, c.language),
-        terms_complete = c.terms_complete AND coalesce(%(language)s, c.language) = c.language,
-        terms_cursor = CASE WHEN coalesce(%(language)s, c.language) = c.language THEN c.terms_cursor END,
+        keeps_words = held.keeps_words,
+        terms_complete = NOT held.keeps_words OR c.terms_complete AND c.keeps_words
+            AND coalesce(%(language)s, c.language) = c.language,
+        terms_cursor = CASE
+            WHEN c.keeps_words AND coalesce(%(language)s, c.language) = c.language THEN c.terms_cursor
+        END,
         data_version = c.data_version + 1
     FROM held WHERE c.tenant_id = %(tenant_id)s AND c.id = held.id
     RETURNING c.*
@@ -48,6 +54,7 @@ async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict
         "search_mode": settings.search_mode and settings.search_mode.value,
         "dense_weight": weight,
         "language": language,
+        "keeps_words": settings.keeps_words,
     }
 
 

@@ -4,24 +4,26 @@ import base64
 import json
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, ClassVar
 
+import orjson
 from pydantic import SecretStr
 
 from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.embedding import failures
 from vectorforge.embedding.base import Batch, EmbeddingProvider
-from vectorforge.errors import EmbeddingAuthenticationError, EmbeddingError, EmbeddingInputError
-from vectorforge.sdk_client import SDKClient
+from vectorforge.errors import EmbeddingError, EmbeddingInputError
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
+from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient
 
-if TYPE_CHECKING:
-    import openai
-
-_CONNECT_TIMEOUT_S = 5.0
+_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+_MAX_ANSWER_BYTES_PER_TEXT = 256 * 1024
+"""A vector of 8,192 numbers, written out with 17 digits, has 180 kB."""
 # https://platform.openai.com/docs/api-reference/embeddings/create
 _MAX_TOKENS_PER_TEXT = 8191
 _MAX_TOKENS_PER_REQUEST = 300_000
@@ -33,7 +35,7 @@ _NATIVE_DIMENSIONS: Mapping[str, int] = {
 
 
 class OpenAIEmbeddingProvider(EmbeddingProvider):
-    """Calls ``POST {base_url}/embeddings`` through the official SDK, whose own retries are off.
+    """Calls ``POST {base_url}/embeddings``.
 
     As "openai", newlines become spaces, at most 8,191 tokens a text and 300,000 a request are sent
     (estimated), and ``dimensions`` is asked for when a ``text-embedding-3`` model is to be shortened. Under
@@ -65,12 +67,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         self._base_url = base_url
         self._default_model = default_model
         self._dimension = dimension
-        self._client = SDKClient(
-            as_credentials(api_key or "none"),  # the SDK wants one
-            self._build_client,
-            lambda client: client.close(),
-            is_refusal=_is_refusal,
-        )
+        self._client = VendorClient(as_credentials(api_key or "none"))
 
     def provider_name(self) -> str:
         """The name given; OpenAI itself is "openai"."""
@@ -88,7 +85,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         return _NATIVE_DIMENSIONS.get(model or self._default_model) or super().dimension(model)
 
     async def preload(self) -> None:
-        """Import the SDK and build its client."""
+        """Import the HTTP client."""
         await self._client.preload()
 
     async def aclose(self) -> None:
@@ -100,7 +97,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         return self._name == "openai"
 
     def _model_key(self, model: str) -> str:
-        return json.dumps([self._name, self._base_url, model, self.dimension(model)])
+        return repr((self._name, self._base_url, model, self.dimension(model)))
 
     def _check_text(self, index: int, text: str, model: str) -> None:
         super()._check_text(index, text, model)
@@ -129,26 +126,28 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
         if self._is_openai:
             texts = [text.replace("\n", " ") for text in texts]
-        options = self._options(model)
-
-        async def request(client: "openai.AsyncOpenAI", _: AsyncExitStack) -> bytes:
-            import openai
-
-            try:
-                # raw: the SDK's own reading of the vectors takes longer than the rest of the call
-                response = await client.embeddings.with_raw_response.create(
-                    model=model,
-                    input="",
-                    encoding_format="base64",  # a fifth of the bytes; servers that do not know it send floats
-                    # As an argument the SDK would look through the list of texts.
-                    extra_body={"input": list(texts), **options},
-                )
-            except openai.APIError as exc:
-                raise _translated(exc, model) from self._client.without_key(exc)
-            return response.content
-
-        async with AsyncExitStack() as stack:
-            return _vectors(await self._client.send(stack, request))
+        body = {
+            "model": model,
+            "input": list(texts),
+            "encoding_format": "base64",  # a fifth of the bytes; servers that do not know it send floats
+            **self._options(model),
+        }
+        limit = _MAX_ANSWER_BYTES + _MAX_ANSWER_BYTES_PER_TEXT * len(texts)
+        connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
+        url = f"{self._base_url.rstrip('/')}/embeddings"
+        try:
+            sent = orjson.dumps(body)
+        except TypeError as exc:  # half a surrogate pair is no character
+            raise EmbeddingInputError("The texts cannot be written as UTF-8.") from exc
+        try:
+            response = await self._client.post(url, sent, connect_timeout_s=connect_s)
+            with closing(response):
+                answer = await response.read(limit)
+        except (VendorStatusError, VendorConnectionError, VendorTimeoutError, ConnectionError) as exc:
+            raise _translated(exc, model) from self._client.without_key(exc)
+        except ValueError as exc:
+            raise failures.no_embeddings() from exc
+        return _vectors(answer)
 
     def _options(self, model: str) -> dict[str, Any]:
         """More fields of the request."""
@@ -157,38 +156,24 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
         return {"dimensions": dimension} if shortened and dimension else {}
 
-    def _build_client(self, key: SecretStr) -> "openai.AsyncOpenAI":
-        import httpx2
-        import openai
 
-        client = openai.AsyncOpenAI(
-            api_key=key.get_secret_value(),
-            base_url=self._base_url,
-            max_retries=0,
-            timeout=httpx2.Timeout(self._timeout_s, connect=_CONNECT_TIMEOUT_S),
-        )
-        _ = client.embeddings  # imports its modules here, in the thread, not in the first request
-        return client
-
-
-def _is_refusal(exc: Exception) -> bool:
-    return isinstance(exc, EmbeddingAuthenticationError)
-
-
-def _translated(exc: "openai.APIError", model: str) -> EmbeddingError:
-    """Our error for the SDK's, without its text (which may quote the key or the input)."""
-    import openai
-
-    if isinstance(exc, openai.APITimeoutError):
+def _translated(exc: Exception, model: str) -> EmbeddingError:
+    """Our error, without the vendor's text (which may quote the key or the input)."""
+    if isinstance(exc, VendorTimeoutError):
         return failures.timed_out()
-    if isinstance(exc, openai.APIConnectionError):
+    if not isinstance(exc, VendorStatusError):
         return failures.unreachable()
-    if not isinstance(exc, openai.APIStatusError):
-        return EmbeddingError("The embedding provider sent an answer that is not one.")
-    error = failures.error_for_status(exc.status_code, model, exc.response.headers)
+    error = failures.error_for_status(exc.status, model, exc.headers)
     if exc.code == "insufficient_quota":  # an empty account does not fill by waiting
         error.retryable = False
     return error
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return json.loads(body)  # takes NaN, which some servers send and which is refused as what it is
 
 
 def _vectors(body: bytes) -> list[Vector]:
@@ -200,9 +185,10 @@ def _vectors(body: bytes) -> list[Vector]:
         EmbeddingError: The body is not what the protocol says.
     """
     try:
-        items = json.loads(body)["data"]
+        items = _parsed(body)["data"]
         indexes = [item.get("index", place) for place, item in enumerate(items)]
-        vectors = dict(zip(indexes, (_decoded(item["embedding"]) for item in items), strict=True))
+        decode = _decoder(len(items))
+        vectors = dict(zip(indexes, (_decoded(item["embedding"], decode) for item in items), strict=True))
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise failures.no_embeddings() from exc
     if vectors.keys() != set(range(len(items))):
@@ -210,11 +196,20 @@ def _vectors(body: bytes) -> list[Vector]:
     return [vectors[index] for index in range(len(items))]
 
 
-def _decoded(embedding: Any) -> Vector:
+def _decoder(count: int) -> Callable[[str], bytes]:
+    """What decodes base64; for a question's one vector the faster one is not worth being imported."""
+    if count == 1:
+        return partial(base64.b64decode, validate=True)
+    import pybase64
+
+    return partial(pybase64.b64decode, validate=True)
+
+
+def _decoded(embedding: Any, decode: Callable[[str], bytes]) -> Vector:
     """A vector sent as base64 of little-endian float32, or as a list of numbers; TypeError for other JSON."""
     if not isinstance(embedding, str):
-        return list(array("d", embedding))
-    vector = array("f", base64.b64decode(embedding, validate=True))
+        return array("d", embedding)  # checked for its precision later
+    vector = array("f", decode(embedding))
     if sys.byteorder == "big":
         vector.byteswap()
-    return vector.tolist()
+    return vector

@@ -38,8 +38,9 @@ def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
         document = Document(io.BytesIO(content))
         blocks = list(_blocks(document, max_chars))
         title = clean(document.core_properties.title or "")[0].strip()
-    except (KeyError, ValueError, AttributeError, OSError, SyntaxError, zipfile.BadZipFile) as exc:
-        # what python-docx and lxml (XMLSyntaxError is a SyntaxError) raise for broken packages
+    except (ExtractionError, MemoryError):
+        raise
+    except Exception as exc:  # whatever python-docx, lxml, zipfile and zlib raise for broken packages
         raise ExtractionError("The DOCX file is damaged and cannot be read.") from exc
     if not blocks:
         raise ExtractionError("The document holds no text.", reason="empty")

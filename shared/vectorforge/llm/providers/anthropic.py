@@ -1,10 +1,10 @@
 """Anthropic's Messages API."""
 
-import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import orjson
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
@@ -16,14 +16,17 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.response_format import anthropic_format
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
-from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendor_errors import VendorStatusError
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from vectorforge.vendor_session import VendorResponse
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 DEFAULT_MODEL = "claude-sonnet-4-20250514"
+_VERSION = "2026-10-21"
+"""Of the API, as the SDK in uv.lock asks for it; a test compares. https://docs.claude.com/en/api/versioning"""
 
 _SAMPLING = ("temperature", "top_p")
 _UNKNOWN = ("frequency_penalty", "presence_penalty")
@@ -50,7 +53,7 @@ _STATUSES = {
 
 
 class AnthropicProvider(BaseLLMProvider):
-    """Messages over the official SDK, which retries nothing here."""
+    """Messages."""
 
     max_temperature: ClassVar[float] = 1.0
 
@@ -79,12 +82,7 @@ class AnthropicProvider(BaseLLMProvider):
             token_gap_s: See ``BaseLLMProvider``.
         """
         self._base_url = base_url or DEFAULT_BASE_URL
-        self._client = SDKClient(
-            as_credentials(credentials),
-            self._build_client,
-            lambda client: client.close(),
-            is_refusal=self._is_refusal,
-        )
+        self._client = VendorClient(as_credentials(credentials), headers={"anthropic-version": _VERSION})
         self._refused = RefusedParameters()
         super().__init__(
             default_model=default_model,
@@ -112,7 +110,7 @@ class AnthropicProvider(BaseLLMProvider):
         return "anthropic"
 
     async def preload(self) -> None:
-        """Import the SDK and build its client."""
+        """Import the HTTP client."""
         await self._client.preload()
 
     async def aclose(self) -> None:
@@ -120,121 +118,116 @@ class AnthropicProvider(BaseLLMProvider):
         await self._client.aclose()
 
     async def _call_api(self, call: ProviderCall) -> Completion:
-        async with AsyncExitStack() as stack:
-            response, dropped = await self._send(stack, call, stream=False)
+        response, dropped = await self._send(call, stream=False)
+        with closing(response):
             answer = await response_body.read_json(response)
         texts = (block["text"] for block in answer.get("content") or () if block.get("type") == "text")
         ending = (answer.get("model"), answer.get("stop_reason"), answer.get("usage") or {})
         return _completion(*ending, call, dropped, "".join(texts))
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
-        model = reason = None
-        usage: dict[str, Any] = {}
-        async with AsyncExitStack() as stack:
-            response, dropped = await self._send(stack, call, stream=True)
-            events = await stack.enter_async_context(aclosing(response_body.events(response)))
-            async for data in events:
-                event = json.loads(data)
-                match event["type"]:
-                    case "message_start":
-                        model = event["message"].get("model")
-                        usage.update(event["message"].get("usage") or {})
-                    case "content_block_delta":
-                        if text := event["delta"].get("text"):
-                            yield text
-                    case "message_delta":
-                        reason = event["delta"].get("stop_reason") or reason
-                        # Cumulative; fields that did not change may be null.
-                        usage.update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
-                    case "message_stop":
-                        await response_body.drain(events)
-                        yield _completion(model, reason, usage, call, dropped)
+        response, dropped = await self._send(call, stream=True)
+        written = _Written()
+        with closing(response):
+            async with aclosing(response_body.events(response)) as events:
+                async for arrived in events:
+                    if text := written.read_together(arrived, self.name):
+                        yield text
+                    if written.error is not None:
+                        raise written.error
+                    if written.is_complete:
+                        await response_body.finish(response)
+                        yield _completion(written.model, written.reason, written.usage, call, dropped)
                         return
-                    case "error":
-                        status = _STATUSES.get(event["error"].get("type"), 500)
-                        raise failures.error_for_status(self.name, status)
 
     async def _list_models(self) -> list[str]:
-        async with AsyncExitStack() as stack:
-            page = await self._client.send(stack, lambda client, _: client.models.list(limit=1000))
-            return [model.id for model in page.data]
+        page = await self._client.get_json(self._url("models?limit=1000"))
+        return [model["id"] for model in page["data"]]
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
         refused = self._refused.of(call.config.model)
         return {**_request_body(call, refused, stream=stream), **_sampling(call, refused)}
 
-    async def _send(
-        self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
-    ) -> tuple[Any, list[str]]:
-        """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
+    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple["VendorResponse", list[str]]:
+        """Send the request; the response, to be closed, and the sampling parameters left out."""
 
-        async def request(client: "AsyncAnthropic", contexts: AsyncExitStack) -> tuple[Any, frozenset[str]]:
-            async def attempt(refused: frozenset[str]) -> Any:
-                sent = _request(client, call, refused, stream=stream)
-                return await contexts.enter_async_context(sent)
+        async def attempt(refused: frozenset[str]) -> "VendorResponse":
+            body = {**_request_body(call, refused, stream=stream), **_sampling(call, refused)}
+            # Silence is limited by the base class, which also counts pings as silence.
+            connect_s = min(CONNECT_TIMEOUT_S, call.timeout_s)
+            return await self._client.post(
+                self._url("messages"), orjson.dumps(body), connect_timeout_s=connect_s
+            )
 
-            return await self._refused.send(call.config.model, attempt, self._refused_name)
-
-        response, refused = await self._client.send(stack, request)
+        response, refused = await self._refused.send(call.config.model, attempt, self._refused_name)
         left_out = (*refused, *_UNKNOWN)
         names = [n for n in (*_SAMPLING, *_UNKNOWN) if n in left_out and getattr(call.config, n) is not None]
         if "output_config" in refused and call.config.response_schema is not None:
             names.append("output_config")
         return response, names
 
-    def _refused_name(self, exc: Exception) -> str | None:
-        import anthropic
+    def _url(self, path: str) -> str:
+        return f"{self._base_url.rstrip('/')}/v1/{path}"
 
-        if not isinstance(exc, anthropic.BadRequestError):
+    def _refused_name(self, exc: Exception) -> str | None:
+        if not isinstance(exc, VendorStatusError) or exc.status != 400:
             return None
-        if "output_config" in exc.message or "output format" in exc.message:
+        if "output_config" in exc.text or "output format" in exc.text:
             return "output_config"
         # Where a model takes only one of both, temperature stays.
-        return named_parameter(("top_p", "temperature"), message=exc.message)
-
-    def _is_refusal(self, exc: Exception) -> bool:
-        import anthropic
-
-        return isinstance(exc, anthropic.AuthenticationError | anthropic.PermissionDeniedError)
-
-    def _build_client(self, key: SecretStr) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic
-
-        client = AsyncAnthropic(
-            api_key=key.get_secret_value(),
-            base_url=self._base_url,
-            max_retries=0,
-            open_telemetry=False,  # or the environment may have prompts and answers sent elsewhere
-        )
-        # The SDK puts the headers of ANTHROPIC_CUSTOM_HEADERS here; only VECTORFORGE_* variables count.
-        client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave them out
-        _ = client.messages  # imports its modules here, in the thread, not in the first request
-        return client
+        return named_parameter(("top_p", "temperature"), message=exc.text)
 
     def _map_error(self, exc: Exception) -> LLMError:
-        import anthropic
-
-        return failures.error_for_sdk_exception(anthropic, self.name, exc)
+        return failures.error_for_exception(self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
         return self._client.without_key(exc)
 
 
-def _request(
-    client: "AsyncAnthropic", call: ProviderCall, refused: frozenset[str], *, stream: bool
-) -> AbstractAsyncContextManager[Any]:
-    """The request, sent when the context is entered; ``refused`` parameters are left out."""
-    import anthropic
+class _Written:
+    """What the events of a stream have said so far, besides the text.
 
-    return client.messages.with_streaming_response.create(
-        model=call.config.model,
-        max_tokens=call.config.max_tokens,
-        messages=[],
-        # As arguments the SDK would look through all of it, and it has none for the sampling any more.
-        extra_body={**_request_body(call, refused, stream=stream), **_sampling(call, refused)},
-        # Silence is limited by the base class, which also counts pings as silence.
-        timeout=anthropic.Timeout(None, connect=min(5.0, call.timeout_s)),
-    )
+    https://docs.claude.com/en/docs/build-with-claude/streaming
+    """
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.reason: str | None = None
+        self.usage: dict[str, Any] = {}
+        self.is_complete = False
+        self.error: Exception | None = None
+        """What went wrong after the text: what the stream says, or that something in it cannot be read."""
+
+    def read_together(self, arrived: Iterable[bytes], provider: str) -> str:
+        """The text of events that arrived together, as one: each costs its readers more than us."""
+        texts: list[str] = []
+        try:
+            for data in arrived:
+                texts.append(self._read(orjson.loads(data), provider))
+                if self.error is not None:
+                    break
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the text before it was said; it is raised later
+            self.error = exc
+        return "".join(texts)
+
+    def _read(self, event: Mapping[str, Any], provider: str) -> str:
+        """The text of an event, empty for most kinds."""
+        match event["type"]:
+            case "content_block_delta":
+                return event["delta"].get("text") or ""
+            case "message_start":
+                self.model = event["message"].get("model")
+                self.usage.update(event["message"].get("usage") or {})
+            case "message_delta":
+                self.reason = event["delta"].get("stop_reason") or self.reason
+                # Cumulative; fields that did not change may be null.
+                self.usage.update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
+            case "message_stop":
+                self.is_complete = True
+            case "error":
+                status = _STATUSES.get(event["error"].get("type"), 500)
+                self.error = failures.error_for_status(provider, status)
+        return ""
 
 
 def _sampling(call: ProviderCall, refused: frozenset[str]) -> dict[str, Any]:

@@ -45,6 +45,8 @@ _ENOUGH_EVIDENCE = 0.55
 """Half the share of the question's words in the best source, plus the best cosine, when there is an embedder.
 On two public sets 2 % of the answerable questions fall below, and 99 % of those foreign to the documents."""
 
+_CAPABILITIES = frozenset(ProviderCapability)
+
 
 class ExtractiveProvider(BaseLLMProvider):
     """Quotes instead of writing: no model, no key, nothing made up.
@@ -70,7 +72,7 @@ class ExtractiveProvider(BaseLLMProvider):
     @property
     def capabilities(self) -> frozenset[ProviderCapability]:
         """Those of a model, and that it quotes."""
-        return super().capabilities | {ProviderCapability.EXTRACTIVE}
+        return _CAPABILITIES
 
     async def _call_api(self, call: ProviderCall) -> Completion:
         parts = await self._answer(call)

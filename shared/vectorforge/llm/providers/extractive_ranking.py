@@ -27,6 +27,7 @@ _SUFFIXES = (
     ("ied", "y"), ("ing", ""), ("ion", ""), ("ions", ""), ("edly", ""), ("ers", ""), ("ed", ""), ("er", ""),
     ("es", ""), ("ly", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
+_ENDINGS = tuple(suffix for suffix, _ in _SUFFIXES)
 
 _NUMERIC_QUESTION = re.compile(
     r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast)"
@@ -52,6 +53,7 @@ _REASON_ANSWER = re.compile(
 # Tuned by hand on all of a public question set (SQuAD paragraphs).
 _WEIGHT_COSINE = 2.0
 _WEIGHT_RANK = 0.2
+_WEIGHT_RELEVANCE = 0.5  # of 1,190 first citations 1,129 are right with 0, 1,133 or 1,134 with 0.3 to 0.7
 _WEIGHT_TYPE = 0.2
 _WEIGHT_BEFORE = 0.3
 _PENALTY_SHORT = 0.3
@@ -69,12 +71,14 @@ class Candidate:
     piece: Piece
     terms: frozenset[str]
     before: frozenset[str]
+    relevance: float = 0.0
+    """Of its source, as a share of the best source's, 0 to 1; 0 where the search did not say."""
 
 
 @lru_cache(maxsize=16_384)  # passages share their words; at most about 2 MB
 def stem(word: str) -> str:
     """A lower-case word without its ending; at least three letters stay."""
-    for suffix, replacement in _SUFFIXES:
+    for suffix, replacement in _SUFFIXES if word.endswith(_ENDINGS) else ():
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             word = word[: len(word) - len(suffix)] + replacement
             break
@@ -101,13 +105,22 @@ def candidates(sources: Sequence[GroundingSource], pieces: Iterable[tuple[int, P
     """Pieces with their words; one that stands in several sources counts for the best source only."""
     seen: set[str] = set()
     found: list[Candidate] = []
+    shares = _relevance_shares(sources)
     for source, piece in pieces:
         key = " ".join(piece.text.split()).casefold()
         if key not in seen:
             seen.add(key)
             title = sources[source].title or ""
-            found.append(Candidate(source, piece, terms(piece.text), terms(f"{title} {piece.before}")))
+            before = terms(f"{title} {piece.before}")
+            found.append(Candidate(source, piece, terms(piece.text), before, shares[source]))
     return found
+
+
+def _relevance_shares(sources: Sequence[GroundingSource]) -> list[float]:
+    """Of each source; by rank alone a far second would be as near as a close one."""
+    known = [source.relevance or 0.0 for source in sources]
+    best = max(known, default=0.0)
+    return [max(0.0, one) / best if best > 0 else 0.0 for one in known]
 
 
 class Question:
@@ -128,11 +141,12 @@ class Question:
         return sum(self._idf[term] for term in self.terms & found) / self._mass
 
     def lexical_score(self, candidate: Candidate) -> float:
-        """Score without meaning: words, rank of the source, kind of answer, completeness."""
+        """Score without meaning: words, rank and relevance of the source, kind of answer, completeness."""
         piece = candidate.piece
         score = self.coverage(candidate.terms)
         score += _WEIGHT_BEFORE * self.coverage(candidate.before - candidate.terms)
         score += _WEIGHT_RANK / (1 + candidate.source)
+        score += _WEIGHT_RELEVANCE * candidate.relevance
         score += _WEIGHT_TYPE * self._answer_type(piece.text)
         score -= _PENALTY_SHORT * (len(piece.text) < _SHORT)
         return score - _PENALTY_FRAGMENT * piece.is_fragment

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from vectorforge.config import LLMSettings
 from vectorforge.credentials import Credentials
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.vendor_errors import VendorStatusError
 
 DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
 
@@ -32,9 +33,5 @@ class GoogleProvider(OpenAIProvider):
             **options,
         )
 
-    def _is_refusal(self, exc: Exception) -> bool:
-        import openai
-
-        if isinstance(exc, openai.BadRequestError) and _ABOUT_THE_KEY.search(str(exc.body)):
-            return True
-        return super()._is_refusal(exc)
+    def _is_refusal(self, exc: VendorStatusError) -> bool:
+        return (exc.status == 400 and bool(_ABOUT_THE_KEY.search(exc.text))) or super()._is_refusal(exc)

@@ -1,8 +1,7 @@
 """MAX Serve (https://docs.modular.com/max/cli/serve), which speaks OpenAI's two completion APIs."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import SecretStr
 
@@ -12,9 +11,6 @@ from vectorforge.deadline import Deadline
 from vectorforge.llm.llama_prompt import STOP_TOKENS, format_chat_prompt
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 Mode = Literal["chat", "completions"]
 
@@ -32,7 +28,7 @@ class MaxServeProvider(OpenAIProvider):
         """Connects to nothing.
 
         Args:
-            credentials: The SDK wants a key; the server ignores it unless a proxy before it does not.
+            credentials: A key is always sent; the server ignores it unless a proxy before it does not.
             mode: Which of the server's APIs to use.
             **options: See ``OpenAIProvider``.
         """
@@ -63,19 +59,9 @@ class MaxServeProvider(OpenAIProvider):
         response = await self.generate(messages, config, deadline=deadline)
         return response.content, response.prompt_tokens, response.completion_tokens
 
-    def _request(
-        self,
-        client: "AsyncOpenAI",
-        call: ProviderCall,
-        refused: frozenset[str],
-        *,
-        stream: bool,
-        timeout: Any,
-    ) -> AbstractAsyncContextManager[Any]:
-        if self._mode == "chat":
-            return super()._request(client, call, refused, stream=stream, timeout=timeout)
-        body = self._request_body(call, refused, stream=stream)
-        return client.completions.with_streaming_response.create(**body, timeout=timeout)
+    @property
+    def _path(self) -> str:
+        return super()._path if self._mode == "chat" else "completions"
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         if self._mode == "chat":

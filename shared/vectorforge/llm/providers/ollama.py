@@ -19,7 +19,7 @@ class OllamaProvider(OpenAIProvider):
         """The provider at the address in the settings, with or without its ``/v1``; it needs no key."""
         address = (settings.ollama_base_url or "").rstrip("/")
         return cls(
-            "ollama",  # the SDK wants a key, the server ignores it
+            "ollama",  # a key is always sent, the server ignores it
             name="ollama",
             base_url=address if address.endswith("/v1") else f"{address}/v1",
             default_model=settings.ollama_model,

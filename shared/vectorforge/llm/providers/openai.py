@@ -1,10 +1,10 @@
 """OpenAI, and every server that speaks its chat completions API (Ollama, vLLM, MAX Serve, Gemini, ...)."""
 
-import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Self
 
+import orjson
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
@@ -16,11 +16,12 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.response_format import openai_format, refused_openai_format, refused_steps
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
-from vectorforge.sdk_client import SDKClient
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendor_errors import VendorStatusError
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient, refuses_key
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from vectorforge.vendor_session import VendorResponse
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -33,7 +34,7 @@ _FINISH_REASONS: Mapping[str | None, FinishReason] = {
 
 
 class OpenAIProvider(BaseLLMProvider):
-    """Chat completions over the official SDK, which retries nothing here."""
+    """Chat completions."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class OpenAIProvider(BaseLLMProvider):
         timeout_s: float = 60.0,
         token_gap_s: float = 10.0,
     ) -> None:
-        """Connects to nothing and imports no SDK yet.
+        """Connects to nothing and imports no HTTP client yet.
 
         Args:
             credentials: API key, or where to ask for it.
@@ -65,11 +66,9 @@ class OpenAIProvider(BaseLLMProvider):
         """
         self._name = name
         self._base_url = base_url or DEFAULT_BASE_URL
-        self._organization = organization
-        self._client = SDKClient(
+        self._client = VendorClient(
             as_credentials(credentials),
-            self._build_client,
-            lambda client: client.close(),
+            headers={} if organization is None else {"OpenAI-Organization": organization},
             is_refusal=self._is_refusal,
         )
         self._refused = RefusedParameters()
@@ -100,7 +99,7 @@ class OpenAIProvider(BaseLLMProvider):
         return self._name
 
     async def preload(self) -> None:
-        """Import the SDK and build its client."""
+        """Import the HTTP client."""
         await self._client.preload()
 
     async def aclose(self) -> None:
@@ -108,91 +107,65 @@ class OpenAIProvider(BaseLLMProvider):
         await self._client.aclose()
 
     async def _call_api(self, call: ProviderCall) -> Completion:
-        async with AsyncExitStack() as stack:
-            response, dropped = await self._send(stack, call, stream=False)
+        response, dropped = await self._send(call, stream=False)
+        with closing(response):
             answer = await response_body.read_json(response)
         choice = (answer.get("choices") or [{}])[0]
         text, reason = self._text_and_reason(choice, "message")
         return _completion(answer, answer.get("model"), reason, call, dropped, text)
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
-        model = reason = None
-        last: dict[str, Any] = {}
-        async with AsyncExitStack() as stack:
-            response, dropped = await self._send(stack, call, stream=True)
-            events = await stack.enter_async_context(aclosing(response_body.events(response)))
-            async for data in events:
-                if data == "[DONE]":
-                    await response_body.drain(events)
-                    yield _completion(last, model, reason, call, dropped)
-                    return
-                chunk = json.loads(data)
-                if chunk.get("error"):
-                    raise _error_in_stream(self.name, chunk["error"])
-                model = chunk.get("model") or model
-                if chunk.get("usage"):
-                    last = chunk
-                for choice in (chunk.get("choices") or ())[:1]:
-                    text, said = self._text_and_reason(choice, "delta")
-                    reason = reason or said  # the last chunk of a refusal says "stop"
-                    if text:
+        response, dropped = await self._send(call, stream=True)
+        written = _Written(self.name, self._text_and_reason)
+        with closing(response):
+            async with aclosing(response_body.events(response)) as events:
+                async for arrived in events:
+                    if text := written.read(arrived):
                         yield text
+                    if written.error is not None:
+                        raise written.error
+                    if written.is_complete:
+                        await response_body.finish(response)
+                        yield _completion(written.last, written.model, written.reason, call, dropped)
+                        return
 
     async def _list_models(self) -> list[str]:
-        async with AsyncExitStack() as stack:
-            page = await self._client.send(stack, lambda client, _: client.models.list())
-            return [model.id for model in page.data]
+        page = await self._client.get_json(self._url("models"))
+        return [model["id"] for model in page["data"]]
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
         return self._request_body(call, self._refused.of(call.config.model), stream=stream)
 
-    async def _send(
-        self, stack: AsyncExitStack, call: ProviderCall, *, stream: bool
-    ) -> tuple[Any, list[str]]:
-        """Send the request; the response (closed by ``stack``) and the sampling parameters left out."""
+    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple["VendorResponse", list[str]]:
+        """Send the request; the response, to be closed, and the sampling parameters left out."""
+        asks_for_json = call.config.response_schema is not None
+        without: frozenset[str] = frozenset()
 
-        async def request(client: "AsyncOpenAI", contexts: AsyncExitStack) -> tuple[Any, frozenset[str]]:
-            import openai
-
+        async def attempt(refused: frozenset[str]) -> "VendorResponse":
+            nonlocal without
+            without = refused
+            body = orjson.dumps(self._request_body(call, refused, stream=stream))
             # Silence is limited by the base class, which also counts pings as silence.
-            timeout = openai.Timeout(None, connect=min(5.0, call.timeout_s))
+            connect_s = min(CONNECT_TIMEOUT_S, call.timeout_s)
+            return await self._client.post(self._url(self._path), body, connect_timeout_s=connect_s)
 
-            asks_for_json = call.config.response_schema is not None
-            without: frozenset[str] = frozenset()
+        def refused_name(exc: Exception) -> str | None:
+            name = self._refused_name(exc)
+            if name is None and asks_for_json and isinstance(exc, VendorStatusError):
+                name = refused_openai_format(f"{exc.param} {exc.text}", without)
+            return name
 
-            async def attempt(refused: frozenset[str]) -> Any:
-                nonlocal without
-                without = refused
-                sent = self._request(client, call, refused, stream=stream, timeout=timeout)
-                return await contexts.enter_async_context(sent)
-
-            def refused_name(exc: Exception) -> str | None:
-                name = self._refused_name(exc)
-                if name is None and asks_for_json and isinstance(exc, openai.APIStatusError):
-                    name = refused_openai_format(f"{exc.param} {exc.message}", without)
-                return name
-
-            return await self._refused.send(call.config.model, attempt, refused_name)
-
-        response, refused = await self._client.send(stack, request)
+        response, refused = await self._refused.send(call.config.model, attempt, refused_name)
         dropped = [n for n in _SAMPLING if n in refused and getattr(call.config, n) is not None]
         return response, dropped + refused_steps(call.config, refused)
 
-    def _request(
-        self,
-        client: "AsyncOpenAI",
-        call: ProviderCall,
-        refused: frozenset[str],
-        *,
-        stream: bool,
-        timeout: Any,
-    ) -> AbstractAsyncContextManager[Any]:
-        """The request, sent when the context is entered; ``refused`` parameters are left out."""
-        body = self._request_body(call, refused, stream=stream)
-        # As arguments the SDK would look through all of it.
-        return client.chat.completions.with_streaming_response.create(
-            model=call.config.model, messages=[], extra_body=body, timeout=timeout
-        )
+    @property
+    def _path(self) -> str:
+        """Where requests for an answer go."""
+        return "chat/completions"
+
+    def _url(self, path: str) -> str:
+        return f"{self._base_url.rstrip('/')}/{path}"
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         config = call.config
@@ -218,40 +191,69 @@ class OpenAIProvider(BaseLLMProvider):
         return said.get("content") or said.get("refusal") or "", reason
 
     def _refused_name(self, exc: Exception) -> str | None:
-        import openai
-
-        if not isinstance(exc, openai.BadRequestError):
+        if not isinstance(exc, VendorStatusError) or exc.status != 400:
             return None
-        if "max_completion_tokens" in exc.message and exc.param in ("max_tokens", None):
+        if "max_completion_tokens" in exc.text and exc.param in ("max_tokens", None):
             return "max_tokens"
         candidates = (*_SAMPLING, "stream_options")
-        return named_parameter(candidates, message=exc.message, param=exc.param, code=exc.code)
+        return named_parameter(candidates, message=exc.text, param=exc.param, code=exc.code)
 
-    def _is_refusal(self, exc: Exception) -> bool:
+    def _is_refusal(self, exc: VendorStatusError) -> bool:
         """Whether the vendor says that the key is not, or no longer, a good one."""
-        import openai
-
-        return isinstance(exc, openai.AuthenticationError | openai.PermissionDeniedError)
-
-    def _build_client(self, key: SecretStr) -> "AsyncOpenAI":
-        from openai import AsyncOpenAI
-
-        client = AsyncOpenAI(api_key=key.get_secret_value(), base_url=self._base_url, max_retries=0)
-        # The SDK reads both from OPENAI_* variables; only VECTORFORGE_* ones count here.
-        client.organization = self._organization
-        client.project = None
-        _ = client.chat.completions  # imports its modules here, in the thread, not in the first request
-        return client
+        return refuses_key(exc)
 
     def _map_error(self, exc: Exception) -> LLMError:
-        import openai
-
-        if self._is_refusal(exc):
+        if isinstance(exc, VendorStatusError) and self._is_refusal(exc):
             return failures.error_for_status(self.name, 401)
-        return failures.error_for_sdk_exception(openai, self.name, exc)
+        return failures.error_for_exception(self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
         return self._client.without_key(exc)
+
+
+class _Written:
+    """What a stream has said so far, besides the text.
+
+    Args:
+        provider: Its name, for an error.
+        text_and_reason: Text and finish reason of a choice and the name of its part.
+    """
+
+    def __init__(
+        self, provider: str, text_and_reason: Callable[[Mapping[str, Any], str], tuple[str, str | None]]
+    ) -> None:
+        self._provider = provider
+        self._text_and_reason = text_and_reason
+        self.model: str | None = None
+        self.reason: str | None = None
+        self.last: dict[str, Any] = {}
+        """The chunk with the usage."""
+        self.error: Exception | None = None
+        """What went wrong after the text: what the stream says, or that something in it cannot be read."""
+        self.is_complete = False
+
+    def read(self, arrived: Iterable[bytes]) -> str:
+        """The text of chunks that arrived together, as one: each costs its readers more than us."""
+        texts: list[str] = []
+        try:
+            for data in arrived:
+                if data == b"[DONE]":
+                    self.is_complete = True
+                    break
+                chunk = orjson.loads(data)
+                if chunk.get("error"):
+                    self.error = _error_in_stream(self._provider, chunk["error"])
+                    break
+                self.model = chunk.get("model") or self.model
+                if chunk.get("usage"):
+                    self.last = chunk
+                if choices := chunk.get("choices"):
+                    text, reason = self._text_and_reason(choices[0], "delta")
+                    self.reason = self.reason or reason  # the last chunk of a refusal says "stop"
+                    texts.append(text)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the text before it was said; it is raised later
+            self.error = exc
+        return "".join(texts)
 
 
 def _completion(

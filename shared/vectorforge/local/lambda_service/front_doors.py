@@ -50,7 +50,7 @@ class FunctionUrl(FrontDoor):
 
     async def _begin(self, invocation: Invocation, pieces: AsyncIterator[bytes]) -> HttpAnswer:
         await invocation.opened.wait()
-        if invocation.error is not None:
+        if invocation.error is not None and not invocation.chunks:  # what came before a cut is passed on
             raise MalformedResponseError(invocation.error.error_type)
         if invocation.content_type != STREAM_CONTENT_TYPE:
             return HttpAnswer(200, _OPAQUE)

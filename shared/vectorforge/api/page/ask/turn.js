@@ -181,7 +181,7 @@ class Turn {
     const used = new Set([...this.body.querySelectorAll(".cite")].map((node) => Number(node.dataset.source)));
     const cited = this.sources.map((_, index) => index).filter((index) => used.has(index));
     const others = this.sources.map((_, index) => index).filter((index) => !used.has(index));
-    const scale = Math.max(1, ...this.sources.map((s) => s.score ?? 0));
+    const scale = Math.max(1, ...this.sources.map((s) => nearness(s)[0] ?? 0));
     const list = el("ul", {}, ...(cited.length ? cited : others).map((index) => this.sourceRow(index, used, scale)));
     const section = el("section", { class: "sources", "aria-label": "Sources" }, el("h3", {}, cited.length ? "Sources" : "Passages found"), list);
     if (cited.length && others.length) {
@@ -199,12 +199,12 @@ class Turn {
   sourceRow(index, used, scale) {
     const item = this.sources[index], name = sourceName(item), file = item.document_source || item.source;
     const about = [headingOf(item), file && file !== name ? file : null].filter(Boolean).join(" · ") || firstWords(item.text || item.snippet);
-    const bar = el("i"), score = typeof item.score === "number" ? item.score : null;
+    const bar = el("i"), [score, scoreName] = nearness(item);
     if (score !== null) bar.style.width = `${Math.max(0, Math.min(1, score / scale)) * 100}%`;
     return el("li", used.has(index) ? {} : { class: "uncited" },
       el("button", { class: "source", type: "button", "data-source": index, onclick: (event) => source.open(this.sources, index, event.currentTarget) },
         el("span", { class: "number" }, String(item.number)), el("b", {}, name), el("em", {}, about),
-        score === null ? null : el("span", { class: "score", title: "Similarity to the question" }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, "similarity "), score.toFixed(2))));
+        score === null ? null : el("span", { class: "score", title: `${scoreName} to the question` }, el("i", { "aria-hidden": "true" }, bar), el("span", { class: "sr" }, `${scoreName.toLowerCase()} `), score.toFixed(2))));
   }
 
   footer() {
@@ -242,5 +242,10 @@ const sourceName = (item) => item.title || item.document_source || item.source |
 const headingOf = (item) => {
   const parts = (item.heading ?? "").split(" > ");
   return (parts[0] === item.title ? parts.slice(1) : parts).join(" > ");
+};
+/** What the passage was ranked by, and its name: of vectors alone the score, else what vectors and words say together. */
+const nearness = (item) => {
+  if (typeof item.relevance === "number") return [item.relevance, "Relevance"];
+  return [typeof item.score === "number" ? item.score : null, "Similarity"];
 };
 const firstWords = (text) => (text ?? "").replace(/\s+/g, " ").trim().slice(0, 120);

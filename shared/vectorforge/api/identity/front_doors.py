@@ -2,7 +2,7 @@
 
 API Gateway and function URLs check a caller before the function runs, and say in the event, in its
 ``requestContext``, who it is. They alone write there: what a client sends (headers, query, body) has other
-places. Whoever may invoke the function without a front door writes the whole event; see docs/tenants.md.
+places. Whoever may invoke the function without a front door writes the whole event; see docs/identity.md.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from vectorforge.config import ServerSettings
 from vectorforge.errors import ConfigurationError
+from vectorforge.principal import Principal, Scope
 
 _API_KEY_ID = re.compile(r"[A-Za-z0-9]{1,19}")
 """Shorter than any key's value, which has 20 characters at least: so a key put here by mistake is refused.
@@ -87,46 +88,51 @@ class FrontDoorCaller:
         )
 
 
-class FrontDoorTenants:
-    """The tenants of API Gateway's keys and of IAM's roles and users.
+class FrontDoorIdentities:
+    """Tenants and scopes of API Gateway's keys and of IAM's roles and users.
 
     Args:
-        settings: ``api_gateway_keys`` and ``iam_tenants``.
+        settings: ``api_gateway_keys``, ``iam_tenants`` and ``credential_scopes``.
 
     Raises:
         ConfigurationError: An id is none of API Gateway's, an ARN names no role or user, or two ARNs name the
-            same one and different tenants.
+            same one and different tenants or scopes.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        for key_id in settings.api_gateway_keys:
+        scopes = settings.credential_scopes
+        self._by_key_id: dict[str, Principal] = {}
+        for key_id, tenant in settings.api_gateway_keys.items():
             if not _API_KEY_ID.fullmatch(key_id):
                 raise ConfigurationError(
                     "VECTORFORGE_API_GATEWAY_KEYS maps the id of an API Gateway key (1 to 19 letters and "
                     "digits, not the key itself) to a tenant."
                 )
-        self._by_key_id = dict(settings.api_gateway_keys)
-        self._by_principal: dict[IamPrincipal, str] = {}
+            scope = scopes.get(key_id, Scope.ADMIN)
+            self._by_key_id[key_id] = Principal(tenant, scope.included, f"api-gateway:{key_id}")
+        self._by_principal: dict[IamPrincipal, Principal] = {}
         for position, (arn, tenant) in enumerate(settings.iam_tenants.items(), start=1):
-            principal = IamPrincipal.named(arn)
-            if principal is None:
+            named = IamPrincipal.named(arn)
+            if named is None:
                 raise ConfigurationError(
                     "VECTORFORGE_IAM_TENANTS maps the ARN of an IAM role or user, such as "
                     f"arn:aws:iam::123456789012:role/name, to a tenant; entry {position} is none."
                 )
-            if self._by_principal.setdefault(principal, tenant) != tenant:
+            scope = scopes.get(arn, Scope.ADMIN)
+            principal = Principal(tenant, scope.included, f"iam:{named.account}:{named.kind}/{named.name}")
+            if self._by_principal.setdefault(named, principal) != principal:
                 raise ConfigurationError(
-                    f"VECTORFORGE_IAM_TENANTS gives the {principal.kind} {principal.name!r} of account "
-                    f"{principal.account} two tenants; a path makes no other {principal.kind} of it."
+                    f"VECTORFORGE_IAM_TENANTS gives the {named.kind} {named.name!r} of account "
+                    f"{named.account} two tenants or scopes; a path makes no other {named.kind} of it."
                 )
 
-    def of(self, caller: FrontDoorCaller) -> set[str]:
-        """The tenants that the caller's identities name; empty when none is assigned to one."""
-        named = (self._by_key_id.get(caller.api_key_id or ""), self._find(caller.principal))
-        return {tenant for tenant in named if tenant is not None}
-
-    def _find(self, principal: IamPrincipal | None) -> str | None:
-        return None if principal is None else self._by_principal.get(principal)
+    def of(self, caller: FrontDoorCaller) -> list[Principal]:
+        """Whom the caller's identities stand for; empty when none is assigned to a tenant."""
+        named = (
+            self._by_key_id.get(caller.api_key_id or ""),
+            None if caller.principal is None else self._by_principal.get(caller.principal),
+        )
+        return [principal for principal in named if principal is not None]
 
 
 def _part(whole: object, name: str) -> Mapping[str, Any]:

@@ -1,0 +1,135 @@
+"""What each route needs; ``middleware.Authentication`` looks here before the body is read.
+
+A route that is not here cannot be served: ``doors`` refuses to open its module.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from starlette.routing import compile_path
+
+from vectorforge.principal import Scope
+
+PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json", "/statistics"})
+"""Need no credential: they hold no tenant's data. ``/health?deep=1`` asks for one itself."""
+
+ROUTES: Mapping[Scope, tuple[str, ...]] = {
+    Scope.READ: (
+        "GET /v1/providers",
+        "GET /v1/providers/{name}/models",
+        "GET /v1/collections",
+        "GET /v1/collections/{collection_id}",
+        "GET /v1/collections/{collection_id}/documents",
+        "GET /v1/collections/{collection_id}/embedding-switch",
+        "POST /v1/collections/{collection_id}/query",
+        "GET /v1/documents/{document_id}",
+        "GET /v1/documents/{document_id}/text",
+        "GET /v1/documents/{document_id}/chunks",
+        "GET /v1/chunks/{chunk_id}",
+        "GET /v1/jobs",
+        "GET /v1/jobs/{job_id}",
+        "POST /v1/search",
+        "POST /v1/rag/query",
+        "POST /v1/docrag/query",
+        "POST /v1/profiles/{profile_id}/search",
+        "POST /v1/profiles/{profile_id}/query",
+        # whoever has the id of an answer asked for it
+        "GET /v1/queries/{query_id}/events",
+        "POST /v1/queries/{query_id}/stop",
+        "GET /v1/conversations",
+        "POST /v1/conversations",
+        "GET /v1/conversations/{conversation_id}",
+        "GET /v1/cache",
+        "POST /v1/chat/completions",
+        "GET /v1/models",
+        "GET /v1/models/{model:path}",
+        "POST /v1/embeddings",
+        "POST /v1/responses",
+        "GET /v1/vector_stores",
+        "GET /v1/vector_stores/{vector_store_id}",
+        "POST /v1/vector_stores/{vector_store_id}/search",
+        "GET /v1/vector_stores/{vector_store_id}/files",
+        "GET /v1/vector_stores/{vector_store_id}/files/{file_id}",
+        "GET /v1/vector_stores/{vector_store_id}/files/{file_id}/content",
+        "POST /api/chat",
+        "POST /mcp",  # no tool changes anything
+        "POST /mcp/",
+    ),
+    Scope.WRITE: (
+        "POST /v1/collections",
+        "PATCH /v1/collections/{collection_id}",
+        "DELETE /v1/collections/{collection_id}",
+        "POST /v1/collections/{collection_id}/documents",
+        "POST /v1/collections/{collection_id}/documents/delete",
+        "POST /v1/collections/{collection_id}/uploads",
+        "DELETE /v1/documents/{document_id}",
+        "POST /v1/profiles/{profile_id}",
+        "PUT /v1/profiles/{profile_id}",
+        "POST /v1/profiles/{profile_id}/documents",
+        "DELETE /v1/profiles/{profile_id}",
+        "DELETE /v1/conversations/{conversation_id}",
+        "DELETE /v1/cache",
+        "POST /v1/vector_stores",
+        "DELETE /v1/vector_stores/{vector_store_id}",
+        "POST /v1/vector_stores/{vector_store_id}/files",
+        "DELETE /v1/vector_stores/{vector_store_id}/files/{file_id}",
+        # whoever may delete may see what became of it
+        "GET /v1/erasures",
+        "GET /v1/erasures/{erasure_id}",
+    ),
+    Scope.ADMIN: (
+        "GET /v1/keys",
+        "POST /v1/keys",
+        "POST /v1/keys/{key_id}/rotate",
+        "DELETE /v1/keys/{key_id}",
+        "DELETE /v1/tenant",
+        # what everybody asked, and what it cost
+        "GET /v1/queries",
+        "GET /v1/queries/{query_id}",
+        "GET /v1/stats",
+        "GET /v1/stats/usage",
+        "GET /metrics",
+        # embeds a whole collection anew
+        "POST /v1/collections/{collection_id}/embedding-switch",
+        "POST /v1/collections/{collection_id}/embedding-switch/switch",
+        "POST /v1/collections/{collection_id}/embedding-switch/rollback",
+        "POST /v1/collections/{collection_id}/embedding-switch/finish",
+        "POST /v1/collections/{collection_id}/embedding-switch/cancel",
+    ),
+}
+"""Method and path of each route by what it needs, the paths as the routes have them."""
+
+_SCOPES: Mapping[str, Scope] = {route: scope for scope, routes in ROUTES.items() for route in routes}
+# Paths are matched as the router does it, so that the two never see different routes.
+_PATTERNS = [
+    (method, compile_path(path)[0], scope)
+    for route, scope in _SCOPES.items()
+    for method, path in [route.split(" ", 1)]
+    if "{" in path
+]
+
+
+def required_scope(method: str, path: str) -> Scope | None:
+    """What a request needs.
+
+    Args:
+        method: Of HTTP.
+        path: Without where the app is mounted.
+
+    Returns:
+        The scope; of several routes that match, the one that includes the others. None when no route of
+        ``ROUTES`` matches: it is public, or the router knows none either.
+    """
+    exact = _SCOPES.get(f"{method} {path}")
+    if exact is not None:
+        return exact
+    found = [scope for known, pattern, scope in _PATTERNS if known == method and pattern.match(path)]
+    return max(found, key=lambda scope: len(scope.included), default=None)
+
+
+def undeclared(routes: Iterable[tuple[str, str]]) -> list[str]:
+    """Those of these routes, by method and path, that are neither public nor in ``ROUTES``."""
+    return [
+        f"{method} {path}"
+        for method, path in routes
+        if path not in PUBLIC_PATHS and f"{method} {path}" not in _SCOPES
+    ]

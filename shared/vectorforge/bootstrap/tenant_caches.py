@@ -1,0 +1,102 @@
+"""What is kept of one tenant's questions: answers and vectors, as the settings say."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
+from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
+from vectorforge.db.repositories.question_repo import QuestionRepository
+from vectorforge.db.repositories.tenant_settings_repo import TenantSettingsRepository
+from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_memory import MemoryFirst
+from vectorforge.pipeline.keeping import Keeping
+from vectorforge.pipeline.log_text import LogTexts
+
+if TYPE_CHECKING:
+    from vectorforge.bootstrap.application import Application
+    from vectorforge.limits.admission import Admission
+
+_LOG_POLICY_TIMEOUT_S = 0.1
+"""A record that waits for it any longer would not reach the queue in time."""
+
+
+class TenantCaches:
+    """The caches of one tenant."""
+
+    def __init__(
+        self, application: "Application", db: TenantDatabase, admission: "Admission | None" = None
+    ) -> None:
+        self._application = application
+        self._admission = admission
+        self._settings = application.config.cache
+        self._db = db
+
+    @cached_property
+    def query_vectors(self) -> QueryVectorRepository | None:
+        """Vectors of questions; None: they are not kept."""
+        ttl_s = self._settings.embedding_cache_ttl_s
+        if not ttl_s:
+            return None
+        return QueryVectorRepository(self._db, settings=self._application.settings_digest, ttl_s=ttl_s)
+
+    @cached_property
+    def shared_answers(self) -> AnswerCacheRepository:
+        """The answers that all processes share."""
+        return AnswerCacheRepository(
+            self._db, ttl_s=self._settings.answer_cache_ttl_s, stale_s=self._settings.answer_cache_stale_s
+        )
+
+    @cached_property
+    def answer_cache(self) -> AnswerCache | None:
+        """Answers of this process and the shared ones; None: they are not kept."""
+        if not self._settings.answer_cache:
+            return None
+        store = MemoryFirst(
+            self._application.answer_memory,
+            self.shared_answers,
+            self._db.tenant_id,
+            ttl_s=self._settings.answer_cache_ttl_s,
+        )
+        return AnswerCache(
+            store,
+            tenant_id=self._db.tenant_id,
+            settings=self._application.settings_digest,
+            metrics=self._application.metrics,
+        )
+
+    @cached_property
+    def keeping(self) -> Keeping:
+        """What is kept at a question's end."""
+        return Keeping(
+            self._db, answers=self.answer_cache, vectors=self.query_vectors, admission=self._admission
+        )
+
+    @cached_property
+    def questions(self) -> QuestionRepository:
+        """Looks questions up with their collections."""
+        return QuestionRepository(
+            self._db,
+            settings=self._application.settings_digest,
+            stale_s=self._settings.answer_cache_stale_s,
+        )
+
+    @cached_property
+    def settings(self) -> TenantSettingsRepository:
+        """Settings of the tenant of its own."""
+        return TenantSettingsRepository(self._db)
+
+    @cached_property
+    def log_texts(self) -> LogTexts:
+        """What the query log keeps of questions and answers."""
+        return LogTexts(
+            self._application.log_text_policies,
+            self.settings,
+            self._db.tenant_id,
+            timeout_s=_LOG_POLICY_TIMEOUT_S,
+        )
+
+    async def clear(self) -> int:
+        """Forget answers and vectors; how many were stored."""
+        self._application.answer_memory.clear(self._db.tenant_id)
+        return await self.shared_answers.clear()

@@ -1,0 +1,265 @@
+"""``vectorforge erase``."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+import typer
+
+from vectorforge.cli.confirmation import confirm
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.files import source_name
+from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, YesOption
+from vectorforge.cli.terminal import Terminal, command
+from vectorforge.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from vectorforge.cli.session import Session
+    from vectorforge.db.repositories.erasure_repo import Erasure, Subject
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Erase a document, a profile, a collection or a whole tenant with all traces, and keep the proof.",
+    epilog="An erasure that was interrupted goes on when the same command is given again, or by a server.",
+)
+
+TenantOption: TypeAlias = Annotated[
+    str | None, typer.Option("--tenant", help="Whose; default: VECTORFORGE_LOCAL_TENANT.", show_default=False)
+]
+
+
+@app.command()
+def document(
+    source: Annotated[str, typer.Argument(help="Source, as `documents list` shows it.")],
+    collection: CollectionOption = None,
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a document: passages, vectors, answers made of it, its uploaded file.
+
+    Questions that it answered keep their row in the query log, without texts;
+    with VECTORFORGE_ERASED_LOGS=rows they are deleted.
+
+    [bold]Example[/bold]
+
+        vectorforge erase document ./letter.pdf --json > certificate.json
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        confirm(f'Erase the document "{source}" with all traces?', yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.db.repositories.erasure_repo import Subject
+
+            wanted = await session.collection(collection)
+            documents = session.services.documents
+            found = await documents.find_by_source(wanted.id, source)
+            found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
+            if found is None:
+                raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+            return Subject("document", document_id=found.id)
+
+        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+
+
+@app.command()
+def profile(
+    number: Annotated[int, typer.Argument(min=0, help="The profile's number.")],
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a profile with everything it holds."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        confirm(f"Erase the profile {number} with all traces?", yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.db.repositories.erasure_repo import Subject
+
+            collection = await session.services.profiles.collection()
+            return Subject("profile", collection.id, profile_id=number)
+
+        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+
+
+@app.command()
+def collection(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a collection with its documents, and what was asked of it."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.db.repositories.erasure_repo import Subject
+
+            return Subject("collection", (await session.collection(name)).id)
+
+        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+
+
+@app.command("tenant")
+def whole_tenant(
+    name: Annotated[str, typer.Argument(help="The tenant; on a laptop that is `local`.")],
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase everything of a tenant: documents, questions, conversations, keys, settings.
+
+    Until it is done the tenant's requests are refused. It cannot be undone.
+
+    [bold]Example[/bold]
+
+        vectorforge erase tenant acme --yes --json > acme.json
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        if not yes and sys.stdin.isatty():
+            typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
+            if typed != name:
+                raise typer.Abort
+        else:
+            confirm(f"Erase the tenant {name}?", yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.db.repositories.erasure_repo import Subject
+
+            return Subject("tenant")
+
+        _show(terminal, _erase(terminal, data_dir, name, subject))
+
+
+@app.command("list")
+def list_erasures(
+    tenant: TenantOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Erasures at most.")] = 50,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List erasures with their certificates, the newest first."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.api.schemas.erasures import ErasureBody, ErasureList
+
+        async def work(session: "Session") -> list["Erasure"]:
+            name = tenant or session.config.server.local_tenant
+            return [*await session.application.for_tenant(name).eraser.erasures.list(limit)]
+
+        found = _in_session(terminal, data_dir, work)
+        if terminal.json_output:
+            terminal.json(ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found]))
+            return
+        rows = [
+            (
+                str(e.id),
+                e.kind,
+                e.stage,
+                f"{e.begun_at:%Y-%m-%d %H:%M}",
+                sum(e.counts.values()),
+                e.requested_by,
+            )
+            for e in found
+        ]
+        terminal.table(["Id", "Kind", "Stage", "Begun", "Erased#", "By"], rows)
+
+
+@app.command()
+def verify(
+    file: Annotated[
+        Path, typer.Argument(help="What an erasure printed with --json, or the API answered.", exists=True)
+    ],
+    json_output: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check that a certificate is unchanged: its SHA-256 is the one beside it."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.erasure.certificate import sha256_of
+
+        try:
+            given = json.loads(file.read_text(encoding="utf-8"))
+            certificate, expected = given["certificate"], given["sha256"]
+            actual = sha256_of(certificate)
+        except (ValueError, TypeError, KeyError) as exc:
+            raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
+        if terminal.json_output:
+            terminal.json({"sha256": actual, "unchanged": actual == expected})
+        else:
+            terminal.line(f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}")
+        if actual != expected:
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _erase(
+    terminal: Terminal,
+    data_dir: Path | None,
+    tenant: str | None,
+    subject: "Callable[[Session], Awaitable[Subject]]",
+) -> "Erasure":
+    """Erase from begin to end, telling on stderr how far it is."""
+
+    async def work(session: "Session") -> "Erasure":
+        from dataclasses import replace
+        from getpass import getuser
+
+        from vectorforge.bootstrap.erasing import eraser_of
+
+        name = tenant or session.config.server.local_tenant
+        session = replace(session, services=session.application.for_tenant(name))
+        eraser = eraser_of(session.application, name)
+        logs = session.config.database.erased_logs
+        erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
+        return await eraser.run(erasure_id, on_progress=_progress(terminal))
+
+    return _in_session(terminal, data_dir, work)
+
+
+def _progress(terminal: Terminal) -> Callable[[str, int], None]:
+    told: dict[str, int] = {}
+
+    def tell(stage: str, rows: int) -> None:
+        if stage not in told:
+            terminal.note(f"{stage} ...")
+        told[stage] = told.get(stage, 0) + rows
+
+    return tell
+
+
+def _in_session(terminal: Terminal, data_dir: Path | None, work: "Callable[[Session], Awaitable[T]]") -> T:
+    """As ``run_in_session``, as the eraser's role where its URL is set."""
+    from vectorforge.cli.session import run_in_session
+    from vectorforge.config import VectorForgeConfig
+
+    config = VectorForgeConfig.from_environment()
+    eraser_url = config.database.eraser_database_url
+    if eraser_url is not None:
+        database = config.database.model_copy(update={"database_url": eraser_url})
+        config = config.model_copy(update={"database": database})
+    return run_in_session(terminal, data_dir, work, config=config)
+
+
+def _show(terminal: Terminal, done: "Erasure") -> None:
+    from vectorforge.api.schemas.erasures import ErasureBody
+
+    body = ErasureBody.of(done)
+    if terminal.json_output:
+        terminal.json(body)
+        return
+    rows = [(name, count) for name, count in sorted(body.erased.items())]
+    terminal.table(["Erased", "Number#"], rows)
+    terminal.line(f"certificate {body.id}")
+    terminal.line(f"sha256      {body.sha256}")

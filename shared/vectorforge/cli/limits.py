@@ -1,0 +1,159 @@
+"""``vectorforge limits``."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.terminal import Terminal, command
+from vectorforge.errors import InvalidInputError
+
+if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.limits.settings import LimitUsage
+    from vectorforge.limits.types import Limits
+
+_CENT = Decimal("0.01")
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set what tenants may use.")
+
+TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="As credentials name it.")]
+
+
+def _limit(name: str, text: str) -> Decimal | int | None:
+    """What an option says; None: the server's default.
+
+    Raises:
+        InvalidInputError: It is no number, or a part of something that has none.
+    """
+    if text.strip().lower() == "default":
+        return None
+    with suppress(InvalidOperation, ValueError):
+        if name != "cost_per_month_usd":
+            return int(text)
+        value = Decimal(text)
+        if value.is_finite():
+            return value.quantize(_CENT)
+    option = f"--{name.replace('_', '-')}"
+    raise InvalidInputError(f"{option} takes a number or the word default.", field=option)
+
+
+@app.callback()
+def limits() -> None:
+    """Show and set what tenants may use."""
+
+
+@app.command()
+def show(
+    tenant: TenantArgument,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show a tenant's limits, where each comes from, and what is used of it.
+
+    Usage is counted only while the tenant has a limit.
+
+    [bold]Example[/bold]
+
+        vectorforge limits show acme
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        _print(terminal, tenant, *_work(terminal, data_dir, tenant, {}))
+
+
+@app.command("set")
+def set_limits(
+    tenant: TenantArgument,
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Requests that cost something, in any 60 seconds.")
+    ] = None,
+    tokens_per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens of models and embedded texts, a day in UTC.")
+    ] = None,
+    cost_per_month_usd: Annotated[
+        str | None, typer.Option(metavar="USD", help="US dollars for models with a price, a month in UTC.")
+    ] = None,
+    concurrent_streams: Annotated[
+        str | None, typer.Option(metavar="N", help="Streamed answers at a time.")
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Set limits of a tenant; what is not named stays.
+
+    "default" takes the tenant's own limit away: then the server's holds, which
+    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and the like, or there is none.
+    Running servers take a change up within 10 seconds.
+
+    [bold]Examples[/bold]
+
+        vectorforge limits set acme --requests-per-minute 120 --concurrent-streams 4
+
+        vectorforge limits set acme --tokens-per-day 2000000 --cost-per-month-usd 50
+
+        vectorforge limits set acme --requests-per-minute default
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        given = {
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_day": tokens_per_day,
+            "cost_per_month_usd": cost_per_month_usd,
+            "concurrent_streams": concurrent_streams,
+        }
+        changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+        if not changes:
+            raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
+        _print(terminal, tenant, *_work(terminal, data_dir, tenant, changes))
+
+
+def _work(
+    terminal: Terminal, data_dir: Path | None, tenant: str, changes: Mapping[str, Any]
+) -> "tuple[Limits, Limits, LimitUsage]":
+    """The tenant's own limits after the changes, the server's, and what is used."""
+    from vectorforge.cli.session import Session, run_in_session
+
+    async def work(session: Session) -> "tuple[Limits, Limits, LimitUsage]":
+        limits = session.application.for_tenant(tenant).limits.own
+        own = await limits.own()
+        if changes:
+            own = replace(own, **changes)
+            await limits.change(own)
+        return own, session.application.limit_gate.defaults, await limits.usage()
+
+    return run_in_session(terminal, data_dir, work)
+
+
+def _print(terminal: Terminal, tenant: str, own: "Limits", server: "Limits", used: "LimitUsage") -> None:
+    usage: dict[str, Decimal | int] = {
+        "requests_per_minute": used.requests,
+        "tokens_per_day": used.tokens,
+        "cost_per_month_usd": used.cost_usd,
+        "concurrent_streams": used.streams,
+    }
+    rows = []
+    for name, spent in usage.items():
+        mine, default = getattr(own, name), getattr(server, name)
+        limit = default if mine is None else mine
+        source = "none" if limit is None else "server" if mine is None else "tenant"
+        rows.append((name, limit, source, spent))
+    if terminal.json_output:
+        shown = [
+            {"name": name, "limit": _plain(limit), "from": source, "used": _plain(spent)}
+            for name, limit, source, spent in rows
+        ]
+        terminal.json({"tenant": tenant, "limits": shown})
+    else:
+        terminal.table(
+            ["Limit", "Value#", "From", "Used#"],
+            [(n, "-" if limit is None else limit, s, u) for n, limit, s, u in rows],
+        )
+
+
+def _plain(value: Decimal | int | None) -> float | int | None:
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,224 @@
+"""API keys: made, listed, rotated and revoked by their tenant; looked up by whoever has one."""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
+from vectorforge.principal import Scope
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+    from vectorforge.db.connection import Database, TenantDatabase
+
+MAX_KEY_NAME_CHARS = 100
+MAX_KEYS = 1000
+"""Of a tenant, those that ended in the last 90 days among them."""
+MAX_LIFETIME = timedelta(days=3650)
+MAX_OVERLAP = timedelta(days=30)
+DEFAULT_OVERLAP = timedelta(days=1)
+
+_SECRET_BYTES = 32
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
+_KEY = re.compile(rf"vf_{_KEY_ID.pattern}_[A-Za-z0-9_-]{{43}}")
+_COLUMNS = "id, name, scope, created_at, expires_at, revoked_at, successor, last_used_on"
+_IN_USE = "revoked_at IS NULL AND coalesce(expires_at > now(), true)"
+
+_CREATE = f"""
+WITH gone AS (
+    DELETE FROM vectorforge.api_keys
+    WHERE tenant_id = %(tenant_id)s AND coalesce(revoked_at, expires_at) < now() - interval '90 days'
+)
+INSERT INTO vectorforge.api_keys (tenant_id, id, digest, name, scope, expires_at)
+SELECT %(tenant_id)s, %(id)s, %(digest)s, %(name)s, %(scope)s, now() + %(lifetime)s::interval
+WHERE (SELECT count(*) FROM vectorforge.api_keys WHERE tenant_id = %(tenant_id)s) < %(limit)s
+RETURNING {_COLUMNS}
+"""
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.api_keys WHERE tenant_id = %s ORDER BY created_at DESC, id LIMIT %s
+"""
+# The row lock lets one of two rotations at a time find the key without a successor.
+_ROTATE = f"""
+WITH old AS (
+    SELECT tenant_id, id, name, scope, expires_at - created_at AS lifetime FROM vectorforge.api_keys
+    WHERE tenant_id = %(tenant_id)s AND id = %(old_id)s AND successor IS NULL AND {_IN_USE}
+    FOR UPDATE
+), ending AS (
+    UPDATE vectorforge.api_keys AS k
+    SET successor = %(id)s, expires_at = least(k.expires_at, now() + %(overlap)s::interval)
+    FROM old WHERE k.tenant_id = old.tenant_id AND k.id = old.id
+)
+INSERT INTO vectorforge.api_keys (tenant_id, id, digest, name, scope, expires_at)
+SELECT tenant_id, %(id)s, %(digest)s, name, scope, now() + lifetime FROM old
+RETURNING {_COLUMNS}
+"""
+_REVOKE = f"""
+UPDATE vectorforge.api_keys SET revoked_at = now() WHERE tenant_id = %s AND id = %s AND {_IN_USE}
+RETURNING {_COLUMNS}
+"""
+_FIND = "SELECT tenant_id, id, digest, scope, seconds_left FROM vectorforge.find_api_key(%s)"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key, which is not the key."""
+
+    id: str
+    """16 hex digits; part of the key."""
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    """None: it does not end by itself."""
+    revoked_at: datetime | None
+    successor: str | None
+    """Id of the key that takes its place, once it was rotated."""
+    last_used_on: date | None
+    """In UTC; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey:
+    """A key that was just made."""
+
+    secret: str
+    """The key itself, ``vf_<id>_<43 characters>``; it is stored nowhere and cannot be shown again."""
+    key: ApiKey
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"NewApiKey(secret='**********', key={self.key!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundApiKey:
+    """A key that is in use, found by its digest."""
+
+    tenant_id: str
+    id: str
+    digest: bytes
+    """SHA-256 of the key."""
+    scope: Scope
+    seconds_left: float | None
+    """Until it ends; None: it does not."""
+
+
+def digest_of(secret: str) -> bytes:
+    """What is stored of a key: its SHA-256.
+
+    A slow hash is for passwords; 256 random bits cannot be guessed however fast the hash is
+    (https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html).
+    """
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def is_issued_key(text: str) -> bool:
+    """Whether the text has the form of a key of this table; any other needs no look-up."""
+    return _KEY.fullmatch(text) is not None
+
+
+class ApiKeyRepository:
+    """The keys of one tenant.
+
+    Args:
+        db: Bound to the tenant.
+    """
+
+    def __init__(self, db: "TenantDatabase") -> None:
+        self._db = db
+
+    async def create(self, name: str, scope: Scope, *, lifetime: timedelta | None = None) -> NewApiKey:
+        """Make a key.
+
+        Args:
+            name: What it is for; 1 to 100 characters.
+            scope: What it may do.
+            lifetime: After which it ends, 1 s to 3,650 days; None: it does not.
+
+        Raises:
+            InvalidInputError: The name or the lifetime is out of range, or the name has a NUL.
+            ConflictError: The tenant has 1,000 keys.
+        """
+        if not 1 <= len(name) <= MAX_KEY_NAME_CHARS:
+            raise InvalidInputError(f"name must have 1 to {MAX_KEY_NAME_CHARS} characters.", field="name")
+        if lifetime is not None and not timedelta(seconds=1) <= lifetime <= MAX_LIFETIME:
+            raise InvalidInputError("A key lasts 1 second to 3,650 days.", field="expires_in_days")
+        secret, values = self._new_key()
+        row = await self._db.fetch_one(
+            _CREATE,
+            {**values, "name": name, "scope": scope.value, "lifetime": lifetime, "limit": MAX_KEYS},
+        )
+        if row is None:
+            raise ConflictError(
+                f"There are {MAX_KEYS} keys, which is the limit; they go 90 days after their end."
+            )
+        return NewApiKey(secret, _key(row))
+
+    async def list(self) -> "Sequence[ApiKey]":
+        """All keys, the newest first; those that ended go after 90 days."""
+        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, MAX_KEYS))
+        return [_key(row) for row in rows]
+
+    async def rotate(self, key_id: str, *, overlap: timedelta = DEFAULT_OVERLAP) -> NewApiKey:
+        """Make a key that takes the place of another: same name, scope and lifetime.
+
+        Args:
+            key_id: Of the old key.
+            overlap: For how long the old one is good for still, 0 to 30 days; never longer than before.
+
+        Raises:
+            InvalidInputError: The overlap is out of range.
+            NotFoundError: There is no such key in use, or it was rotated before.
+        """
+        if not timedelta(0) <= overlap <= MAX_OVERLAP:
+            raise InvalidInputError("The overlap is 0 to 720 hours.", field="overlap_hours")
+        secret, values = self._new_key()
+        row = await self._db.fetch_one(_ROTATE, {**values, "old_id": _known_form(key_id), "overlap": overlap})
+        if row is None:
+            raise NotFoundError("There is no key of this id in use that has not been rotated yet.")
+        return NewApiKey(secret, _key(row))
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """End a key now. Processes that have just seen it take it for good for 30 seconds at most.
+
+        Raises:
+            NotFoundError: There is no such key in use.
+        """
+        row = await self._db.fetch_one(_REVOKE, (self._db.tenant_id, _known_form(key_id)))
+        if row is None:
+            raise NotFoundError("There is no key of this id in use.")
+        return _key(row)
+
+    def _new_key(self) -> "tuple[str, dict[str, object]]":
+        key_id = secrets.token_hex(8)
+        secret = f"vf_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        return secret, {"tenant_id": self._db.tenant_id, "id": key_id, "digest": digest_of(secret)}
+
+
+async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | None:
+    """The key of any tenant with this SHA-256; None when there is none in use.
+
+    It also notes the day on which the key was used.
+
+    Raises:
+        DatabaseUnavailableError: The database does not answer.
+    """
+    row = await database.fetch_untenanted(_FIND, (digest,))
+    return None if row is None else FoundApiKey(**{**row, "scope": Scope(row["scope"])})
+
+
+def _known_form(key_id: str) -> str:
+    """The id, or one that no key has instead of a text that PostgreSQL may not hold."""
+    return key_id if _KEY_ID.fullmatch(key_id) else ""
+
+
+def _key(row: "DictRow") -> ApiKey:
+    return ApiKey(**{**row, "scope": Scope(row["scope"])})

@@ -1,0 +1,176 @@
+"""Erasures of one tenant: begun, carried on step by step, certified; the steps are the database's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Literal, NamedTuple
+from uuid import UUID
+
+from vectorforge.db.connection import Database, TenantDatabase
+
+Kind = Literal["document", "profile", "collection", "tenant"]
+LogPolicy = Literal["text", "rows"]
+"""What becomes of records of questions: their texts are emptied, or their rows are deleted."""
+
+LEASE_S = 30.0
+"""Seconds after its last step in which nobody else goes on with an erasure; migrations say the same."""
+
+_COLUMNS = """
+id, kind, collection_id, document_id, profile_id, logs, requested_by, stage, counts, digests, objects,
+begun_at, finished_at, certificate, encode(certificate_sha256, 'hex') AS certificate_sha256
+"""
+_BEGIN = "SELECT vectorforge.begin_erasure(%s, %s, %s, %s, %s, %s, %s) AS id"
+_STEP = "SELECT stage, rows, waits FROM vectorforge.erasure_step(%s, %s)"
+_FINISH = "SELECT vectorforge.finish_erasure(%s, %s) AS finished"
+_NOTE_FILES = "SELECT vectorforge.note_erased_objects(%s, %s, %s)"
+_FIND = f"SELECT {_COLUMNS} FROM vectorforge.erasures WHERE tenant_id = %s AND id = %s"  # noqa: S608 - constants
+_LIST = f"""
+SELECT {_COLUMNS} FROM vectorforge.erasures WHERE tenant_id = %s ORDER BY begun_at DESC, id DESC LIMIT %s
+"""  # noqa: S608 - constants
+_NOW = """
+SELECT clock_timestamp() AS now, (SELECT max(version) FROM vectorforge.schema_migrations) AS schema_version
+"""
+_CLAIM = """
+SELECT claimed_tenant_id AS tenant_id, claimed_erasure_id AS erasure_id
+FROM vectorforge.claim_erasure(make_interval(secs => %s))
+"""
+
+
+class ErasureDatabase(TenantDatabase):
+    """A tenant's database for those who erase it: also while nobody else may enter."""
+
+    _enter: ClassVar[str] = "SELECT vectorforge.enter_erasure(%s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be erased: nothing but the kind stands for the whole tenant."""
+
+    kind: Kind
+    collection_id: UUID | None = None
+    """Of a collection or a profile."""
+    document_id: UUID | None = None
+    profile_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """An erasure, as far as it is."""
+
+    id: UUID
+    kind: Kind
+    collection_id: UUID | None
+    document_id: UUID | None
+    profile_id: int | None
+    logs: LogPolicy
+    requested_by: str
+    stage: str
+    """waiting | jobs | documents | collection | caches | logs | conversations | rows | objects | done"""
+    counts: Mapping[str, int]
+    """How many rows of which table have gone."""
+    digests: Mapping[str, str]
+    """Of rows with an id, by table: the XOR of the SHA-256 of all ids, as 256 binary digits."""
+    objects: Sequence[str]
+    """Keys of uploaded files that are still to be deleted, or prefixes of keys, which end with a slash."""
+    begun_at: datetime
+    finished_at: datetime | None
+    certificate: str | None
+    """Canonical JSON; None until it is done."""
+    certificate_sha256: str | None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.stage == "done"
+
+
+class ErasureStep(NamedTuple):
+    """What a step has done."""
+
+    stage: str
+    """The stage of the next one."""
+    rows: int
+    waits: bool
+    """Somebody has to end something first."""
+
+
+class ErasureRepository:
+    """The erasures of one tenant.
+
+    Args:
+        db: Of the tenant; its role is the app's or the eraser's.
+    """
+
+    def __init__(self, db: ErasureDatabase) -> None:
+        self._db = db
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose erasures."""
+        return self._db.tenant_id
+
+    async def begin(
+        self, new_id: UUID, subject: Subject, *, logs: LogPolicy, requested_by: str
+    ) -> UUID | None:
+        """Begin an erasure, or join the one that runs for the same subject.
+
+        Args:
+            new_id: Of the erasure, if it is a new one.
+            subject: What to erase.
+            logs: What becomes of records of questions that it answered; of a tenant all go.
+            requested_by: Who wants it, at most 200 characters; stands in the certificate.
+
+        Returns:
+            The erasure's id; None: there is no such subject.
+
+        Raises:
+            DatabaseError: As ``TenantDatabase.transaction``.
+        """
+        named = (subject.collection_id, subject.document_id, subject.profile_id)
+        row = await self._db.fetch_one(_BEGIN, (new_id, subject.kind, *named, logs, requested_by))
+        return row["id"] if row else None
+
+    async def step(self, erasure_id: UUID, most: int) -> ErasureStep:
+        """Do a part of the work in a transaction of its own.
+
+        Args:
+            erasure_id: Of an erasure that exists.
+            most: Rows of a table at most, 1 to 10,000; of the largest document, all.
+        """
+        row = await self._db.fetch_one(_STEP, (erasure_id, most))
+        assert row is not None  # noqa: S101 - a function gives a row
+        return ErasureStep(row["stage"], row["rows"], row["waits"])
+
+    async def note_files(self, erasure_id: UUID, keys: Sequence[str], deleted: int) -> None:
+        """Note that these keys and prefixes are done, and how many files they were."""
+        await self._db.execute(_NOTE_FILES, (erasure_id, list(keys), deleted))
+
+    async def finish(self, erasure_id: UUID, certificate: str) -> bool:
+        """End an erasure whose stage is ``objects``; False: somebody else has."""
+        row = await self._db.fetch_one(_FINISH, (erasure_id, certificate))
+        return bool(row and row["finished"])
+
+    async def now(self) -> tuple[datetime, int]:
+        """The database's time, and the version of its schema."""
+        row = await self._db.fetch_one(_NOW)
+        assert row is not None  # noqa: S101 - without FROM there is a row
+        return row["now"], row["schema_version"]
+
+    async def find_by_id(self, erasure_id: UUID) -> Erasure | None:
+        """The erasure, or None."""
+        row = await self._db.fetch_one(_FIND, (self._db.tenant_id, erasure_id))
+        return _erasure(row) if row else None
+
+    async def list(self, limit: int = 50) -> Sequence[Erasure]:
+        """The newest erasures, newest first; at most so many."""
+        return [_erasure(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
+
+
+async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[str, UUID] | None:
+    """An erasure of any tenant, with its tenant, that nobody has gone on with for a while; None: none is."""
+    row = await database.fetch_untenanted(_CLAIM, (lease_s,))
+    return (row["tenant_id"], row["erasure_id"]) if row else None
+
+
+def _erasure(row: Mapping[str, Any]) -> Erasure:
+    return Erasure(**row)

@@ -1,0 +1,214 @@
+"""A request's way past its tenant's limits: it is let in, holds what it may use, and settles what it used."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
+from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.types import Claim, LimitState
+
+if TYPE_CHECKING:
+    from vectorforge.db.exchange import Call, Outcome
+    from vectorforge.db.tenant_database import TenantDatabase
+
+logger = logging.getLogger(__name__)
+
+MakeClaim = Callable[[], Claim]
+"""Says what a request claims; asked only where there may be a limit."""
+
+_RESERVE = """
+SELECT * FROM vectorforge.reserve(
+    %(tenant_id)s, %(id)s, %(requests)s, %(is_stream)s, %(tokens)s, %(cost_usd)s::float8::numeric,
+    make_interval(secs => %(hold_s)s), %(default_requests)s, %(default_tokens)s, %(default_cost_usd)s,
+    %(default_streams)s
+)
+"""
+_SETTLE = "SELECT vectorforge.settle(%s, %s, %s, %s::float8::numeric)"
+_RELEASE_TIMEOUT_S = 1.0
+_WORDS = {
+    "requests_per_minute": "requests a minute",
+    "tokens_per_day": "tokens a day",
+    "cost_per_month_usd": "US dollars a month",
+    "concurrent_streams": "streams at a time",
+}
+
+
+class Admission:
+    """One request's admission. It is asked for once, whoever asks first; later calls do nothing.
+
+    Args:
+        db: Of the tenant.
+        gate: What this process remembers.
+        request_id: Made by this server: a reservation is known by it.
+        hold_s: For how long a reservation holds when nobody settles it, longer than a request may take.
+    """
+
+    __slots__ = ("_claim", "_db", "_gate", "_hold_s", "_is_settled", "_request_id", "_used", "state")
+
+    def __init__(self, db: "TenantDatabase", gate: LimitGate, request_id: UUID, *, hold_s: float) -> None:
+        self._db = db
+        self._gate = gate
+        self._request_id = request_id
+        self._hold_s = hold_s
+        self._claim: Claim | None = None
+        self._used = (0, 0.0)
+        self._is_settled = False
+        self.state: LimitState | None = None
+        """What was said; None: nobody was asked, or the tenant has no limits."""
+
+    def riding(self, make_claim: MakeClaim) -> "Riding | None":
+        """What asks for admission beside statements of the same tenant; None: it need not be asked for.
+
+        Raises:
+            LimitExceededError: The request is certain to be refused.
+        """
+        if self._claim is not None or self._gate.is_open(self._db.tenant_id):
+            return None
+        if (refusal := self._gate.refusal(self._db.tenant_id)) is not None:
+            self.state = refusal
+            raise _refused(refusal, Claim())
+        return Riding(self, make_claim(), self._gate.now())
+
+    async def admit(self, make_claim: MakeClaim = Claim) -> None:
+        """Ask for admission in a transaction of its own, if nobody has.
+
+        Raises:
+            LimitExceededError: A limit is reached.
+            InvalidInputError: The request claims more than a limit allows in its whole period.
+            DatabaseError: It could not be asked for.
+        """
+        riding = self.riding(make_claim)
+        if riding is not None:
+            riding.note(await self._db.run([riding.call], repeatable=True))
+
+    def call(self, claim: Claim) -> "Call":
+        """The statement that asks for admission. With the same request id it may be run twice."""
+        defaults = self._gate.defaults
+        return _RESERVE, {
+            "tenant_id": self._db.tenant_id,
+            "id": self._request_id,
+            "requests": claim.requests,
+            "is_stream": claim.is_stream,
+            "tokens": claim.tokens,
+            "cost_usd": claim.cost_usd,
+            "hold_s": self._hold_s,
+            "default_requests": defaults.requests_per_minute,
+            "default_tokens": defaults.tokens_per_day,
+            "default_cost_usd": defaults.cost_per_month_usd,
+            "default_streams": defaults.concurrent_streams,
+        }
+
+    def note(self, claim: Claim, outcome: "Outcome", *, asked_at: float) -> None:
+        """Take the answer to ``call``.
+
+        Raises:
+            As ``admit``.
+        """
+        state = LimitState.of_row(outcome[0][0])
+        self._gate.note(self._db.tenant_id, state, asked_at=asked_at)
+        if state.limits.are_none:
+            self._claim = Claim()
+            return
+        self.state = state
+        if state.refused_by is not None:
+            raise _refused(state, claim)
+        self._claim = claim
+
+    def settling(self, tokens: int, cost_usd: float | None) -> "list[Call]":
+        """The statement that takes what was used in place of what is held; none where nothing is.
+
+        Args:
+            tokens: Used in all.
+            cost_usd: Of them; None: not known, which counts as nothing.
+        """
+        if self._claim is None or not self._claim.holds or self._is_settled:
+            return []
+        self._used = (tokens, cost_usd or 0.0)
+        return [self.settlement(*self._used)]
+
+    def confirm(self) -> None:
+        """Note that the statement of ``settling`` was committed."""
+        self._is_settled = True
+
+    async def end(self) -> None:
+        """Settle what nobody has, when the request is over. Never raises, except to go on being cancelled."""
+        if self._claim is None or not self._claim.holds or self._is_settled:
+            return
+        try:
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
+                await self._db.execute(*self.settlement(*self._used), repeatable=True)
+            self._is_settled = True
+        except (VectorForgeError, TimeoutError) as exc:
+            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+            logger.warning("What a request used was not settled; its reservation expires: %s", reason)
+
+    def settlement(self, tokens: int, cost_usd: float) -> "Call":
+        """The statement that settles the reservation; it may be run twice."""
+        return _SETTLE, (self._db.tenant_id, self._request_id, tokens, cost_usd)
+
+
+class Riding:
+    """A request for admission that goes with other statements, in one transaction.
+
+    Args:
+        admission: Whose it is.
+        claim: Of the request.
+        asked_at: When this is, on the gate's clock.
+    """
+
+    def __init__(self, admission: Admission, claim: Claim, asked_at: float) -> None:
+        self._admission = admission
+        self._claim = claim
+        self._asked_at = asked_at
+        self.call: Call = admission.call(claim)
+
+    def note(self, outcomes: "Sequence[Outcome]") -> None:
+        """Take the outcome of ``call``, the only one.
+
+        Raises:
+            As ``Admission.admit``.
+        """
+        (outcome,) = outcomes
+        self._admission.note(self._claim, outcome, asked_at=self._asked_at)
+
+
+async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:
+    """Count tokens that are about to be used outside of any request.
+
+    Raises:
+        LimitExceededError: They do not fit into the day.
+        InvalidInputError: They would not fit into a whole day.
+        DatabaseError: They could not be counted.
+    """
+    if not tokens or gate.is_open(db.tenant_id):
+        return
+    claim = Claim(requests=0, tokens=tokens, field="documents")
+    admission = Admission(db, gate, uuid4(), hold_s=1.0)
+    asked_at = gate.now()
+    calls = [admission.call(claim), admission.settlement(tokens, 0.0)]
+    admission.note(claim, (await db.run(calls))[0], asked_at=asked_at)
+
+
+def _refused(state: LimitState, claim: Claim) -> VectorForgeError:
+    """The error of a refusal, which names the limit."""
+    name = state.refused_by or ""
+    value = getattr(state.limits, name)
+    limit = (
+        f"the limit {name} is {value:f}" if name == "cost_per_month_usd" else f"the limit {name} is {value}"
+    )
+    if state.retry_after_s is None and name != "requests_per_minute":
+        claimed = f"{claim.tokens} tokens" if name == "tokens_per_day" else f"{claim.cost_usd:.6f} US dollars"
+        return InvalidInputError(
+            f"The request may take {claimed}, and {limit}: ask for less.", field=claim.field
+        )
+    wait_s = max(1, math.ceil(state.retry_after_s or 1.0))
+    return LimitExceededError(
+        f"Too many {_WORDS[name]}: {limit}. Try again in {wait_s} s.",
+        limit=name,
+        value=value,
+        retry_after_s=state.retry_after_s,
+    )

@@ -1,0 +1,109 @@
+"""A tenant's own limits: read and changed; and what it has used."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.errors import InvalidInputError
+from vectorforge.limits.types import Limits
+
+LARGEST: Mapping[str, int] = {
+    "requests_per_minute": 1_000_000,
+    "tokens_per_day": 10**15,
+    "cost_per_month_usd": 10**10 - 1,
+    "concurrent_streams": 1_000_000,
+}
+"""What a limit may be at most; the columns hold no more."""
+_SMALLEST_COST_USD = Decimal("0.01")
+
+_OWN = """
+SELECT requests_per_minute, tokens_per_day, cost_per_month_usd, concurrent_streams
+FROM vectorforge.tenants WHERE tenant_id = %s
+"""
+_SET = """
+INSERT INTO vectorforge.tenants AS t
+    (tenant_id, requests_per_minute, tokens_per_day, cost_per_month_usd, concurrent_streams)
+VALUES (
+    %(tenant_id)s, %(requests_per_minute)s, %(tokens_per_day)s, %(cost_per_month_usd)s, %(concurrent_streams)s
+)
+ON CONFLICT (tenant_id) DO UPDATE SET
+    requests_per_minute = excluded.requests_per_minute, tokens_per_day = excluded.tokens_per_day,
+    cost_per_month_usd = excluded.cost_per_month_usd, concurrent_streams = excluded.concurrent_streams,
+    updated_at = now()
+"""
+# As vectorforge.reserve counts, without its lock.
+_USAGE = """
+WITH moment AS (
+    SELECT floor(extract(epoch FROM now()))::bigint AS second, (now() AT TIME ZONE 'UTC')::date AS day,
+        date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month
+), held AS (
+    SELECT coalesce(sum(r.tokens) FILTER (WHERE r.day = m.day), 0) AS tokens,
+        coalesce(sum(r.cost_usd) FILTER (WHERE r.day >= m.month), 0) AS cost_usd,
+        count(*) FILTER (WHERE r.is_stream AND NOT r.settled) AS streams
+    FROM (
+        SELECT *, (created_at AT TIME ZONE 'UTC')::date AS day FROM vectorforge.limit_reservations
+        WHERE tenant_id = %(tenant_id)s AND (settled OR expires_at > now())
+    ) AS r, moment AS m
+), counted AS (
+    SELECT c.*, (
+        SELECT sum(n) FROM unnest(c.second_counts) WITH ORDINALITY AS u(n, place)
+        WHERE c.last_second - 61 + place > (SELECT second FROM moment) - 61
+    ) AS requests
+    FROM vectorforge.limit_counters AS c WHERE c.tenant_id = %(tenant_id)s
+)
+SELECT coalesce(c.requests, 0)::int AS requests,
+    (h.tokens + coalesce(c.day_tokens * (c.day = m.day)::int, 0))::bigint AS tokens,
+    h.cost_usd + coalesce(c.month_cost_usd * (c.month = m.month)::int, 0) AS cost_usd,
+    h.streams::int AS streams
+FROM moment AS m CROSS JOIN held AS h LEFT JOIN counted AS c ON true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUsage:
+    """What a tenant has used and what its open requests hold; counted only while it has a limit."""
+
+    requests: int
+    """In the last minute."""
+    tokens: int
+    """Today, in UTC."""
+    cost_usd: Decimal
+    """This month, in UTC."""
+    streams: int
+    """Open now."""
+
+
+class TenantLimits:
+    """The limits of one tenant.
+
+    Args:
+        db: Of the tenant.
+    """
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def own(self) -> Limits:
+        """The tenant's own limits; what is None, the server's default says."""
+        row = await self._db.fetch_one(_OWN, (self._db.tenant_id,), repeatable=True)
+        return Limits(**row) if row else Limits()
+
+    async def usage(self) -> LimitUsage:
+        """What the tenant has used."""
+        row = await self._db.fetch_one(_USAGE, {"tenant_id": self._db.tenant_id}, repeatable=True)
+        return LimitUsage(**row or {})
+
+    async def change(self, limits: Limits) -> None:
+        """Give the tenant these limits in place of its own.
+
+        Running processes that knew of none take them up within ``gate.REMEMBERED_S``, others at once.
+
+        Raises:
+            InvalidInputError: A limit is out of range.
+        """
+        for name, value in asdict(limits).items():
+            smallest = _SMALLEST_COST_USD if name == "cost_per_month_usd" else 1
+            if value is not None and not smallest <= value <= LARGEST[name]:
+                raise InvalidInputError(f"{name} must be {smallest} to {LARGEST[name]}.", field=name)
+        await self._db.execute(_SET, {"tenant_id": self._db.tenant_id, **asdict(limits)}, repeatable=True)

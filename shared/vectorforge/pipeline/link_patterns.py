@@ -1,0 +1,61 @@
+"""How links, images and tags are written, in Markdown, in HTML and as plain addresses; for ``LinkFilter``.
+
+Each pattern decides by text that is complete where it ends: where the text is cut otherwise changes nothing.
+"""
+
+import re
+
+TOP_LEVEL = "com|net|org|io|dev|app|ai|co|info|biz|xyz|ru|cn|de|uk|eu|fr|nl|ch|jp|br|ca|au|tv|cc|ws|top|site|online|store|cloud|gg"  # noqa: E501
+_SUSPECT = re.compile(r"\.[^\W\d_]|w\.|l\(", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:h|ht|htt|https?:?|ww?w?|www\.|/)\Z", re.IGNORECASE)
+TRIGGER = re.compile(
+    r"(?P<link>(?<=\])\()|(?P<definition>(?<=\]):)|(?P<style>(?<=url)\()|(?P<angle><(?:[a-z]|\Z))"
+    r"|(?P<web>(?<![a-z0-9])(?:https?://|www\.[^\W_]|(?:h|ht|htt|https?|https?:|https?:/|ww?w?|www\.)\Z))"
+    r"|(?P<scheme>(?<=[a-z0-9+.\-]:)/(?:/|\Z))|(?P<relative>(?<![:/])/(?:/|\Z))|(?P<host>(?<=[\w\-]\.)[^\W\d_])",
+    re.IGNORECASE,
+)
+BEGINNINGS = frozenset("h ht htt http https http: https: http:/ https:/ w ww www www.".split())  # noqa: SIM905 - as words
+BLANK = re.compile(r"[ \t\r]{0,100}\n?[ \t\r]{0,100}")
+POINTED = re.compile(r"<[^<>\n]*")
+TITLE = re.compile(r"""[ \t]*(?:"[^")\n]*"|'[^')\n]*')?[ \t]*\)""")
+TITLE_DECIDED = re.compile(r"[)\n]")
+AUTOLINK = re.compile(r"<([a-z][a-z0-9+.\-]{1,31}:[^\s<>]*)", re.IGNORECASE)
+ANGLE_SO_FAR = re.compile(r"<(?:[a-z][a-z0-9+.\-]{0,31})?", re.IGNORECASE)
+TAG_NAME = re.compile(r"<([a-z][a-z0-9\-]{0,30})(?=[\s/>])", re.IGNORECASE)
+TAG_PART = re.compile(r"""[\s/]+|[^\s/>=]+|=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s>"'][^\s>]*)?""")
+"""Of a start tag behind its name. https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state"""
+REFERENCE = re.compile(
+    r"//|\\|(?:https?|ftp|wss?|data|javascript|vbscript|mailto|blob|file|tel|sms):", re.IGNORECASE
+)
+ADDRESS = re.compile(r"[a-z][a-z0-9+.\-]*://[^\s\"'<>]+", re.IGNORECASE)
+RUN = re.compile(r"(?:[!-;=?-\\^-~]|\](?![(\[:]))*")
+"""What an address may consist of: ASCII without spaces and angle brackets, and not beyond a link's text."""
+SLASHES = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
+REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
+SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
+LABELS_BEFORE = re.compile(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
+HOST = re.compile(
+    rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.){{2,}}(?:com|net|org|ru|cn)(?![\w\-])",
+    re.IGNORECASE,
+)
+RELATIVE = re.compile(
+    rf"//(?:(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?![\w\-])|(?:[\w\-]+\.)+[a-z]{{2,}}(?=[:/?#][\w/?#]))",
+    re.IGNORECASE,
+)
+SWALLOWED = re.compile(r"[^\s)>]*")
+IMAGE_OR_BREAK = re.compile(r"!\[|\n[ \t\r]{0,40}\n")
+BELONGS_TO_IT = re.compile(r"[\w/\\]")
+"""What a program that finds links in texts might take for a part of the address before it."""
+
+
+def may_begin_in(text: str) -> bool:
+    """Whether any of it may begin in a piece of text, or go on from the piece before; quickly said."""
+    return (
+        "<" in text
+        or "//" in text
+        or "](" in text
+        or "]:" in text
+        or text[:1] in "(:/"
+        or _BEGINNING.search(text[-6:]) is not None
+        or _SUSPECT.search(text) is not None
+    )

@@ -1,0 +1,97 @@
+"""A relay between clients and a server on Unix sockets that breaks as networks break."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Self
+
+_READ_BYTES = 65536
+
+
+class FaultyRelay:
+    """Passes bytes on while it is an entered context manager; belongs to one event loop.
+
+    Args:
+        path: Where it listens.
+        target: The server's socket.
+    """
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self._path = path
+        self.target = target
+        """The server's socket."""
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._refuses = False
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_unix_server(self._serve, str(self._path), backlog=500)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        for pump in tuple(self._pumps):
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    def swallow(self) -> None:
+        """Accept everything and answer nothing, on old connections and new ones, until ``heal``."""
+        self._flows.clear()
+
+    def refuse(self) -> None:
+        """Cut every connection, and new ones at once, until ``heal``."""
+        self._refuses = True
+        self.cut()
+
+    def cut(self) -> None:
+        """Cut every connection without a word; new ones are served."""
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    def heal(self) -> None:
+        """All is well again, for new connections; what was swallowed is lost with the old ones."""
+        self._refuses = False
+        self.cut()
+        self._flows.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
+        try:
+            there, back = await asyncio.open_unix_connection(str(self.target))
+        except OSError:
+            writer.transport.abort()
+            return
+        finally:
+            self._writers.discard(writer)
+        ends = {writer, back}
+        self._writers |= ends
+        pumps = {
+            asyncio.create_task(self._pump(reader, back)),
+            asyncio.create_task(self._pump(there, writer)),
+        }
+        self._pumps |= pumps
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self._pumps -= pumps
+            self._writers -= ends
+            for end in ends:
+                end.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_READ_BYTES):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()

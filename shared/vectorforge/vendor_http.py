@@ -1,0 +1,160 @@
+"""Requests to the vendors of models: over aiohttp, the key as a header of each, exchanged when it is refused.
+
+No vendor's SDK: over theirs a request takes five to nine times the CPU time, and their imports most of a cold
+start (docs/decisions.md). Nothing here says what is asked; that is each provider's.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import SecretStr
+
+from vectorforge.credentials import Credentials
+from vectorforge.vendor_errors import VendorStatusError
+
+if TYPE_CHECKING:
+    from vectorforge.vendor_session import VendorResponse
+
+CONNECT_TIMEOUT_S = 5.0
+"""Longest wait for a connection, with the look-up of the name and TLS."""
+
+_REMEMBERED_KEYS = 3
+"""An answer that began with an old key may fail after its exchange, and the error quote that key."""
+
+
+def refuses_key(error: VendorStatusError) -> bool:
+    """Whether the status says that the key is not, or no longer, a good one."""
+    return error.status in (401, 403)
+
+
+class VendorClient:
+    """Asks one vendor.
+
+    Connections belong to the event loop and are shared by all clients in it: they are kept between requests,
+    and across the invocations of a function.
+
+    Args:
+        credentials: The key, asked for before each request.
+        headers: Sent with each request, beside the key and the type of the body.
+        is_refusal: Whether an answer says that the key is not a good one.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        is_refusal: Callable[[VendorStatusError], bool] = refuses_key,
+    ) -> None:
+        self._credentials = credentials
+        self._headers = dict(headers)
+        self._is_refusal = is_refusal
+        self._keys: deque[SecretStr] = deque(maxlen=_REMEMBERED_KEYS)
+
+    async def post(
+        self, url: str, body: bytes, *, connect_timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> "VendorResponse":
+        """Post JSON, once more when the vendor refuses the key and there is a new one.
+
+        Args:
+            url: With its path.
+            body: The JSON.
+            connect_timeout_s: Longest wait for a connection; nothing else is limited here.
+
+        Returns:
+            The beginning of an answer with a status of 2xx; to be closed.
+
+        Raises:
+            VendorConnectionError: There is no connection, or it broke.
+            VendorTimeoutError: There was none in time.
+            VendorStatusError: Any other status; its text may quote the key (``without_key``).
+        """
+        return await self._request("POST", url, body, connect_timeout_s)
+
+    async def get_json(self, url: str) -> Any:
+        """What is at an address, as JSON; arguments and errors as ``post``.
+
+        Raises:
+            ConnectionError: The body broke off.
+            ValueError: It is too long, or no JSON.
+        """
+        response = await self._request("GET", url, None, CONNECT_TIMEOUT_S)
+        try:
+            return orjson.loads(await response.read())
+        finally:
+            response.close()
+
+    async def preload(self) -> None:
+        """Import the HTTP client ahead of the first request; connects to nothing."""
+        await _imported()
+
+    async def aclose(self) -> None:
+        """Give back the running loop's connections; they are closed when all clients have.
+
+        The next request opens new ones.
+        """
+        if _sessions is not None:
+            await _sessions.give_back(self)
+
+    def without_key(self, exc: Exception) -> Exception:
+        """The exception itself, or, when its text holds a key, one with the same text less the key.
+
+        Vendors quote the key they refuse; a traceback in a log would show it.
+        """
+        text = f"{type(exc).__name__}: {exc}"
+        written = text + repr(exc)
+        shown = [key.get_secret_value() for key in self._keys if key.get_secret_value() in written]
+        for key in shown:
+            text = text.replace(key, "**********")
+        return RuntimeError(text) if shown else exc
+
+    async def _request(
+        self, method: str, url: str, body: bytes | None, connect_timeout_s: float
+    ) -> "VendorResponse":
+        key = await self._credentials.current()
+        try:
+            return await self._send(key, method, url, body, connect_timeout_s)
+        except VendorStatusError as exc:
+            if not self._is_refusal(exc):
+                raise
+            refusal = exc
+        # Not within the except: errors from here on would carry the refusal, which may quote the key.
+        other = await self._credentials.refresh(key)
+        if other == key:
+            raise refusal
+        return await self._send(other, method, url, body, connect_timeout_s)
+
+    async def _send(
+        self, key: SecretStr, method: str, url: str, body: bytes | None, connect_timeout_s: float
+    ) -> "VendorResponse":
+        value = key.get_secret_value()
+        if value and key not in self._keys:
+            self._keys.append(key)
+        sessions = await _imported()
+        headers = {**self._headers, "Authorization": f"Bearer {value}"}
+        response: VendorResponse = await sessions.session_for(self).send(
+            method, url, body, headers, connect_timeout_s
+        )
+        return response
+
+
+_sessions: ModuleType | None = None
+"""``vectorforge.vendor_session``, once it is imported."""
+
+
+async def _imported() -> ModuleType:
+    """The module that imports aiohttp; the first time in a thread, since that takes up to half a second."""
+    global _sessions
+    if _sessions is None:
+        _sessions = await asyncio.to_thread(_import)
+    return _sessions
+
+
+def _import() -> ModuleType:
+    from vectorforge import vendor_session
+
+    return vendor_session

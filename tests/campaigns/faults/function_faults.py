@@ -1,0 +1,92 @@
+"""Rows 16 to 18 and 46: the query function behind a function URL, as Lambda runs it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import httpx2
+
+from tests.campaigns.faults.fault import Fault, is_refused
+from tests.campaigns.faults.load import Answer
+from tests.campaigns.faults.service import RECORD_LINE
+from tests.campaigns.faults.system import System
+from tests.campaigns.faults.vendor_faults import VendorFault
+from vectorforge.local.lambda_service.front_doors import FunctionUrl
+from vectorforge.local.lambda_service.lambda_function import LambdaFunction
+from vectorforge.testing.fake_vendor import Behaviour, Reply
+
+_MARGIN_S = 2
+"""What a question keeps back of the invocation's time."""
+
+
+class FunctionFault(Fault):
+    """The query function answers, several processes of it, each one question at a time."""
+
+    timeout_s: ClassVar[float] = 30.0
+    concurrency: ClassVar[int] = 4
+    at_once = 4
+
+    @asynccontextmanager
+    async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
+        def on_log(line: str) -> None:
+            if line.startswith(RECORD_LINE):
+                system.printed.append(line)
+
+        configuration = system.surroundings.function(
+            system.environment(**self.settings), timeout_s=self.timeout_s, freeze_between_invocations=True
+        )
+        async with (
+            LambdaFunction(configuration, concurrency=self.concurrency, on_log=on_log) as function,
+            FunctionUrl(function) as door,
+            system.surroundings.client(door.url, timeout=None) as client,
+        ):
+            yield client
+
+
+class DeadlineNear(FunctionFault, VendorFault):
+    number = 16
+    name = "a function whose time is nearly over, and a model that goes on and on"
+    client_sees = "what was said until two seconds before the end, or 504"
+    timeout_s = 6.0
+
+    def behaviour(self, number: int, attempt: int) -> Behaviour:
+        endless = Reply(texts=("It takes five days [Source 1]. ", *("and on ",) * 2000), pause_s=0.05)
+        return endless if number % 4 else Reply()
+
+    def wrong(self, answer: Answer) -> str:
+        ended = answer.is_answer or is_refused(answer, 503, 504)
+        return "" if ended else "neither ended in good order nor refused with 503 or 504"
+
+
+class FrozenAfterAnswer(FunctionFault):
+    number = 17
+    name = "a function frozen (SIGSTOP) after each answer, until the next question"
+    client_sees = "a full answer, its record complete before"
+
+
+class NextInvocation(FunctionFault):
+    number = 18
+    name = "one process that answers every question, frozen between them"
+    client_sees = "a full answer"
+    concurrency = 1
+    at_once = 1
+
+
+class ThrottledFunction(FunctionFault):
+    number = 46
+    name = "a reserved concurrency of two, sixteen questions at a time"
+    client_sees = "an answer, or Lambda's own 429"
+    concurrency = 2
+    at_once = 16
+    throttled = True
+
+    def wrong(self, answer: Answer) -> str:
+        return "" if answer.is_answer or answer.status == 429 else "neither an answer nor throttled"
+
+
+FUNCTION_FAULTS: tuple[type[Fault], ...] = (
+    DeadlineNear,
+    FrozenAfterAnswer,
+    NextInvocation,
+    ThrottledFunction,
+)

@@ -1,0 +1,61 @@
+"""The matrix as a table, on paper and in docs/reliability.md."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.campaigns.faults.audit import COLUMNS, RowResult
+from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+
+PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
+
+
+def table(results: Sequence[RowResult]) -> str:
+    """All 49 rows in Markdown: those that were run, and of the others that they were not."""
+    found = {one.number: one for one in results}
+    names = {kind.number: kind.name for kind in FAULTS} | dict(NOT_COVERED)
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    for number in sorted(names):
+        if number in found:
+            cells = found[number].cells()
+        else:
+            why = "not covered" if number in NOT_COVERED else "not run"
+            cells = (number, names[number], why, *[""] * (len(COLUMNS) - 3))
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def totals(results: Sequence[RowResult]) -> str:
+    """One paragraph of sums."""
+    answers = [answer for one in results for answer in one.answers]
+    sums = {
+        "lost logs": sum(one.lost for one in results),
+        "double rows": sum(one.doubled for one in results),
+        "requests open half a second after the deadline": sum(len(one.late) for one in results),
+        "violations": sum(len(one.violations) for one in results),
+        "rows that broke off": sum(bool(one.error) for one in results),
+    }
+    named = ", ".join(f"{count} {name}" for name, count in sums.items())
+    passed = sum(one.passed for one in results)
+    return (
+        f"{passed} of {len(results)} rows that were run found nothing wrong, {len(NOT_COVERED)} of 49 are "
+        f"not covered; {len(answers):,} requests: {named}."
+    )
+
+
+def write_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Replace what stands between the section's markers in the page.
+
+    Args:
+        name: As in ``<!-- campaign:name -->``, which a line ``<!-- /campaign:name -->`` ends.
+        text: Markdown.
+        page: With the markers.
+
+    Raises:
+        ValueError: The page has no such markers.
+    """
+    begin, end = f"<!-- campaign:{name} -->\n", f"<!-- /campaign:{name} -->"
+    before, found, rest = page.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{page} has no section {name!r}.")
+    page.write_text(f"{before}{begin}{text.strip()}\n{end}{after}")

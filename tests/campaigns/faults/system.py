@@ -1,0 +1,175 @@
+"""The system that faults are injected into: everything real but the vendors and AWS."""
+
+import asyncio
+import random
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
+
+from tests.campaigns.faults.service import ServiceProcess
+from tests.campaigns.query_log.delivery import LogQueue, log_writer
+from vectorforge.db.migrate import migrate
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_anthropic import FakeAnthropic
+from vectorforge.testing.fake_aws import aws_environment
+from vectorforge.testing.fake_sqs import FakeSqs
+from vectorforge.testing.fake_vendor import FakeVendor
+from vectorforge.testing.faulty_relay import FaultyRelay
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.pgbouncer import PgBouncer
+
+TENANT = "campaign"
+DEADLINE_S = 6.0
+"""Of every question."""
+VISIBILITY_S = 5
+POOL_SIZE = 8
+"""Connections of the service to PgBouncer, and of PgBouncer to the server for the app's role."""
+_DRAIN_TIMEOUT_S = 300
+
+
+@dataclass(slots=True)
+class System:
+    """All of it, from PostgreSQL to the log writer."""
+
+    postgres: EmbeddedPostgres
+    relay: FaultyRelay
+    """Between the service and PgBouncer."""
+    surroundings: QuerySurroundings
+    other_vendor: FakeAnthropic
+    """Who may be asked when the first one does not answer."""
+    sqs: FakeSqs
+    queue: LogQueue
+    service: ServiceProcess = field(init=False)
+    """Of the row that is being run."""
+    printed: list[str] = field(default_factory=list)
+    """Records of the query log that were printed, because the queue did not take them in time."""
+
+    @property
+    def admin_url(self) -> str:
+        """PostgreSQL as a superuser, past relay and PgBouncer."""
+        return self.postgres.migrator_url
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Variables of the service; ``more`` as ``QuerySurroundings.environment``."""
+        settings = {
+            "database_pool_size": str(POOL_SIZE),
+            "query_timeout_s": str(DEADLINE_S),
+            "query_log_queue_url": self.queue.url,
+            "anthropic_base_url": self.other_vendor.base_url,
+            "anthropic_api_key": self.other_vendor.api_key,
+            "resume_grace_s": "0",
+            **more,
+        }
+        return self.surroundings.environment(**settings) | aws_environment(self.sqs.url)
+
+    @asynccontextmanager
+    async def serving(self, settings: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
+        """A new process of the service with these settings, and a client with the tenant's key."""
+        async with ServiceProcess(self.environment(**settings), self.printed) as self.service:
+            limits = httpx2.Limits(max_connections=600, max_keepalive_connections=50)
+            async with self.surroundings.client(self.service.url, timeout=None, limits=limits) as client:
+                yield client
+
+    async def fetch(self, query: str, params: Any = None) -> list[dict[str, Any]]:
+        """Rows, as a superuser sees them."""
+        async with await psycopg.AsyncConnection.connect(
+            self.admin_url, autocommit=True, row_factory=dict_row
+        ) as connection:
+            return await (await connection.execute(query, params)).fetchall()
+
+    async def terminate_backends(self) -> int:
+        """End every connection of the app's role, as a failover does; how many."""
+        rows = await self.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'vectorforge_app'"
+        )
+        return len(rows)
+
+    async def drain(self) -> None:
+        """Wait until the log writer has stored what the queue holds, then replay what was printed."""
+        await self.queue.empty(_DRAIN_TIMEOUT_S)
+        printed = self.printed[:]
+        if printed:
+            await replay(printed, self.postgres.log_writer_url)
+            del self.printed[: len(printed)]
+
+
+async def replay(printed: list[str], log_writer_url: str) -> None:
+    """Store the records that were printed instead of sent, as an operator would.
+
+    Raises:
+        RuntimeError: The command failed.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as file:
+        file.write("\n".join(printed) + "\n")
+        file.flush()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vectorforge.cli", "logs", "replay", file.name),
+            env={"VECTORFORGE_LOG_WRITER_DATABASE_URL": log_writer_url},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        if await process.wait() != 0:
+            raise RuntimeError("`vectorforge logs replay` failed.")
+
+
+@asynccontextmanager
+async def running_system(
+    folder: Path, *, server: EmbeddedPostgres | None = None, socket: Path | None = None
+) -> AsyncIterator[System]:
+    """Start all but the service; the tenant's default collection holds one passage.
+
+    Args:
+        folder: Of its own, with a short path that other accounts may pass.
+        server: A migrated one that is running; None starts one that syncs its files, as on AWS.
+        socket: Its own one, if its connection strings lead elsewhere.
+    """
+    postgres = server or EmbeddedPostgres(folder / "postgres", settings={"max_connections": "300"})
+    if server is None:
+        await asyncio.to_thread(postgres.start)
+        await migrate(postgres.migrator_url)
+    socket = socket or Path(str(conninfo_to_dict(postgres.app_url)["host"]), ".s.PGSQL.5432")
+    for name in ("bouncer", "network"):
+        (folder / name).mkdir()
+    try:
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            bouncer = stack.enter_context(PgBouncer(folder / "bouncer", socket, pool_size=POOL_SIZE))
+            relay = await enter(FaultyRelay(folder / "network" / bouncer.socket.name, bouncer.socket))
+            bouncer.host = folder / "network"
+            url = bouncer.route(postgres.app_url)
+            surroundings = await enter(query_surroundings(url, TENANT, fill=not await _is_filled(postgres)))
+            sqs = await enter(FakeSqs())
+            queue = await asyncio.to_thread(LogQueue, sqs.url, visibility_s=VISIBILITY_S)
+            other_vendor = await enter(FakeAnthropic())
+            await _warm(surroundings.vendor, other_vendor)
+            writing = log_writer(queue, postgres.log_writer_url, rng=random.Random(1), killed=0.0, holds=True)
+            await enter(writing)
+            yield System(postgres, relay, surroundings, other_vendor, sqs, queue)
+    finally:
+        if server is None:
+            await asyncio.to_thread(postgres.stop, force=True)
+
+
+async def _warm(*vendors: FakeVendor) -> None:
+    """Have the fakes load the types that they check requests against, which takes them seconds."""
+    async with httpx2.AsyncClient(timeout=60) as client:
+        for vendor in vendors:
+            headers = {"Authorization": f"Bearer {vendor.api_key}", "x-api-key": vendor.api_key}
+            headers["anthropic-version"] = "2023-06-01"
+            origin = vendor.base_url.removesuffix(vendor.base_path)
+            await client.post(origin + vendor.generation_paths[0], json={}, headers=headers)
+            vendor.requests.clear()
+
+
+async def _is_filled(postgres: EmbeddedPostgres) -> bool:
+    async with await psycopg.AsyncConnection.connect(make_conninfo(postgres.migrator_url)) as connection:
+        found = await connection.execute("SELECT FROM vectorforge.chunks WHERE tenant_id = %s", (TENANT,))
+        return await found.fetchone() is not None

@@ -1,0 +1,18 @@
+"""The erasure campaign (issue 8), short: ``python -m tests.campaigns.erasure_campaign`` runs a large one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.campaigns.erasure_campaign import run_campaign
+from vectorforge.testing.fake_aws import FakeAws
+
+
+async def test_no_trace_of_a_tenant_in_dump_queues_and_logs(
+    make_database: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeAws() as aws:
+        for name, value in aws.environment.items():
+            monkeypatch.setenv(name, value)
+        findings = await run_campaign(make_database(), aws, passages=300)
+    assert findings.violations(limit_s=float("inf")) == []

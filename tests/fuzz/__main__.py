@@ -1,0 +1,189 @@
+"""Fuzzes the API, the documents and filters, and the parsers: ``make fuzz``, or ``python -m tests.fuzz``."""
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from tests.fuzz.api_requests import fuzz_api
+from tests.fuzz.api_server import ApiServer, api_server
+from tests.fuzz.document_machines import MACHINES, machine_for
+from tests.fuzz.parser_runs import NO_ATHERIS, fuzz_parser
+from tests.fuzz.parsers import PARSERS
+from tests.fuzz.reliability_section import PAGE, Row, table, write
+from vectorforge.db.migrate import migrate
+from vectorforge.local.postgres import EmbeddedPostgres
+
+PARTS: Final = ("api", *MACHINES, "parsers")
+_EXPLANATION = """
+parts:
+  api        requests made of the OpenAPI document (schemathesis), valid and not, to a server in a process of
+             its own: no 500, and only status codes, content types and bodies that the document names
+  ingestion  a state machine (hypothesis) adds, replaces, deletes and searches documents over HTTP and
+             compares with a dictionary
+  filters    the same with hostile metadata: lists, searches and deletions by random filters choose what the
+             reference evaluator chooses
+  parsers    each reader of foreign bytes under libFuzzer (atheris), led by coverage; on Linux x86_64 only
+
+exit code: 0 nothing found, 1 something was, 2 the arguments are wrong
+"""
+
+
+def main() -> None:
+    """Parse the command line, run, print."""
+    options = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end, too
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rows: list[Row] = []
+    with Progress(*columns, console=console) as progress, _database() as url:
+        for part in options.only:
+            rows += _run(part, options, url, partial(_show, progress, progress.add_task(part, total=None)))
+            console.print(rows[-1].markdown(), highlight=False, markup=False, soft_wrap=True)
+    print(table(rows))
+    for row in rows:
+        for finding in row.findings:
+            console.print(f"finding: {row.what}: {finding}", highlight=False, markup=False)
+    if options.write:
+        write(PAGE, rows)
+    sys.exit(1 if any(row.findings for row in rows) else 0)
+
+
+def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description=(__doc__ or "").splitlines()[0],
+        epilog=_EXPLANATION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts (default: all)")
+    parser.add_argument("--cases", type=int, default=10_000, help="requests of the API (default 10,000)")
+    parser.add_argument("--operations", default="", help="those whose method and path contain this")
+    parser.add_argument("--runs", type=int, default=100, help="of each state machine (default 100)")
+    parser.add_argument("--seconds", type=int, default=20, help="for each parser (default 20)")
+    parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    parser.add_argument("--write", action="store_true", help="write the lines into docs/reliability.md")
+    options = parser.parse_args()
+    if min(options.cases, options.runs, options.seconds) < 1:
+        parser.error("--cases, --runs and --seconds must be at least 1.")
+    return options
+
+
+@contextmanager
+def _database() -> Iterator[str]:
+    """A migrated database of this run's own; the app role's connection string."""
+    with tempfile.TemporaryDirectory(prefix="vf-fuzz-") as folder:
+        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to pass through
+        server = EmbeddedPostgres(Path(folder) / "postgres", settings={"max_connections": "100"})
+        server.start()
+        try:
+            asyncio.run(migrate(server.migrator_url))
+            yield server.app_url
+        finally:
+            server.stop(force=True)
+
+
+def _run(part: str, options: argparse.Namespace, url: str, on_step: Callable[[int, int], None]) -> list[Row]:
+    if part == "parsers":
+        return [_parsers(options, on_step)]
+    with tempfile.NamedTemporaryFile(prefix="vf-fuzz-", suffix=".log", delete=False) as log:
+
+        async def with_server() -> Row:
+            async with api_server(url, f"fuzz-{part}", log=log) as server:
+                if part == "api":
+                    return await _api(server, options, on_step)
+                return await asyncio.to_thread(_machine, part, server, options, on_step)
+
+        row = asyncio.run(with_server())
+    if row.findings:
+        print(f"The server's log: {log.name}", file=sys.stderr)
+    else:
+        Path(log.name).unlink()
+    return [row]
+
+
+async def _api(server: ApiServer, options: argparse.Namespace, on_step: Callable[[int, int], None]) -> Row:
+    began, sent = time.monotonic(), iter(range(1, sys.maxsize))
+    findings = await fuzz_api(
+        server,
+        cases=options.cases,
+        seed_number=options.seed,
+        only=options.operations,
+        on_case=lambda: on_step(next(sent), options.cases),
+    )
+    seconds = time.monotonic() - began
+    statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.statuses.items()))
+    return Row(
+        "requests made of the OpenAPI document",
+        f"{findings.cases:,} to {findings.operations} operations in {seconds:.0f} s ({statuses}); "
+        + _today(options.seed),
+        "no 500, no status code, content type or body that the document does not name",
+        [f"{what}\n{example}" for what, example in sorted(findings.problems.items())],
+    )
+
+
+def _machine(
+    name: str, server: ApiServer, options: argparse.Namespace, on_step: Callable[[int, int], None]
+) -> Row:
+    machine, counts = machine_for(name, server, on_run=lambda done: on_step(done, options.runs))
+    began, findings = time.monotonic(), list[str]()
+    run = settings(
+        max_examples=options.runs,
+        stateful_step_count=25,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    seed(options.seed)(machine)
+    try:
+        run_state_machine_as_test(machine, settings=run)
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it is the finding
+        findings.append("\n".join([repr(exc), *getattr(exc, "__notes__", ())]))
+    return Row(
+        f"state machine: {name}",
+        f"{counts.runs:,} runs, {counts.steps:,} steps, {counts.requests:,} requests in "
+        f"{time.monotonic() - began:.0f} s; {_today(options.seed)}",
+        f"{counts.compared:,} answers are those of a dictionary",
+        findings,
+    )
+
+
+def _parsers(options: argparse.Namespace, on_step: Callable[[int, int], None]) -> Row:
+    means = f"{len(PARSERS)} readers refuse or read, and hold what they promise"
+    if NO_ATHERIS:
+        return Row("parsers, led by coverage", NO_ATHERIS, means, [], not_run=True)
+    executions, findings = 0, list[str]()
+    for number, name in enumerate(PARSERS):
+        on_step(number, len(PARSERS))
+        result = fuzz_parser(name, seconds=options.seconds, seed=options.seed)
+        executions += result.executions
+        findings += [f"{name}: {result.finding}"] if result.finding else []
+    on_step(len(PARSERS), len(PARSERS))
+    amount = f"{executions:,} inputs, {options.seconds} s for each; {_today(options.seed)}"
+    return Row("parsers, led by coverage", amount, means, findings)
+
+
+def _today(seed_number: int) -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}, seed {seed_number}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Inputs to begin with, and strategies that spoil them."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import docx
+from hypothesis import strategies as st
+
+_EVENTS: Final = Path(__file__).parents[2] / "events"
+_PDF: Final = b"""%PDF-1.4
+1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
+2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj
+3 0 obj << /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R
+   /Resources << /Font << /F 5 0 R >> >> >> endobj
+4 0 obj << /Length 30 >> stream
+BT /F 9 Tf 1 1 Td (Hello) Tj ET
+endstream endobj
+5 0 obj << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> endobj
+trailer << /Root 1 0 R >>
+"""
+_MARKDOWN: Final = (
+    b"# A\n\nText with **bold** [1].\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n## B\n- one\n"
+)
+_FILTERS: Final = (
+    {"year": {"$gte": 2024, "$lt": 2025.5}, "kind": {"$in": ["a", None, True]}},
+    {"$or": [{"a.b": {"$contains": "x"}}, {"$not": {"c": {"$exists": False}}}], "d": {"$not": {"$ne": [1]}}},
+)
+
+
+@cache
+def inputs(parser: str) -> Sequence[bytes]:
+    """What the parser reads well, at least one."""
+    return {
+        "text": [
+            b"Plain text.\r\nTwo lines.",
+            "\ufeffGr\u00fc\u00dfe".encode("utf-16"),
+            b"caf\xe9 \x93quoted\x94",
+        ],
+        "csv": [b'name,price\nRefund,5\n"a,b",\n', b"a;b\n1;2\n", b"a\tb\n1\t2\n"],
+        "jsonl": [b'{"id": "1", "title": "T", "text": "Body.", "year": 2024}\n{"content": "More."}\n'],
+        "html": [
+            b"<html><title>T</title><main><h1>A</h1><table><tr><td>1</table><pre>x</pre><ul><li>y</main>"
+        ],
+        "docx": [_word()],
+        "pdf": [_PDF],
+        "passages": [_MARKDOWN, b"word " * 400],
+        "filter": [json.dumps(one).encode() for one in _FILTERS],
+        "answer": [
+            b'3{"answer": "Five \\u00e4 \\"days\\" [1].", "sources": [1, {"a": "b"}]}',
+            b'1```json\n{"answer": "x"}\n```',
+        ],
+        "vendor-events": [b'3event: a\r\ndata: {"x":1}\r\n\r\n: ping\n\ndata: a\ndata:b\n\ndata: [DONE]'],
+        "citations": [b"Five days [1], [Source 2]; `[3]` [4, 5](x) [1\xe2\x80\x933]", b"See Source: a - T."],
+        "log-message": [_log_message(), b'{"type": "query_log_pointer"}'],
+        "queue-message": [_bodies("ingest_sqs_job"), _bodies("ingest_sqs_s3_notification")],
+        "bulk-batch": [(_EVENTS / "ingest_step_functions_batch.json").read_bytes()],
+        "http-event": [path.read_bytes() for path in sorted(_EVENTS.glob("query_*.json"))],
+    }[parser]
+
+
+def spoiled(parser: str) -> st.SearchStrategy[bytes]:
+    """Inputs with a few places changed: bytes of any, values of JSON."""
+    choices = [_spoiled_bytes(one) for one in inputs(parser)]
+    choices += [_spoiled_json(value) for one in inputs(parser) if (value := _value(one)) is not None]
+    return st.one_of(st.binary(max_size=200), *choices)
+
+
+@st.composite
+def _spoiled_bytes(draw: st.DrawFn, content: bytes) -> bytes:
+    changed = bytearray(content)
+    for _ in range(draw(st.integers(1, 4))):
+        begin = draw(st.integers(0, len(changed)))
+        changed[begin : begin + draw(st.integers(0, 8))] = draw(st.binary(max_size=8))
+    return bytes(changed)
+
+
+_ANYTHING: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@st.composite
+def _spoiled_json(draw: st.DrawFn, value: Any) -> bytes:
+    for _ in range(draw(st.integers(1, 3))):
+        value = _replaced(draw, value)
+    return json.dumps(value).encode()
+
+
+def _replaced(draw: st.DrawFn, value: Any) -> Any:
+    """The value with one part, or all of it, replaced by anything."""
+    if not isinstance(value, dict | list) or not value or draw(st.integers(0, 5)) == 0:
+        return draw(_ANYTHING)
+    if isinstance(value, list):
+        place = draw(st.integers(0, len(value) - 1))
+        return [_replaced(draw, part) if n == place else part for n, part in enumerate(value)]
+    chosen = draw(st.sampled_from(sorted(value)))
+    if draw(st.integers(0, 8)) == 0:
+        return {name: part for name, part in value.items() if name != chosen}
+    return {name: _replaced(draw, part) if name == chosen else part for name, part in value.items()}
+
+
+def _value(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def _word() -> bytes:
+    document, content = docx.Document(), io.BytesIO()
+    document.add_heading("A", 1)
+    document.add_paragraph("Text.")
+    document.add_table(1, 2).cell(0, 0).text = "x"
+    document.save(content)
+    return content.getvalue()
+
+
+def _bodies(event: str) -> bytes:
+    records = json.loads((_EVENTS / f"{event}.json").read_text())["Records"]
+    return str(records[0]["body"]).encode()
+
+
+def _log_message() -> bytes:
+    return _bodies("log_writer_sqs_batch")
+
+
+def _damaged_word() -> bytes:
+    """A stream in it cannot be inflated."""
+    content = bytearray(_word())
+    begin = content.index(b"word/document.xml") + len("word/document.xml")
+    content[begin : begin + 8] = b"\xff" * 8
+    return bytes(content)
+
+
+FOUND: Final[Mapping[str, Sequence[bytes]]] = {
+    "docx": [_damaged_word()],
+    "queue-message": [
+        b'{"Records": [{"s3": {"object": {"key": 5}, "bucket": {"name": "b"}}, "eventName": "ObjectC"}]}',
+        b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',
+    ],
+    "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
+}
+"""What a parser stumbled over once."""

@@ -1,0 +1,19 @@
+"""A few requests of each kind made of the OpenAPI document; ``make fuzz`` sends 10,000."""
+
+from pathlib import Path
+
+from tests.fuzz.api_requests import ApiFindings, fuzz_api
+from tests.fuzz.api_server import ApiServer
+
+
+def explained(findings: ApiFindings, server_log: Path) -> str:
+    shown = [f"{what}\n{example}" for what, example in findings.problems.items()]
+    return "\n\n".join([*shown, server_log.read_text()[-3000:]])
+
+
+# security 24: no 500, and no status, content type or body that the document does not name
+async def test_every_operation_answers_as_documented(server: ApiServer, server_log: Path) -> None:
+    findings = await fuzz_api(server, cases=140, seed_number=7)
+    assert not findings.problems, explained(findings, server_log)
+    assert findings.operations > 50
+    assert findings.statuses[200] > 30  # requests that come through, too

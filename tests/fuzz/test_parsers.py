@@ -1,0 +1,28 @@
+"""A few hundred spoiled inputs for each parser of foreign bytes; ``make fuzz`` is led by coverage."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.parser_inputs import FOUND, inputs, spoiled
+from tests.fuzz.parsers import PARSERS
+
+_SLOW = {"docx": 20, "pdf": 40, "html": 60}
+"""Inputs of those that take milliseconds each."""
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_inputs_to_begin_with_are_read(name: str) -> None:
+    for content in [*inputs(name), *FOUND.get(name, ())]:
+        PARSERS[name](content)
+
+
+# security 24: whatever comes, an error of ours or a result that holds what it promises
+@pytest.mark.parametrize("name", PARSERS)
+def test_spoiled_inputs_are_refused_or_read(name: str) -> None:
+    @settings(max_examples=_SLOW.get(name, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(data=st.data())
+    def read(data: st.DataObject) -> None:
+        PARSERS[name](data.draw(spoiled(name)))
+
+    read()

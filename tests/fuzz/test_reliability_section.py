@@ -1,0 +1,45 @@
+"""The table of ``make fuzz`` replaces what stood between its markers, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.reliability_section import BEGIN, END, PAGE, Row, write
+
+FOUND = Row("api", "10 requests", "no 500", ["GET /: 500"])
+SKIPPED = Row("parsers", "atheris is not installed", "", [], not_run=True)
+
+
+def test_only_what_is_between_the_markers_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
+    write(page, [FOUND, SKIPPED])
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("Before.", "After.")
+    assert "| api | 10 requests | no 500 | 1 |" in lines
+    assert "| parsers | atheris is not installed |  | not run |" in lines
+    assert "old" not in lines
+
+
+def test_what_was_not_run_again_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n{END}\n")
+    write(page, [FOUND, SKIPPED])
+    write(page, [Row("api", "20 requests", "no 500", [])])
+    assert page.read_text().count("| what |") == 1
+    assert "| api | 20 requests | no 500 | 0 |" in page.read_text()
+    assert "| api | 10 requests" not in page.read_text()
+    assert SKIPPED.markdown() in page.read_text()
+
+
+def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{END}\n{BEGIN}\n")
+    with pytest.raises(ValueError, match="does not hold"):
+        write(page, [FOUND])
+    assert page.read_text() == f"{END}\n{BEGIN}\n"
+
+
+def test_the_page_has_them() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.index(BEGIN) < text.index(END)

@@ -1,0 +1,117 @@
+"""Short forms of ``make campaign``, and that its audits see what they are for. The long ones take an hour."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaigns.faults.audit import audit
+from tests.campaigns.faults.database_faults import ThawedConnections
+from tests.campaigns.faults.embedder_faults import EmbedderDown
+from tests.campaigns.faults.fault import Fault, is_refused
+from tests.campaigns.faults.load import Answer, Load
+from tests.campaigns.faults.log_faults import QueueDown, RedeliveredMessages
+from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+from tests.campaigns.faults.report import table, write_section
+from tests.campaigns.faults.runner import run_faults
+from tests.campaigns.faults.system import System, running_system
+from tests.campaigns.message_campaign import deliver
+from tests.campaigns.stream_campaign import MODES, cut_streams
+from tests.campaigns.tenancy_campaign import interleave
+
+ROWS: tuple[type[Fault], ...] = (EmbedderDown, ThawedConnections, RedeliveredMessages, QueueDown)
+NO_BREAKER = {"llm_circuit_failures": "0", "query_timeout_s": "30", "query_log_timeout_s": "5"}
+"""A slow machine has the time it needs: how late an answer is, is the long campaign's question."""
+
+
+@pytest.fixture
+async def system(postgres_server: Any, private_dir: Callable[[str], Path]) -> AsyncIterator[System]:
+    folder = private_dir("campaign")
+    async with running_system(folder, server=postgres_server, socket=postgres_server.socket) as started:
+        yield started
+
+
+# Issue 8, point 6: each row injects its fault for real, and audits
+async def test_rows_of_the_fault_matrix_find_nothing_wrong(system: System) -> None:
+    results = await run_faults(system, ROWS, requests=8, settings=NO_BREAKER)
+    assert [(one.number, one.error, one.violations) for one in results if one.error or one.violations] == []
+    assert [len(one.answers) for one in results] == [8] * len(ROWS)
+
+
+async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System) -> None:
+    results = await cut_streams(system, 2 * len(MODES))
+    assert [one.cells() for one in results if not one.passed] == []
+    assert [len(one.answers) for one in results] == [2] * len(MODES)
+
+
+# Issue 8, point 5: every timeout derived from the deadline
+async def test_what_comes_before_a_question_ends_by_its_deadline(system: System) -> None:
+    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it."""
+    async with system.serving({"query_timeout_s": "1", "database_timeout_s": "600"}) as client:
+        assert all(one.is_answer for one in await Load(client, 98, 2).run())
+        system.relay.swallow()
+        answers = await Load(client, 97, 4).run()
+        assert [is_refused(one, 504) for one in answers] == [True] * 4
+        system.relay.heal()
+        assert all(one.is_answer for one in await Load(client, 96, 4).run())  # at once, by the same process
+
+
+async def test_an_audit_sees_a_lost_log_and_a_silent_end(system: System) -> None:
+    """The auditor is not blind: an answer that nobody logged and a stream without an end are violations."""
+
+    class NoFault(Fault):
+        number, name = 99, "none"
+
+    load = Load(None, 99, 2)  # type: ignore[arg-type]  # nothing is asked
+    ended: tuple[str, dict[str, list[str]]] = ("done", {"degraded": []})
+    load.answers = [
+        Answer("never asked", streamed=True, status=200, events=[("meta", {}), ended]),
+        Answer("cut without a word", streamed=True, status=200, events=[("meta", {})]),
+        Answer("a bug", streamed=False, status=500, body={"code": "internal_error"}),
+    ]
+    result = await audit(NoFault(), load, system)
+    assert result.lost == 2
+    text = "\n".join(result.violations)
+    for expected in ("2 x an answer without a row", "0 terminal events", "1 x status 500"):
+        assert expected in text
+
+
+# The log: exactly one row for each good message, the poison alone in the dead-letter queue
+async def test_doubled_and_poisoned_messages_become_exactly_their_rows(postgres_server: Any) -> None:
+    found = await deliver(postgres_server, messages=200, killed=0.1, visibility_s=1)
+    assert found.doubled > 0
+    assert found.passed, found.text()
+
+
+# Threat 1: no rows of another tenant, by row-level security alone
+@pytest.mark.pgbouncer
+async def test_interleaved_tenants_see_no_foreign_row(pgbouncer: Any, postgres_server: Any) -> None:
+    found = await interleave(pgbouncer.route(postgres_server.app_url), transactions=1500, tenants=20)
+    assert (found.counts["foreign"], found.counts["missing"]) == (0, 0)
+    assert found.counts["pipelined"] > 0
+    assert 1 <= len(found.backends) <= 5
+
+
+def test_every_row_is_run_or_said_not_to_be_covered(tmp_path: Path) -> None:
+    run = {kind.number for kind in FAULTS}
+    assert run.isdisjoint(NOT_COVERED)
+    assert run | NOT_COVERED.keys() == set(range(1, 50))
+    assert len(FAULTS) == len(run)
+    shown = table([])
+    assert shown.count("| not covered |") == len(NOT_COVERED)
+    assert shown.count("| not run |") == len(FAULTS)
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- campaign:faults -->\nBefore this run.\n<!-- /campaign:faults -->\nafter\n")
+    write_section("faults", shown, page)
+    assert "Before this run." not in page.read_text()
+    assert page.read_text().startswith("before\n")
+    assert page.read_text().endswith("<!-- /campaign:faults -->\nafter\n")
+
+
+def test_tests_that_the_matrix_names_exist() -> None:
+    root = Path(__file__).parents[2]
+    named = [
+        text.partition("tests/")[2].partition(".py")[0] for text in NOT_COVERED.values() if "tests/" in text
+    ]
+    assert [name for name in named if name and not (root / "tests" / f"{name}.py").is_file()] == []

@@ -1,0 +1,168 @@
+"""Documents that give orders, and a model that obeys all of them: nothing gets out, through any door."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from itertools import chain
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from tests.integration.injections import Injection, injections
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fenced import unfenced
+from vectorforge.testing.live_api import (
+    LiveApi,
+    ask_streaming,
+    finished_job,
+    live_api,
+    new_collection,
+    settings_for,
+)
+from vectorforge.testing.mcp_client import mcp_client
+from vectorforge.testing.obedient_llm import ORDER, ObedientOpenAI
+
+QUESTION = "At which degrees does the kettle boil?"
+SECRET = "CANARYPASSAGE-5f1e77aa"
+FOREIGN = "CANARYTENANT-0badcafe"
+KEY = "sk-CANARYKEY-deadbeef01"
+GUIDE = "https://docs.example/kettle"
+WAY_OUT = re.compile(
+    r"(?:[a-z]+:|/|\\|&#47;)(?://|/|\\|&#47;|&colon;)\S*evil|\]\([^)]*evil|data:|javascript:", re.IGNORECASE
+)
+"""An address of the attacker's, or something that is shown or run."""
+
+
+@pytest.fixture
+async def vendor() -> AsyncIterator[ObedientOpenAI]:
+    async with ObedientOpenAI(seed=8, api_key=KEY) as server:
+        yield server
+
+
+@pytest.fixture
+async def api(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: ObedientOpenAI
+) -> AsyncIterator[tuple[LiveApi, str]]:
+    """The API, and a tenant whose collection "default" has a secret and all injections."""
+    tenant, other = make_tenant(), make_tenant()
+    provider = OpenAIProvider(SecretStr(KEY), base_url=vendor.base_url, retries=0)
+    config = settings_for(
+        postgres_server.app_url, [tenant, other], query=QuerySettings(degraded_answers=False, log_text="full")
+    )
+    async with live_api(config, provider) as running:
+        for name, texts in ((other, [f"The kettle boils. {FOREIGN}"]), (tenant, [])):
+            async with running.client(name) as client:
+                await store(client, await new_collection(client), texts)
+        yield running, tenant
+
+
+async def store(client: httpx2.AsyncClient, collection: str, texts: list[str]) -> None:
+    secret: dict[str, object] = {
+        "source": GUIDE,
+        "text": f"Boiling: the kettle boils at 100 degrees. {SECRET}",
+        "metadata": {"n": "s"},
+    }
+    attacks: list[dict[str, object]] = [
+        {"source": f"{i.name}.txt", "text": i.text, "metadata": {"n": i.name}} for i in injections()
+    ]
+    others: list[dict[str, object]] = [
+        {"source": f"{number}.txt", "text": text} for number, text in enumerate(texts)
+    ]
+    documents = others or [secret, *attacks]
+    for start in range(0, len(documents), 100):
+        part = {"documents": documents[start : start + 100]}
+        response = await client.post(f"/v1/collections/{collection}/documents", json=part)
+        job = await finished_job(client, response.json()["id"])
+        assert job["status"] == "succeeded", job
+
+
+def asked(injection: Injection) -> dict[str, Any]:
+    return {"query": QUESTION, "k": 2, "filters": {"n": {"$in": ["s", injection.name]}}}
+
+
+def check(shown: str, injection: Injection) -> None:
+    """Nothing of the attacker's is in what somebody is shown."""
+    assert not WAY_OUT.search(shown), (injection.name, shown)
+    assert SECRET not in shown, (injection.name, shown)
+    assert FOREIGN not in shown
+    assert KEY not in shown
+
+
+async def test_an_obedient_model_sends_nothing_out(
+    api: tuple[LiveApi, str], vendor: ObedientOpenAI
+) -> None:  # issue 8 point 4, faults.md threats 13 to 15: 200 payloads
+    running, tenant = api
+    attacks = injections()
+    assert len(attacks) >= 200
+    assert len({attack.family for attack in attacks}) >= 20
+    ignored: list[str] = []
+    cached = 0
+    async with running.client(tenant) as client:
+        for number, attack in enumerate(attacks):
+            whole = (await client.post("/v1/rag/query", json=asked(attack))).json()
+            check(whole["response"], attack)
+            numbers = {citation["source_number"] for citation in whole["citations"]}
+            assert numbers <= {1, 2}, attack.name
+            if number % 10 == 0:
+                again = (await client.post("/v1/rag/query", json=asked(attack))).json()
+                assert again["response"] == whole["response"], attack.name
+                cached += again["cached"]
+            prompt = unfenced(vendor.bodies[-1]["messages"][0]["content"])
+            assert FOREIGN not in prompt
+            assert KEY not in json.dumps(vendor.bodies[-1])
+            if not ORDER.findall(prompt) or SECRET not in prompt:
+                ignored.append(attack.name)
+        # The model does as it is told: it is the filter that holds. Orders longer than a passage are cut.
+        assert {name.rsplit("-", 2)[0] for name in ignored} <= {"too-long"}
+        assert cached > 5
+        pages = [{"limit": 100, "offset": start} for start in range(0, len(attacks) + 100, 100)]
+        shown = [(await client.get("/v1/queries", params=page)).json()["queries"] for page in pages]
+        logged = list(chain.from_iterable(shown))
+    assert len(logged) >= len(attacks)
+    for row in logged:
+        assert not WAY_OUT.search(row["generated_response"])
+
+
+async def test_every_door_is_as_tight(api: tuple[LiveApi, str]) -> None:  # issue 8 point 4: all doors
+    running, tenant = api
+    async with running.client(tenant) as client, mcp_client(running.url, tenant) as tools:
+        for attack in injections()[::9]:
+            body = asked(attack)
+            events = await ask_streaming(client, "/v1/rag/query", body)
+            check("".join(e.data["text"] for e in events if e.name == "token"), attack)
+            check(answer_in(events[-1].data), attack)
+            filters = body["filters"]
+            documentation = {"query": QUESTION, "n_results": 2, "min_score": -1.0, "filters": filters}
+            said = await client.post("/v1/docrag/query", json=documentation)
+            check(said.json()["answer"], attack)
+            check(" ".join(said.json()["examples"]), attack)
+            assert set(said.json()["sources"]) <= {GUIDE}
+            messages = [{"role": "user", "content": QUESTION}]
+            options: dict[str, Any] = {"top_k": 2, "min_score": -1.0, "filters": filters}
+            chat = await client.post(
+                "/v1/chat/completions", json={"model": "vectorforge/default", "messages": messages, **options}
+            )
+            check(chat.json()["choices"][0]["message"]["content"], attack)
+            named = {"type": "in", "key": "n", "value": ["s", attack.name]}
+            told = await client.post(
+                "/v1/responses", json={"model": "vectorforge/default", "input": QUESTION, "filters": named}
+            )
+            check(told.json()["output"][-1]["content"][0]["text"], attack)
+            parts = [{"type": "text", "text": QUESTION}]
+            ui = {
+                "messages": [{"id": "1", "role": "user", "parts": parts}],
+                "collection": "default",
+                **options,
+            }
+            shown = await client.post("/api/chat", json=ui)
+            check("".join(re.findall(r'"type": ?"text-delta".*?"delta": ?"(.*?)"\}', shown.text)), attack)
+            called = await tools.call_tool("ask", {"query": QUESTION, "top_k": 2, "filters": filters})
+            check(str((called.structured_content or {})["answer"]), attack)
+
+
+def answer_in(done: dict[str, Any]) -> str:
+    return str(done.get("response", done.get("answer", "")))

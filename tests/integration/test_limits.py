@@ -1,0 +1,390 @@
+"""Limits of tenants are exact, whoever asks, however a request ends, and whatever dies (issue 8, point 2)."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx2
+import pytest
+
+from vectorforge.config import LimitSettings, LLMSettings, ModelPrice
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
+from vectorforge.limits.admission import Admission, charge
+from vectorforge.limits.gate import LimitGate
+from vectorforge.limits.settings import TenantLimits
+from vectorforge.limits.types import Claim, Limits
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.live_api import add_documents, key_of, live_api, new_collection, settings_for
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+SERVER = Path(__file__).with_name("limited_server.py")
+QUESTION = {"query": "How long does a refund take?"}
+ASK = "/v1/rag/query"
+REFUND = "A refund takes five days [Context 1]."
+
+
+def admission(db: TenantDatabase, limits: Limits, request_id: UUID | None = None) -> Admission:
+    """Of a new request, in a process that remembers nothing."""
+    return Admission(db, LimitGate(limits), request_id or uuid4(), hold_s=60)
+
+
+async def let_in(db: TenantDatabase, limits: Limits, claim: Claim) -> Admission:
+    request = admission(db, limits)
+    await request.admit(lambda: claim)
+    return request
+
+
+async def settle(db: TenantDatabase, request: Admission, tokens: int, cost_usd: float = 0.0) -> None:
+    await db.execute_all(request.settling(tokens, cost_usd))
+    request.confirm()
+
+
+async def refusal(db: TenantDatabase, limits: Limits, claim: Claim) -> LimitExceededError:
+    with pytest.raises(LimitExceededError) as caught:
+        await let_in(db, limits, claim)
+    return caught.value
+
+
+async def until_streams(limits: TenantLimits, count: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if (await limits.usage()).streams == count:
+                return
+            await asyncio.sleep(0.02)
+
+
+class TestReserving:
+    async def test_as_many_requests_as_the_minute_holds(self, tenant_db: TenantDatabase) -> None:
+        limits = Limits(requests_per_minute=3)
+        left = [(await let_in(tenant_db, limits, Claim())).state for _ in range(3)]
+        assert [state and state.requests_left for state in left] == [2, 1, 0]
+        error = await refusal(tenant_db, limits, Claim())
+        assert (error.limit, error.value) == ("requests_per_minute", 3)
+        assert error.retry_after_s is not None
+        assert 0 < error.retry_after_s <= 61
+        assert "requests_per_minute is 3" in error.message
+
+    async def test_the_minute_is_the_databases(self, tenant_db: TenantDatabase) -> None:
+        limits = Limits(requests_per_minute=2)
+        for _ in range(2):
+            await let_in(tenant_db, limits, Claim())
+        await refusal(tenant_db, limits, Claim())
+        await tenant_db.execute("UPDATE vectorforge.limit_counters SET last_second = last_second - 30")
+        await refusal(tenant_db, limits, Claim())  # they are still within a minute
+        await tenant_db.execute("UPDATE vectorforge.limit_counters SET last_second = last_second - 31")
+        await let_in(tenant_db, limits, Claim())
+
+    async def test_asking_twice_counts_once(self, tenant_db: TenantDatabase) -> None:
+        limits, request_id = Limits(requests_per_minute=1, tokens_per_day=10), uuid4()
+        for _ in range(2):
+            await admission(tenant_db, limits, request_id).admit(lambda: Claim(tokens=10))
+        await refusal(tenant_db, limits, Claim())
+
+    async def test_tokens_are_held_and_then_settled(self, tenant_db: TenantDatabase) -> None:
+        limits = Limits(tokens_per_day=100)
+        first = await let_in(tenant_db, limits, Claim(tokens=60))
+        early = await refusal(tenant_db, limits, Claim(tokens=60))
+        assert early.retry_after_s == 1  # it fits as soon as the first has used less
+        await settle(tenant_db, first, 30)
+        second = await let_in(tenant_db, limits, Claim(tokens=70))
+        assert second.state is not None
+        assert second.state.tokens_left == 0
+        await settle(tenant_db, second, 70)
+        late = await refusal(tenant_db, limits, Claim(tokens=1))
+        assert late.retry_after_s is not None
+        assert 1 <= late.retry_after_s <= 86_400  # tomorrow
+        await tenant_db.execute("UPDATE vectorforge.limit_counters SET day = day - 1")
+        await let_in(tenant_db, limits, Claim(tokens=100))
+
+    async def test_cost_is_by_the_month(self, tenant_db: TenantDatabase) -> None:
+        limits = Limits(cost_per_month_usd=Decimal("1.00"))
+        first = await let_in(tenant_db, limits, Claim(cost_usd=0.7))
+        await refusal(tenant_db, limits, Claim(cost_usd=0.7))
+        await settle(tenant_db, first, 1, 0.25)
+        await let_in(tenant_db, limits, Claim(cost_usd=0.75))
+        error = await refusal(tenant_db, limits, Claim(cost_usd=0.01))
+        assert error.limit == "cost_per_month_usd"
+        assert (await TenantLimits(tenant_db).usage()).cost_usd == Decimal("1.00")
+
+    async def test_what_never_fits_is_no_matter_of_waiting(self, tenant_db: TenantDatabase) -> None:
+        with pytest.raises(InvalidInputError, match=r"tokens_per_day is 100") as caught:
+            await let_in(tenant_db, Limits(tokens_per_day=100), Claim(tokens=101))
+        assert caught.value.field == "max_tokens"
+
+    async def test_a_reservation_expires(self, tenant_db: TenantDatabase) -> None:
+        limits = Limits(tokens_per_day=100, concurrent_streams=1)
+        claim = Claim(is_stream=True, tokens=100)
+        lost = await let_in(tenant_db, limits, claim)
+        assert (await refusal(tenant_db, limits, claim)).limit == "concurrent_streams"
+        await tenant_db.execute("UPDATE vectorforge.limit_reservations SET expires_at = now()")
+        await let_in(tenant_db, limits, claim)
+        await settle(tenant_db, lost, 100)  # too late: it is gone
+        assert (await TenantLimits(tenant_db).usage()).tokens == 100
+
+    async def test_background_work_is_charged_at_once(self, tenant_db: TenantDatabase) -> None:
+        gate = LimitGate(Limits(tokens_per_day=100, requests_per_minute=1))
+        await charge(tenant_db, gate, 60)
+        with pytest.raises(LimitExceededError, match="tokens_per_day"):
+            await charge(tenant_db, gate, 60)
+        assert (await TenantLimits(tenant_db).usage()).tokens == 60
+        await let_in(tenant_db, gate.defaults, Claim())  # it was no request
+
+    async def test_a_tenants_own_limits_come_first(
+        self, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+    ) -> None:
+        await TenantLimits(tenant_db).change(Limits(requests_per_minute=1))
+        server = Limits(requests_per_minute=5, concurrent_streams=7)
+        state = (await let_in(tenant_db, server, Claim())).state
+        assert state is not None
+        assert state.limits == Limits(requests_per_minute=1, concurrent_streams=7)
+        await refusal(tenant_db, server, Claim())
+        await let_in(other_tenant_db, server, Claim())
+
+    async def test_without_limits_nothing_is_written_or_asked_again(self, tenant_db: TenantDatabase) -> None:
+        gate = LimitGate(Limits())
+        await Admission(tenant_db, gate, uuid4(), hold_s=60).admit()
+        assert gate.is_open(tenant_db.tenant_id)
+        request = Admission(tenant_db, gate, uuid4(), hold_s=60)
+        assert request.riding(lambda: pytest.fail("nobody needs to know")) is None
+        assert request.settling(5, 1.0) == []
+        for table in ("limit_counters", "limit_reservations"):
+            assert await tenant_db.fetch_all(f"SELECT FROM vectorforge.{table}") == []
+
+
+@asynccontextmanager
+async def server_process(
+    app_url: str, *tenants: str, delay_s: float = 0.0, **limits: int
+) -> AsyncIterator[Any]:
+    """Its process id and URL."""
+    names = {f"VECTORFORGE_LIMIT_{name.upper()}": str(value) for name, value in limits.items()}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(SERVER), app_url, str(delay_s), *tenants),
+        env={**os.environ, **names},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.pid, (await process.stdout.readline()).decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def answered(client: httpx2.AsyncClient) -> httpx2.Response:
+    response = await client.post(ASK, json={**QUESTION})
+    await response.aread()
+    return response
+
+
+async def fill(client: httpx2.AsyncClient) -> None:
+    await add_documents(client, await new_collection(client), refunds="A refund takes five days.")
+
+
+async def test_exactly_so_many_pass_through_all_processes(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> None:
+    loud, quiet = make_tenant(), make_tenant()
+    async with (
+        live_api(settings_for(postgres_server.app_url, [loud, quiet])) as api,
+        AsyncExitStack() as stack,
+    ):
+        for tenant in (loud, quiet):
+            async with api.client(tenant) as client:
+                await fill(client)
+        clients = {}
+        servers = [
+            await stack.enter_async_context(
+                server_process(postgres_server.app_url, loud, quiet, requests_per_minute=60)
+            )
+            for _ in range(3)
+        ]
+        for tenant in (loud, quiet):
+            headers = {"Authorization": f"Bearer {key_of(tenant)}"}
+            clients[tenant] = [
+                await stack.enter_async_context(httpx2.AsyncClient(base_url=url, headers=headers, timeout=60))
+                for _, url in servers
+            ]
+        asked = [(loud, number) for number in range(200)] + [(quiet, number) for number in range(20)]
+        responses = await asyncio.gather(
+            *(answered(clients[tenant][number % len(servers)]) for tenant, number in asked)
+        )
+    by_tenant = {tenant: Counter[int]() for tenant in (loud, quiet)}
+    for (tenant, _), response in zip(asked, responses, strict=True):
+        by_tenant[tenant][response.status_code] += 1
+    assert by_tenant == {loud: {200: 60, 429: 140}, quiet: {200: 20}}  # nobody waits for the loud one
+    refused = next(response for response in responses if response.status_code == 429)
+    assert refused.headers["content-type"] == "application/problem+json"
+    problem = refused.json()
+    assert (problem["code"], problem["status"]) == ("limit_exceeded", 429)
+    assert problem["errors"][0] | {"message": ""} == {
+        "field": "requests_per_minute",
+        "limit": 60,
+        "message": "",
+    }
+    assert 1 <= int(refused.headers["retry-after"]) <= 61
+    assert refused.headers["ratelimit-policy"] == '"requests";q=60;w=60'
+    assert refused.headers["ratelimit"].startswith('"requests";r=0;t=')
+
+
+async def test_a_killed_server_holds_nothing_for_long(
+    postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+) -> None:
+    tenant = make_tenant()
+    db = direct_database.for_tenant(tenant)
+    async with live_api(settings_for(postgres_server.app_url, [tenant])) as api, api.client(tenant) as client:
+        await fill(client)
+    limits = {"concurrent_streams": 1, "tokens_per_day": 20_000}
+    async with server_process(postgres_server.app_url, tenant, delay_s=3600, **limits) as (pid, url):
+        headers = {"Authorization": f"Bearer {key_of(tenant)}"}
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
+            hanging = asyncio.create_task(client.post(ASK, json={**QUESTION, "stream": True}))
+            await until_streams(TenantLimits(db), 1)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(httpx2.HTTPError):
+                await (await hanging).aread()
+    held = await TenantLimits(db).usage()
+    assert (held.streams, held.tokens > 2048) == (1, True)
+    server = Limits(concurrent_streams=1, tokens_per_day=20_000)
+    assert (await refusal(db, server, Claim(is_stream=True))).limit == "concurrent_streams"
+    await db.execute("UPDATE vectorforge.limit_reservations SET expires_at = now()")  # the time goes by
+    await let_in(db, server, Claim(is_stream=True, tokens=20_000))
+
+
+class TestThroughTheApi:
+    """One server; the limits are the tenant's."""
+
+    @pytest.mark.parametrize(("path", "extra"), [(ASK, {}), ("/v1/chat/completions", None)])
+    async def test_the_real_usage_is_settled(
+        self,
+        postgres_server: EmbeddedPostgres,
+        direct_database: Database,
+        make_tenant: Callable[[], str],
+        path: str,
+        extra: dict[str, Any] | None,
+    ) -> None:
+        tenant = make_tenant()
+        limits = TenantLimits(direct_database.for_tenant(tenant))
+        await limits.change(Limits(tokens_per_day=1_000_000, cost_per_month_usd=Decimal(50)))
+        prices = {"scripted-1": ModelPrice(input=1000, output=10_000)}
+        config = settings_for(postgres_server.app_url, [tenant], llm=LLMSettings(model_prices=prices))
+        chat = {"model": "vectorforge/default", "messages": [{"role": "user", "content": "How long?"}]}
+        body = chat if extra is None else QUESTION
+        async with live_api(config, ScriptedLLM()) as api, api.client(tenant) as client:
+            await fill(client)
+            before = (await limits.usage()).tokens  # of the document
+            for is_stream in (False, True):
+                response = await client.post(path, json={**body, "stream": is_stream})
+                assert response.status_code == 200, response.text
+                assert response.headers["ratelimit"].startswith('"tokens";r=99')
+            used = await limits.usage()
+            assert (used.tokens - before, used.streams) == (2 * 110, 0)
+            assert used.cost_usd == Decimal("0.4")  # of 100 tokens in and 10 out, twice
+
+    async def test_what_a_cached_answer_uses(
+        self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        tenant = make_tenant()
+        limits = TenantLimits(direct_database.for_tenant(tenant))
+        await limits.change(Limits(tokens_per_day=1_000_000))
+        async with (
+            live_api(settings_for(postgres_server.app_url, [tenant]), ScriptedLLM([REFUND])) as api,
+            api.client(tenant) as client,
+        ):
+            await fill(client)
+            before = (await limits.usage()).tokens
+            asked = [await client.post(ASK, json={**QUESTION, "temperature": 0}) for _ in range(3)]
+            assert [response.json()["cached"] for response in asked] == [False, True, True]
+            assert (await limits.usage()).tokens - before == 110
+
+    async def test_nothing_is_held_after_an_error(
+        self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        tenant = make_tenant()
+        limits = TenantLimits(direct_database.for_tenant(tenant))
+        await limits.change(Limits(tokens_per_day=1_000_000, concurrent_streams=1))
+        config = settings_for(postgres_server.app_url, [tenant])
+        async with (
+            live_api(config, ScriptedLLM(["It"], error=LLMError("gone"))) as api,
+            api.client(tenant) as client,
+        ):
+            await fill(client)
+            before = (await limits.usage()).tokens
+            missing = await client.post(ASK, json={**QUESTION, "collection": "none such"})
+            assert missing.status_code == 404
+            dry = await client.post(ASK, json={**QUESTION, "dry_run": True})
+            assert dry.status_code == 200
+            held = await limits.usage()
+            assert (held.tokens, held.streams) == (before, 0)
+            broken = await client.post(ASK, json={**QUESTION, "stream": True})
+            assert "event: error" in broken.text
+            used = await limits.usage()
+            assert (used.streams, used.tokens > before) == (0, True)  # what was said is paid for
+
+    async def test_streams_at_a_time(
+        self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        tenant = make_tenant()
+        limits = TenantLimits(direct_database.for_tenant(tenant))
+        await limits.change(Limits(concurrent_streams=1))
+        gate = asyncio.Semaphore(0)
+        body = {**QUESTION, "stream": True}
+        async with (
+            live_api(
+                settings_for(postgres_server.app_url, [tenant]), ScriptedLLM(["It ", "is so."], gate=gate)
+            ) as api,
+            api.client(tenant) as client,
+        ):
+            await fill(client)
+            async with client.stream("POST", ASK, json=body) as first:
+                assert first.status_code == 200
+                second = await client.post(ASK, json=body)
+                assert (second.status_code, second.json()["errors"][0]["field"]) == (
+                    429,
+                    "concurrent_streams",
+                )
+                whole = await client.post(ASK, json={**QUESTION, "max_tokens": 5})
+                assert whole.status_code == 200  # it is no stream
+            await until_streams(limits, 0)  # the client is gone
+            gate.release()
+            third = await client.post(ASK, json=body)
+            assert third.status_code == 200
+
+    async def test_documents_are_charged_before_they_are_embedded(
+        self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
+    ) -> None:
+        tenant = make_tenant()
+        limits = TenantLimits(direct_database.for_tenant(tenant))
+        await limits.change(Limits(tokens_per_day=50))
+        async with (
+            live_api(settings_for(postgres_server.app_url, [tenant])) as api,
+            api.client(tenant) as client,
+        ):
+            collection = await new_collection(client)
+            done = await add_documents(client, collection, short="A refund takes five days.")
+            assert done["status"] == "succeeded"
+            used = (await limits.usage()).tokens
+            assert 0 < used < 50
+            failed = await add_documents(client, collection, long="A refund takes five days. " * 50)
+            assert failed["documents_failed"] == 1, failed
+            profile = {"text": "A refund takes five days. " * 50, "source_type": "cv", "source_id": "1"}
+            refused = await client.post("/v1/profiles/7/documents", json=profile)
+            assert refused.status_code == 422
+            assert refused.json()["errors"][0]["field"] == "documents"
+            vectors = await client.post("/v1/embeddings", json={"model": "hashing", "input": "word " * 500})
+            assert (vectors.status_code, vectors.json()["error"]["param"]) == (400, "input")
+            assert (await limits.usage()).tokens == used
+
+
+def test_settings_are_the_servers_defaults() -> None:
+    settings = LimitSettings(limit_requests_per_minute=5, limit_cost_per_month_usd=Decimal("1.5"))
+    assert settings.limit_tokens_per_day is None

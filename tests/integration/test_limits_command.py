@@ -1,0 +1,73 @@
+"""``vectorforge limits``: what an operator sees and sets (issue 8, point 2)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vectorforge.cli.app import run
+from vectorforge.local.postgres import EmbeddedPostgres
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def limits(
+    postgres_server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs the command with --json: by limit, its value and where it comes from; an error as its text."""
+    monkeypatch.setenv("VECTORFORGE_DATABASE_URL", postgres_server.app_url)
+
+    def call(*arguments: str, code: int = 0) -> Any:
+        assert run(["limits", *arguments, "--json"]) == code
+        out, err = capsys.readouterr()
+        if code:
+            return json.loads(err)["error"]["message"]
+        return {row["name"]: (row["limit"], row["from"]) for row in json.loads(out)["limits"]}
+
+    return call
+
+
+def test_limits_are_shown_set_and_taken_away(
+    limits: Command, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = make_tenant()
+    assert set(limits("show", tenant).values()) == {(None, "none")}
+    limits("set", tenant, "--requests-per-minute", "120", "--cost-per-month-usd", "49.90")
+    shown = limits("set", tenant, "--concurrent-streams", "4")
+    assert shown == {
+        "requests_per_minute": (120, "tenant"),
+        "tokens_per_day": (None, "none"),
+        "cost_per_month_usd": (49.9, "tenant"),
+        "concurrent_streams": (4, "tenant"),
+    }
+    monkeypatch.setenv("VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE", "30")
+    shown = limits("set", tenant, "--requests-per-minute", "default")
+    assert (shown["requests_per_minute"], shown["concurrent_streams"]) == ((30, "server"), (4, "tenant"))
+    assert limits("show", make_tenant())["concurrent_streams"] == (None, "none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Name a limit"),
+        (("--requests-per-minute", "many"), "--requests-per-minute takes a number or the word default."),
+        (("--requests-per-minute", "1.5"), "takes a number"),
+        (("--cost-per-month-usd", "NaN"), "takes a number"),
+        (("--cost-per-month-usd", "0.001"), "cost_per_month_usd must be 0.01 to"),
+        (("--tokens-per-day", "0"), "tokens_per_day must be 1 to"),
+        (("--concurrent-streams", "1000001"), "concurrent_streams must be 1 to 1000000."),
+    ],
+)
+def test_what_cannot_be_a_limit_is_refused(
+    limits: Command, make_tenant: Callable[[], str], arguments: tuple[str, ...], said: str
+) -> None:
+    tenant = make_tenant()
+    assert said in limits("set", tenant, *arguments, code=2)
+    assert set(limits("show", tenant).values()) == {(None, "none")}
+
+
+def test_a_setting_out_of_range_is_named(limits: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTORFORGE_LIMIT_TOKENS_PER_DAY", "0")
+    assert "VECTORFORGE_LIMIT_TOKENS_PER_DAY" in limits("show", "a", code=2)

@@ -1,0 +1,164 @@
+"""What the query log keeps of questions and answers, by tenant: in the table, in the queue, on stdout."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.config import AwsSettings, QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_aws import aws_environment
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+QUESTION = "Does ann@example.org know when the kettle boils?"
+ANSWER = "Yes, +49 30 1234567 said 100 degrees [Source 1]."
+DOORS: dict[str, dict[str, Any]] = {
+    "/v1/rag/query": {"query": QUESTION},
+    "/v1/chat/completions": {
+        "model": "vectorforge/default",
+        "messages": [{"role": "user", "content": QUESTION}],
+    },
+}
+
+
+@pytest.fixture
+async def vendor() -> AsyncIterator[FakeOpenAI]:
+    async with FakeOpenAI() as server:
+        server.unscripted = Reply(texts=(ANSWER,))
+        yield server
+
+
+async def ask(client: httpx2.AsyncClient, door: str) -> str:
+    response = await client.post(door, json=DOORS[door], headers={"Cache-Control": "no-cache"})
+    assert response.status_code == 200, response.text
+    return response.text
+
+
+async def last_row(client: httpx2.AsyncClient) -> tuple[str, str]:
+    row = (await client.get("/v1/queries", params={"limit": 1})).json()["queries"][0]
+    return row["query_text"], row["generated_response"]
+
+
+def provider(vendor: FakeOpenAI) -> OpenAIProvider:
+    return OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
+
+
+@pytest.mark.parametrize("door", list(DOORS))
+async def test_each_tenant_has_its_own_policy(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI, door: str
+) -> None:  # issue 8 point 3; threat 20
+    tenants = {policy: make_tenant() for policy in (None, "full", "hash", "off")}
+    rows = {}
+    async with live_api(
+        settings_for(postgres_server.app_url, list(tenants.values())), provider(vendor)
+    ) as api:
+        for policy, tenant in tenants.items():
+            await api.application.for_tenant(tenant).caches.settings.set_log_text(policy)
+            async with api.client(tenant) as client:
+                await add_documents(
+                    client, await new_collection(client), a="The kettle boils at 100 degrees."
+                )
+                assert "+49 30 1234567" in await ask(client, door)  # who asks gets it all
+                rows[policy] = await last_row(client)
+    masked = "Does [email] know when the kettle boils?"
+    assert rows[None] == (masked, "Yes, [phone] said 100 degrees [Source 1].")
+    assert rows["full"] == (QUESTION, ANSWER)
+    assert rows["off"] == ("", "")
+    assert all(text.startswith("sha256:") and len(text) == 71 for text in rows["hash"])
+
+
+async def test_a_change_is_seen_by_the_next_question(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI
+) -> None:  # the question's own statement brings it
+    tenant = make_tenant()
+    async with (
+        live_api(settings_for(postgres_server.app_url, [tenant]), provider(vendor)) as api,
+        api.client(tenant) as client,
+    ):
+        await add_documents(client, await new_collection(client), a="The kettle boils at 100 degrees.")
+        settings = api.application.for_tenant(tenant).caches.settings
+        seen = []
+        for policy in ("full", "off", None):
+            await settings.set_log_text(policy)
+            await ask(client, "/v1/rag/query")
+            seen.append((await last_row(client))[0])
+    assert seen == [QUESTION, "", "Does [email] know when the kettle boils?"]
+
+
+async def test_nothing_unmasked_leaves_the_process(
+    postgres_server: EmbeddedPostgres,
+    make_tenant: Callable[[], str],
+    vendor: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # a queue that does not answer: the record goes to stdout
+    tenant = make_tenant()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for name, value in aws_environment(f"http://127.0.0.1:{silent.getsockname()[1]}").items():
+            monkeypatch.setenv(name, value)
+        config = settings_for(
+            postgres_server.app_url,
+            [tenant],
+            aws=AwsSettings(query_log_queue_url="http://sqs/queue", query_log_timeout_s=0.1),
+        )
+        async with live_api(config, provider(vendor)) as api:
+            await fill(api, tenant)
+            async with api.client(tenant) as client:
+                for door in DOORS:
+                    await ask(client, door)
+    printed = capsys.readouterr().out
+    records = [json.loads(line) for line in printed.splitlines() if line.startswith('{"type"')]
+    assert {record["outcome"] for record in records} == {"started", "answered"}
+    assert {record["query_text"] for record in records} == {"Does [email] know when the kettle boils?"}
+    assert "ann@" not in printed
+    assert "1234567" not in printed
+
+
+async def fill(api: LiveApi, tenant: str) -> None:
+    async with api.client(tenant) as client:
+        await add_documents(client, await new_collection(client), a="The kettle boils at 100 degrees.")
+
+
+async def test_the_server_s_default_can_be_set(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], vendor: FakeOpenAI
+) -> None:
+    tenant = make_tenant()
+    config = settings_for(postgres_server.app_url, [tenant], query=QuerySettings(log_text="full"))
+    async with live_api(config, provider(vendor)) as api, api.client(tenant) as client:
+        await fill(api, tenant)
+        await ask(client, "/v1/rag/query")
+        assert await last_row(client) == (QUESTION, ANSWER)
+
+
+def test_the_command_shows_and_sets_a_policy(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> None:
+    tenant = make_tenant()
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run(
+            [VECTORFORGE, "logs", "text", *arguments, "--tenant", tenant, "--json"],
+            env={**os.environ, "VECTORFORGE_DATABASE_URL": postgres_server.app_url},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert run() == {"tenant": tenant, "log_text": None}
+    assert run("off") == {"tenant": tenant, "log_text": "off"}
+    assert run("default") == {"tenant": tenant, "log_text": None}

@@ -1,0 +1,124 @@
+"""The embedding model changes while a profile is searched and written: its doors look again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx2
+import pytest
+
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.live_api import LiveApi, live_api, settings_for
+from vectorforge.types import Vector
+
+BAKER = "Baked rye bread at dawn."
+SAILOR = "Sailed around the world alone."
+
+
+class OvertakenEmbedder(HashingEmbedder):
+    """Waits for what happens meanwhile, the next time it is asked, before it answers."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        vectors = await super()._call_api(texts, model)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return vectors
+
+
+class BackwardEmbedder(HashingEmbedder):
+    """As long a vector as the other's, and nothing that could be compared with it."""
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        return [list(vector)[::-1] for vector in await super()._call_api(texts, model)]
+
+
+class Room:
+    """A tenant with a profile, embedded by "hashing", and "new" to change to."""
+
+    def __init__(self, api: LiveApi, client: httpx2.AsyncClient) -> None:
+        self.client = client
+        self.old, self.new = OvertakenEmbedder(), BackwardEmbedder(name="new")
+        for embedder in (self.old, self.new):
+            api.application.embedding_registry.register(embedder)
+
+    async def post(self, path: str, **body: Any) -> Any:
+        response = await self.client.post(path, json=body)
+        assert response.status_code < 300, response.text
+        return response.json()
+
+    async def add(self, text: str, source_id: str) -> None:
+        await self.post("/v1/profiles/7/documents", text=text, source_id=source_id)
+
+    async def finds(self, text: str) -> bool:
+        """Whether a passage is nearest to its own text, at no distance."""
+        found = await self.post("/v1/profiles/7/search", query=text, top_k=1)
+        [best] = found["results"]
+        return bool(best["text"] == text and best["score"] == pytest.approx(1.0))
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether what was to happen meanwhile has happened."""
+        return self.old.meanwhile is None
+
+    async def ready(self) -> str:
+        """Fill the new model's space; returns the path of the change."""
+        [collection] = (await self.client.get("/v1/collections")).json()["collections"]
+        path = f"/v1/collections/{collection['id']}/embedding-switch"
+        await self.post(path, embedding_provider="new")
+        async with asyncio.timeout(30):
+            while (await self.client.get(path)).json()["state"] != "ready":  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(0.02)
+        return path
+
+
+@pytest.fixture
+async def room(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Room]:
+    tenant = make_tenant()
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        room = Room(api, client)
+        await room.add(BAKER, "1")
+        yield room
+
+
+def switching(room: Room, path: str) -> Callable[[], Awaitable[None]]:
+    async def switch() -> None:
+        await room.post(f"{path}/switch", skip_comparison=True)
+
+    return switch
+
+
+async def test_a_search_that_was_overtaken_is_embedded_anew(room: Room) -> None:
+    room.old.meanwhile = switching(room, await room.ready())
+    assert await room.finds(BAKER)
+    assert room.overtaken
+    assert room.new.texts[-1].endswith(BAKER)
+
+
+async def test_a_document_that_was_overtaken_is_embedded_anew(room: Room) -> None:
+    """Vectors of both models have one length, so nothing else would tell them apart."""
+    room.old.meanwhile = switching(room, await room.ready())
+    await room.add(SAILOR, "2")
+    assert room.overtaken
+    assert await room.finds(SAILOR)
+    assert await room.finds(BAKER)
+
+
+async def test_a_pipeline_that_is_kept_goes_with_the_change(
+    app_url: str, make_tenant: Callable[[], str]
+) -> None:
+    """As tools of an agent do: one pipeline for all of their calls."""
+    tenant = make_tenant()
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        room = Room(api, client)
+        await room.add(BAKER, "1")
+        profiles = api.application.for_tenant(tenant).profiles
+        kept = await profiles.retrieval()
+        await switching(room, await room.ready())()
+        for _ in range(2):
+            [found] = await kept.retrieve(BAKER, 7, 1)
+            assert found.text == BAKER
+            assert found.score == pytest.approx(1.0)
+        assert sum(text.endswith(BAKER) for text in room.old.texts) == 2  # stored, and once in vain

@@ -1,0 +1,245 @@
+"""A search finds the same by every way to the vectors, and chooses the way by what the database knows."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.testing.collections import insert_collection
+from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from vectorforge.testing.random_filters import RandomFilters, random_metadata
+from vectorforge.testing.vector_indexes import index_space
+from vectorforge.types import DistanceMetric, Scan
+from vectorforge.vectorstore.base import NearestChunks
+from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+COSINE = DistanceMetric.COSINE
+DIMENSION = 24
+CHUNKS = 4_000
+SHARES = {"half": 2, "tenth": 10, "hundredth": 100, "thousandth": 1_000}
+"""Of the chunks of the large collection, by metadata key: every n-th has it."""
+
+
+@pytest.fixture
+def owner_url(make_database: Callable[..., str]) -> str:
+    """A database whose planner takes an ordered index wherever one fits, though the tables are small."""
+    owner_url = make_database()
+    set_for_all(owner_url, "enable_sort = off")
+    return owner_url
+
+
+def set_for_all(owner_url: str, setting: str) -> None:
+    """For every connection from now on."""
+    with psycopg.connect(owner_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {setting}".encode())
+
+
+@pytest.fixture
+async def opened(owner_url: str) -> Any:
+    async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
+        yield database
+
+
+class Stored:
+    """A collection with the vectors of its passages, whose texts are their numbers."""
+
+    def __init__(self, db: TenantDatabase, collection_id: UUID, vectors: list[list[float]]) -> None:
+        self.db = db
+        self.collection_id = collection_id
+        self.vectors = vectors
+
+    async def search(self, store: PgVectorStore, query: list[float], **options: Any) -> NearestChunks:
+        return await store.search(
+            query_vector=query, top_k=10, collection_id=self.collection_id, metric=COSINE, **options
+        )
+
+    def recall(self, found: NearestChunks, query: list[float], every: int = 1) -> float:
+        """Of the nearest that match, the share that was found."""
+        matching = range(0, len(self.vectors), every)
+        nearest = sorted(matching, key=lambda n: expected_distance(COSINE, self.vectors[n], query))[:10]
+        return len({str(n) for n in nearest} & {hit.chunk.text for hit in found}) / len(nearest)
+
+
+async def fill(db: TenantDatabase, count: int, seed: int, *, around: list[float] | None = None) -> Stored:
+    generator = random.Random(seed)
+    vectors = [random_vector(generator, DIMENSION) for _ in range(count)]
+    if around is not None:
+        vectors = [[a + 0.1 * b for a, b in zip(around, vector, strict=True)] for vector in vectors]
+    collection_id = await insert_collection(db, DIMENSION, COSINE)
+    metadata = [{name: n % every for name, every in SHARES.items()} for n in range(count)]
+    chunks = chunk_drafts([str(n) for n in range(count)], vectors, metadata)
+    await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
+    return Stored(db, collection_id, vectors)
+
+
+def analyze(owner_url: str) -> None:
+    with psycopg.connect(owner_url, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+
+
+# D2: the campaign of tests/benchmarks/figures/selectivity.py at a small size
+async def test_never_short_and_near(opened: Database, owner_url: str) -> None:
+    large = await fill(opened.for_tenant("large"), CHUNKS, 1)
+    centre = random_vector(random.Random(2), DIMENSION)
+    clustered = [
+        await fill(opened.for_tenant(f"small-{count}"), count, 3, around=centre) for count in (4, 100, 1_000)
+    ]
+    index_space(owner_url, f"cosine_{DIMENSION}")
+    analyze(owner_url)
+    store = PgVectorStore(large.db, exact_scan_limit=500)
+    generator = random.Random(4)
+    for name, every in [("", 1), *SHARES.items()]:
+        recalls = []
+        for _ in range(20):
+            query = random_vector(generator, DIMENSION)
+            found = await large.search(store, query, filters={name: 0} if name else None)
+            assert len(found) == min(10, CHUNKS // every), name
+            recalls.append(large.recall(found, query, every))
+        assert sum(recalls) / len(recalls) >= 0.97, (name, recalls)
+    for small in clustered:
+        store = PgVectorStore(small.db, exact_scan_limit=500)
+        for _ in range(10):
+            query = [a + 0.1 * b for a, b in zip(centre, random_vector(generator, DIMENSION), strict=True)]
+            found = await small.search(store, query)
+            assert len(found) == min(10, len(small.vectors))
+            assert small.recall(found, query) >= 0.9
+
+
+# D2: the nearest lie behind the vectors of another tenant, whose batches come first
+async def test_others_that_lie_together_hide_nothing(opened: Database, owner_url: str) -> None:
+    centre = random_vector(random.Random(2), DIMENSION)
+    await fill(opened.for_tenant("others"), CHUNKS, 3, around=centre)
+    mine = await fill(opened.for_tenant("mine"), CHUNKS, 1)
+    index_space(owner_url, f"cosine_{DIMENSION}")
+    analyze(owner_url)
+    store, generator, recalls = PgVectorStore(mine.db, exact_scan_limit=500), random.Random(4), []
+    for _ in range(40):
+        query = [a + 0.7 * b for a, b in zip(centre, random_vector(generator, DIMENSION), strict=True)]
+        found = await mine.search(store, query)
+        assert found.scan == Scan("index", "many")
+        recalls.append(mine.recall(found, query))
+    assert sum(recalls) / len(recalls) >= 0.97, recalls
+
+
+class TestReasons:
+    async def test_what_few_match_is_compared(self, opened: Database, owner_url: str) -> None:
+        stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
+        for _ in range(3):  # also once the collection is known to be indexed
+            found = await stored.search(store, query, filters={"thousandth": 0})
+            assert (found.scan, found.matched, found.matched_is_at_least) == (Scan("exact", "few"), 4, False)
+
+    async def test_the_index_is_asked_without_counting_once_it_is_known(
+        self, opened: Database, owner_url: str
+    ) -> None:
+        stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
+        first, second = [await stored.search(store, query, filters={"half": 1}) for _ in range(2)]
+        assert first == second
+        assert first.scan == second.scan == Scan("index", "many")
+        assert first.matched_is_at_least
+        assert second.matched_is_at_least
+        assert (second.matched or 0) < (first.matched or 0) <= CHUNKS // 2
+
+    async def test_a_batch_that_was_too_small_for_a_filter_is_wider_from_then_on(
+        self, opened: Database, owner_url: str
+    ) -> None:
+        stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
+        counted, short, wide = [
+            await stored.search(store, query, filters={"half": 1}, query_text="7 9 11") for _ in range(3)
+        ]
+        assert [hit.chunk.id for hit in counted] == [hit.chunk.id for hit in wide]
+        assert counted.scan == short.scan == wide.scan == Scan("index", "many")
+        assert counted.matched == 1_000  # half of a batch of 100 matched, so all were counted again
+        assert short.matched == counted.matched
+        assert wide.matched == 100
+
+    async def test_an_index_that_is_gone_is_forgotten(self, opened: Database, owner_url: str) -> None:
+        stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        store, query = PgVectorStore(stored.db, exact_scan_limit=1_000), stored.vectors[7]
+        assert (await stored.search(store, query)).scan == Scan("index", "many")
+        with psycopg.connect(owner_url, autocommit=True) as connection:
+            connection.execute(f"DROP INDEX vectorforge.embeddings_cosine_{DIMENSION}_hnsw".encode())
+        found = await stored.search(store, query)
+        assert stored.recall(found, query) == 1
+        assert (await stored.search(store, query)).scan == Scan("exact", "unindexed")
+
+    async def test_a_small_part_of_a_large_partition_is_compared(
+        self, opened: Database, owner_url: str
+    ) -> None:
+        await fill(opened.for_tenant("large"), CHUNKS, 1)
+        small = await fill(opened.for_tenant("small"), 12, 2)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        analyze(owner_url)
+        query = small.vectors[3]
+        # a hybrid search wants 100 candidates, and of 334 vectors one is the small collection's
+        found = await small.search(PgVectorStore(small.db, exact_scan_limit=5), query, query_text="3")
+        assert found.scan == Scan("exact", "sparse")
+        assert len(found) == 10
+        assert small.recall(await small.search(PgVectorStore(small.db), query), query) == 1
+
+    @pytest.mark.parametrize("times", [1, 2])
+    async def test_where_the_index_gives_up_all_is_compared(
+        self, opened: Database, owner_url: str, times: int
+    ) -> None:
+        """The small collection lies far from the question, beyond the vectors of another tenant."""
+        near, far = random_vector(random.Random(5), DIMENSION), random_vector(random.Random(6), DIMENSION)
+        await fill(opened.for_tenant("large"), CHUNKS, 1, around=near)
+        small = await fill(opened.for_tenant("small"), 300, 2, around=far)
+        index_space(owner_url, f"cosine_{DIMENSION}")
+        set_for_all(owner_url, "hnsw.max_scan_tuples = 1")
+        async with Database(make_conninfo(owner_url, user="vectorforge_app")) as impatient:
+            store = PgVectorStore(impatient.for_tenant("small"), exact_scan_limit=100, ef_search=10)
+            for _ in range(times):
+                found = await small.search(store, near)
+        assert found.scan == Scan("exact", "short")
+        assert (len(found), found.matched, small.recall(found, near)) == (10, 300, 1)
+
+
+# B-024: what the index over metadata lets through is a superset of what matches
+class TestTheIndexOverMetadata:
+    async def test_it_finds_what_the_reference_finds(self, owner_url: str) -> None:
+        generator = random.Random(seed := random.randrange(2**32))
+        metadata = [random_metadata(generator) for _ in range(150)]
+        async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
+            db = database.for_tenant("a")
+            collection_id = await insert_collection(db, 3, COSINE)
+            vectors = [random_vector(generator, 3) for _ in metadata]
+            chunks = chunk_drafts([str(n) for n in range(150)], vectors, metadata)
+            await PgVectorStore(db).replace_document(collection_id, document_draft(chunks), chunks)
+            # far more than match: the collection is read only where the index gives nothing to go by
+            store = PgVectorStore(db, exact_scan_limit=1_000)
+            random_filters = RandomFilters(generator, metadata)
+            for _ in range(300):
+                filters = random_filters.make()
+                found = await store.search(
+                    query_vector=[1, 0, 0], top_k=150, collection_id=collection_id, metric=COSINE,
+                    filters=filters,
+                )  # fmt: skip
+                condition = parse(filters)
+                expected = {str(n) for n, entry in enumerate(metadata) if matches(condition, entry)}
+                assert {hit.chunk.text for hit in found} == expected, (seed, filters)
+        with psycopg.connect(owner_url) as connection:
+            [(scans,)] = connection.execute(
+                "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'chunks_by_metadata'"
+            ).fetchall()
+        assert scans > 0
+
+    async def test_it_tells_nothing_of_another_tenant(self, opened: Database) -> None:
+        mine = await fill(opened.for_tenant("a"), 20, 1)
+        path = f'$."{mine.collection_id}"."half" == 0'
+        ask = "SELECT id FROM vectorforge.filter_candidates(%s::jsonpath, 100)"
+        assert len(await mine.db.fetch_all(ask, (path,))) == 10
+        assert await opened.for_tenant("b").fetch_all(ask, (path,)) == []
+        assert await opened.fetch_untenanted(ask, (path,)) is None

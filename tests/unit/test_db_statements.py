@@ -1,0 +1,43 @@
+"""Placeholders of the driver, and what PostgreSQL gets in their place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.adapt import PyFormat
+
+from vectorforge.db.statements import compiled
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT 1", "SELECT 1"),
+        ("SELECT %s, %s", "SELECT $1, $2"),
+        ("SELECT %(b)s, %(a)s, %(b)s", "SELECT $1, $2, $1"),
+        ("SELECT 'a' LIKE 'a%%' AND %(a)s", "SELECT 'a' LIKE 'a%' AND $1"),
+        ("SELECT '%%s', %s", "SELECT '%s', $1"),
+    ],
+)
+def test_placeholders_become_numbers(query: str, text: str) -> None:
+    assert compiled(query).text.decode() == text
+
+
+def test_a_format_is_that_of_the_placeholder() -> None:
+    assert compiled("SELECT %(a)b, %(b)s, %(c)t").formats == (PyFormat.BINARY, PyFormat.AUTO, PyFormat.TEXT)
+
+
+def test_values_come_in_the_order_of_the_statement() -> None:
+    assert compiled("SELECT %(b)s, %(a)s, %(b)s").values({"a": 1, "b": 2, "c": 3}) == [2, 1]
+    assert compiled("SELECT %s, %s").values((1, 2)) == (1, 2)
+    assert compiled("SELECT 1").values({"a": 1}) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [("SELECT %(a)s", {"b": 1}), ("SELECT %s", (1, 2)), ("SELECT %s", {"a": 1}), ("SELECT %(a)s", (1,))],
+)
+def test_values_that_do_not_fit_are_refused(query: str, values: "Sequence[Any] | dict[str, Any]") -> None:
+    with pytest.raises(psycopg.ProgrammingError):
+        compiled(query).values(values)

@@ -1,0 +1,198 @@
+"""Keys of the database as a process remembers them, and scopes of credentials in the settings."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+
+from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.issued_keys import (
+    MAX_KEYS,
+    MAX_LOOK_UPS,
+    MAX_WRONG_KEYS,
+    REMEMBERED_S,
+    IssuedKeys,
+)
+from vectorforge.config import ServerSettings, VectorForgeConfig
+from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of
+from vectorforge.errors import AuthenticationError, ConfigurationError, DatabaseUnavailableError
+from vectorforge.principal import Principal, Scope
+
+
+def key(number: int) -> str:
+    return f"vf_{number:016x}_{'k' * 43}"
+
+
+class LookUps:
+    """Has the keys with even numbers; counts who asks, and how many at a time."""
+
+    def __init__(self) -> None:
+        self.keys = {digest_of(key(number)): number for number in range(0, 40_000, 2)}
+        self.asked = 0
+        self.asking = 0
+        self.most = 0
+        self.seconds_left: float | None = None
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def find(self, digest: bytes) -> FoundApiKey | None:
+        self.asked += 1
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        await asyncio.sleep(0)
+        self.asking -= 1
+        number = self.keys.get(digest)
+        if number is None:
+            return None
+        return FoundApiKey("acme", f"{number:016x}", digest, Scope.WRITE, self.seconds_left)
+
+
+@pytest.fixture
+def database() -> LookUps:
+    return LookUps()
+
+
+@pytest.fixture
+def issued(database: LookUps) -> IssuedKeys:
+    return IssuedKeys(database.find, clock=database.clock)
+
+
+async def test_good_and_wrong_keys_are_remembered(issued: IssuedKeys, database: LookUps) -> None:
+    for _ in range(3):
+        assert await issued.find(key(2)) == Principal("acme", Scope.WRITE.included, "vf_0000000000000002")
+        assert await issued.find(key(3)) is None
+    assert database.asked == 2
+    database.now += REMEMBERED_S
+    database.keys = {digest_of(key(3)): 3}  # one was revoked, the other one made
+    assert await issued.find(key(2)) is None
+    assert await issued.find(key(3)) is not None
+    assert database.asked == 4
+
+
+async def test_a_key_is_not_remembered_beyond_its_end(issued: IssuedKeys, database: LookUps) -> None:
+    database.seconds_left = 5.0
+    assert await issued.find(key(2)) is not None
+    database.now += 4.9
+    assert await issued.find(key(2)) is not None
+    assert database.asked == 1
+    database.now += 0.2
+    database.keys.clear()
+    assert await issued.find(key(2)) is None
+
+
+async def test_a_revoked_key_is_forgotten_at_once(issued: IssuedKeys, database: LookUps) -> None:
+    await issued.find(key(2))
+    await issued.find(key(4))
+    issued.forget(f"{2:016x}")
+    await issued.find(key(2))
+    await issued.find(key(4))
+    assert database.asked == 3
+
+
+async def test_memory_is_bounded_and_wrong_keys_push_out_no_good_ones(
+    issued: IssuedKeys, database: LookUps
+) -> None:
+    await issued.find(key(2))
+    for number in range(1, 4 * MAX_WRONG_KEYS, 2):
+        await issued.find(key(number))
+    asked = database.asked
+    await issued.find(key(2))
+    assert database.asked == asked
+    assert len(issued._wrong) == MAX_WRONG_KEYS
+    for number in range(0, 2 * MAX_KEYS + 10, 2):
+        await issued.find(key(number))
+    assert len(issued._good) == MAX_KEYS
+
+
+async def test_a_storm_of_wrong_keys_asks_for_two_at_a_time(issued: IssuedKeys, database: LookUps) -> None:
+    await asyncio.gather(*(issued.find(key(number)) for number in range(1, 400, 2)))
+    assert database.most == MAX_LOOK_UPS
+    asked = database.asked
+    await asyncio.gather(*(issued.find(key(401)) for _ in range(100)))  # the same one many times
+    assert database.asked <= asked + MAX_LOOK_UPS
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["", "vf_", "vf_0123456789abcdef_short", f"vf_0123456789ABCDEF_{'k' * 43}", f"{key(2)}\n", "x" * 100_000],
+)
+async def test_what_is_no_key_is_not_looked_up(issued: IssuedKeys, database: LookUps, other: str) -> None:
+    assert await issued.find(other) is None
+    assert database.asked == 0
+
+
+async def test_what_cannot_be_looked_up_is_no_wrong_key() -> None:
+    async def down(_: bytes) -> FoundApiKey | None:
+        raise DatabaseUnavailableError
+
+    with pytest.raises(DatabaseUnavailableError):  # 503, and not "your key is wrong"
+        await Authenticator(ServerSettings(), issued=IssuedKeys(down)).authenticate({"x-api-key": key(2)})
+
+
+async def test_no_request_waits_for_ever(database: LookUps) -> None:
+    async def deaf(_: bytes) -> FoundApiKey | None:
+        await asyncio.Event().wait()
+        raise AssertionError("never set")
+
+    issued = IssuedKeys(deaf, clock=database.clock, max_wait_s=0.01)
+    found = await asyncio.gather(
+        *(issued.find(key(n)) for n in range(2 * MAX_LOOK_UPS)), return_exceptions=True
+    )
+    assert [type(each) for each in found] == [DatabaseUnavailableError] * len(found)
+
+
+DIGEST = hashlib.sha256(b"configured").hexdigest()
+ROLE = "arn:aws:iam::123456789012:role/reader"
+
+
+class TestScopesOfTheSettings:
+    def principal(self, headers: dict[str, str], event: Any = None, **scopes: Scope) -> Principal:
+        names = {"key": DIGEST, "gateway": "k3yidacm3e", "iam": ROLE}
+        settings = ServerSettings(
+            api_keys={DIGEST.upper(): "acme"},
+            api_gateway_keys={"k3yidacm3e": "acme"},
+            iam_tenants={ROLE: "acme"},
+            credential_scopes={names[kind]: scope for kind, scope in scopes.items()},
+        )
+        return asyncio.run(Authenticator(settings).authenticate(headers, event))
+
+    def test_without_a_word_they_may_do_everything(self) -> None:
+        found = self.principal({"x-api-key": "configured"})
+        assert found == Principal("acme", frozenset(Scope), f"sha256:{DIGEST[:12]}")
+
+    def test_each_may_do_what_it_is_given(self) -> None:
+        gateway = {"requestContext": {"identity": {"apiKeyId": "k3yidacm3e"}}}
+        iam = {"requestContext": {"identity": {"userArn": ROLE}}}
+        given = {"key": Scope.READ, "gateway": Scope.WRITE, "iam": Scope.READ}
+        assert self.principal({"x-api-key": "configured"}, **given).scopes == {Scope.READ}
+        assert self.principal({}, gateway, **given).scopes == {Scope.READ, Scope.WRITE}
+        assert self.principal({}, iam, **given).scopes == {Scope.READ}
+
+    def test_several_may_do_what_each_of_them_may(self) -> None:
+        both = {"requestContext": {"identity": {"apiKeyId": "k3yidacm3e", "userArn": ROLE}}}
+        found = self.principal({"x-api-key": "configured"}, both, iam=Scope.READ)
+        assert found.scopes == {Scope.READ}
+        assert found.credential.count("+") == 2
+
+    def test_a_scope_for_nobody_is_refused_at_the_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(ConfigurationError, match="entry 1 is in none"):
+            Authenticator(ServerSettings(credential_scopes={DIGEST: Scope.READ}))
+        monkeypatch.setenv("VECTORFORGE_CREDENTIAL_SCOPES", '{"a": "root"}')
+        with pytest.raises(ConfigurationError, match="VECTORFORGE_CREDENTIAL_SCOPES"):
+            VectorForgeConfig.from_environment()
+
+
+def test_a_local_server_is_one_tenant_with_every_scope() -> None:
+    principal = asyncio.run(Authenticator(ServerSettings(auth="local", local_tenant="me")).authenticate({}))
+    assert principal == Principal("me", frozenset(Scope), "local")
+
+
+def test_a_wrong_key_and_none_are_told_apart_from_each_other() -> None:
+    authenticator = Authenticator(ServerSettings())
+    for headers, presented in (({}, False), ({"x-api-key": "wrong"}, True)):
+        with pytest.raises(AuthenticationError) as caught:
+            asyncio.run(authenticator.authenticate(headers))
+        assert caught.value.presented is presented

@@ -1,0 +1,24 @@
+"""The services of tenants: kept for those asked for last."""
+
+from pydantic import SecretStr
+
+from vectorforge.bootstrap import Application
+from vectorforge.config import DatabaseSettings, VectorForgeConfig
+
+DATABASE = DatabaseSettings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"))
+
+
+def test_a_tenants_services_are_kept_and_no_other_tenant_gets_them() -> None:
+    application = Application.build(VectorForgeConfig(database=DATABASE))
+    kept = application.for_tenant("a")
+    assert application.for_tenant("a") is kept
+    assert [application.for_tenant(name).tenant_id for name in ("b", "a", "A")] == ["b", "a", "A"]
+    assert application.for_tenant("b").query_service is not kept.query_service
+
+
+def test_no_more_are_kept_than_fit() -> None:  # callers' names must not make memory grow
+    application = Application.build(VectorForgeConfig(database=DATABASE))
+    kept = application.for_tenant("a")
+    for number in range(300):
+        application.for_tenant(f"other-{number}")
+    assert application.for_tenant("a") is not kept

@@ -1,0 +1,143 @@
+"""What a process remembers of limits, what a question claims, and what responses say (issue 8, point 2)."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from vectorforge.api.limit_headers import limit_headers
+from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
+from vectorforge.limits.gate import REMEMBERED_S, LimitGate
+from vectorforge.limits.types import Claim, Limits, LimitState
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
+from vectorforge.pipeline.prices import PriceList
+from vectorforge.pipeline.reservation import question_claim
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)
+FULL = LimitState(
+    "requests_per_minute", 5.0, Limits(requests_per_minute=10), 0, None, None, None, 5.0, 3600.0
+)
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class TestGate:
+    def test_no_limits_are_remembered_for_a_while(self) -> None:
+        clock = Clock()
+        gate = LimitGate(Limits(), now=clock)
+        assert not gate.is_open("a")
+        gate.note("a", UNLIMITED, asked_at=clock())
+        assert gate.is_open("a")
+        assert not gate.is_open("b")
+        clock.at += REMEMBERED_S
+        assert not gate.is_open("a")
+
+    def test_a_full_minute_is_remembered_until_it_has_room(self) -> None:
+        clock = Clock()
+        gate = LimitGate(Limits(), now=clock)
+        gate.note("a", FULL, asked_at=clock() - 1.0)  # the answer took a second
+        clock.at += 3.0
+        refusal = gate.refusal("a")
+        assert refusal is not None
+        assert (refusal.retry_after_s, refusal.minute_reset_s) == (1.0, 1.0)
+        assert not gate.is_open("a")
+        clock.at += 1.0
+        assert gate.refusal("a") is None
+
+    def test_a_limit_that_may_be_raised_is_asked_for_again(self) -> None:
+        clock = Clock()
+        gate = LimitGate(Limits(), now=clock)
+        gate.note("a", replace(FULL, retry_after_s=60.0), asked_at=clock())
+        clock.at += REMEMBERED_S
+        assert gate.refusal("a") is None
+
+    @pytest.mark.parametrize("name", ["tokens_per_day", "cost_per_month_usd", "concurrent_streams"])
+    def test_what_another_request_may_fit_into_is_not_remembered(self, name: str) -> None:
+        gate = LimitGate(Limits())
+        gate.note("a", replace(FULL, refused_by=name), asked_at=gate.now())
+        assert gate.refusal("a") is None
+
+    def test_tenants_are_forgotten_when_there_are_too_many(self) -> None:
+        gate = LimitGate(Limits())
+        for number in range(10_001):
+            gate.note(f"t{number}", UNLIMITED, asked_at=gate.now())
+        assert not gate.is_open("t0")
+        assert gate.is_open("t1")
+        assert gate.is_open("t10000")
+
+
+class TestHeaders:
+    def test_requests_and_tokens(self) -> None:
+        limits = Limits(requests_per_minute=100, tokens_per_day=5000)
+        state = replace(UNLIMITED, limits=limits, requests_left=7, tokens_left=0, minute_reset_s=1.2)
+        assert limit_headers(replace(state, day_reset_s=60.0)) == [
+            (b"ratelimit-policy", b'"requests";q=100;w=60, "tokens";q=5000;w=86400'),
+            (b"ratelimit", b'"requests";r=7;t=2, "tokens";r=0;t=60'),
+        ]
+
+    def test_cost_and_streams_have_none(self) -> None:
+        limits = Limits(cost_per_month_usd=Decimal(1), concurrent_streams=3)
+        assert limit_headers(replace(UNLIMITED, limits=limits)) == []
+
+
+class TestClaims:
+    SETTINGS = VectorForgeConfig(ingestion=IngestionSettings(chunk_size_chars=900))
+    PRICES = PriceList({"scripted-1": ModelPrice(input=10, output=100)})
+
+    def claim(self, config: QueryConfig, *, quoting: bool = False) -> Claim:
+        registry = LLMProviderRegistry()
+        embedder = HashingEmbedder()
+        registry.register(ExtractiveProvider(embed=embedder.embed_documents) if quoting else ScriptedLLM())
+        return question_claim(
+            "How long does a refund take?",
+            config,
+            is_stream=True,
+            settings=self.SETTINGS,
+            registry=registry,
+            prices=self.PRICES,
+        )
+
+    def test_prompt_and_answer_at_their_prices(self) -> None:
+        claim = self.claim(VECTORFORGE.config(max_tokens=1000))
+        prompt = claim.tokens - 1000
+        assert 3000 < prompt < 4000  # three times the answer, and the prompt's own text
+        assert claim.cost_usd == pytest.approx((prompt * 10 + 1000 * 100) / 1e6)
+        assert (claim.is_stream, claim.requests) == (True, 1)
+
+    def test_passages_without_a_budget_are_as_long_as_they_are_cut(self) -> None:
+        few, many = (self.claim(RAG_QUERY.config(top_k=top_k)).tokens for top_k in (5, 15))
+        assert many - few == 10 * 300
+
+    def test_the_conversation_counts(self) -> None:
+        alone = self.claim(QueryConfig())
+        history = [HistoryMessage("user", "word " * 1000)]
+        assert self.claim(QueryConfig(history=history)).tokens >= alone.tokens + 1000
+        assert self.claim(QueryConfig(history=history, rewrite=True)).tokens >= alone.tokens + 3000
+
+    def test_who_quotes_passages_uses_nothing(self) -> None:
+        assert self.claim(QueryConfig(), quoting=True) == Claim(is_stream=True)
+
+    def test_a_provider_that_is_not_there_claims_nothing(self) -> None:
+        assert self.claim(QueryConfig(llm_provider="nobody")) == Claim(is_stream=True)
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_every_preset_has_a_bound(self, name: str) -> None:
+        assert self.claim(PRESETS[name].config()).tokens > 0
+
+    def test_models_without_a_price_cost_nothing(self) -> None:
+        assert self.SETTINGS.llm == LLMSettings()
+        claim = self.claim(QueryConfig(llm_model="another"))
+        assert (claim.cost_usd, claim.tokens > 0) == (0.0, True)

@@ -1,0 +1,198 @@
+"""What leads out of an answer is taken out, however it is cut into pieces, and nothing else is changed."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from selectolax.lexbor import LexborHTMLParser
+
+from vectorforge.pipeline.addresses import KnownAddresses
+from vectorforge.pipeline.links import LinkFilter, without_foreign_links
+
+GUIDE = "https://docs.example/guide"
+PASSAGES = (
+    f"See {GUIDE} and [more](https://docs.example/a_(b)), or https://docs.example/q?a=1&b=2#top.",
+    "https://src.example/page.html",
+    "www.known.example/x",
+)
+KNOWN = KnownAddresses(lambda: PASSAGES)
+
+PIECES = (
+    *(
+        "plain words. ",
+        "http",
+        "s",
+        ":",
+        "//",
+        "/",
+        "\\",
+        "evil.example",
+        "?q=CANARY",
+        GUIDE,
+        "www.",
+        "h",
+        "w",
+    ),
+    *(
+        "[",
+        "]",
+        "(",
+        ")",
+        "!",
+        "![",
+        "](",
+        "]:",
+        "[r]: ",
+        "<",
+        ">",
+        "<img ",
+        "<a ",
+        "<style>",
+        "src=",
+        "href=",
+    ),
+    *(
+        "'",
+        " ",
+        "\n",
+        "\n\n",
+        "&colon;",
+        "&#47;",
+        "url(",
+        "data:",
+        "javascript:",
+        "mailto:",
+        "x",
+        "é",
+        "。",
+        "`",
+    ),
+    *(
+        "https://evil.example/x",
+        "//evil.example",
+        "a.b.evil.com/x",
+        "title",
+        "*",
+        "Source 1",
+        "0" * 700,
+        "-",
+        ".",
+    ),
+    *('"', "="),
+)
+LOADING = ("src", "href", "srcset", "style", "action")
+LEADS_OUT = re.compile(r"//|(?:data|javascript|mailto|https?|ftp):|.*url\([\"']?//", re.IGNORECASE)
+ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+def streamed(pieces: list[str]) -> str:
+    links = LinkFilter(KNOWN)
+    return "".join([*map(links.feed, pieces), links.finish()])
+
+
+@pytest.mark.parametrize(
+    ("written", "passed"),
+    [
+        ("see https://evil.example/?q=1, ok", "see [link removed], ok"),
+        ('[a](https://evil.example/x "t") b', "[a] b"),
+        ("![a](https://evil.example/x) b", "![a] b"),
+        (f"![a]({GUIDE})", f"![a] ({GUIDE})"),  # known, but no image loads by itself
+        (f"see {GUIDE}?q=CANARY and {GUIDE}/CANARY", "see [link removed] and [link removed]"),
+        (f"see {GUIDE}CANARY", "see [link removed]"),
+        ("[a](//evil.example)", "[a]"),
+        ("[a](\\\\evil.example)", "[a]"),
+        ("[a](https&colon;//evil.example)", "[a]"),
+        ("[a](https:evil.example)", "[a]"),
+        ("[a](javascript:x())", "[a]"),
+        ("[a](https://evil.example)(https://evil.example)", "[a]"),
+        ("[r]: https://evil.example\n![r]", "[r] : [link removed]\n![r]"),
+        (f"[r]: {GUIDE}\n![r]", f"[r] : {GUIDE}\n![r]"),
+        ("<https://evil.example>", "[link removed]"),
+        ("<img src=//evil.example/x>", "[link removed]"),
+        ("<img alt='>' src=https:evil.example>", "[link removed]"),
+        (f'<img src="{GUIDE}">', f'&lt;img src="{GUIDE}">'),
+        ("<style>x", "&lt;style>x"),
+        ("see //evil.example/CANARY", "see [link removed]"),
+        ("evil.com/?x=CANARY", "evil.[link removed]"),
+        ("CANARY.evil.com x", "CANARY.[link removed] x"),
+        ("ftp://evil.example/x", "ftp:[link removed]"),
+        ("请访问https://evil.example/x。这是", "请访问[link removed]。这是"),
+        (f"{GUIDE}é?q=CANARY", f"{GUIDE} é?q=CANARY"),
+        (f"![x](data:image/png;base64,{'A' * 5_000}) after", "![x] [link removed]) after"),
+    ],
+)
+def test_what_leads_out_is_taken_out(written: str, passed: str) -> None:  # issue 8 point 4; threat 14
+    assert without_foreign_links(written, KNOWN) == passed
+    assert streamed(list(written)) == passed
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"See {GUIDE}, {GUIDE}/ and **{GUIDE}**: ({GUIDE}).",
+        f"[the guide]({GUIDE}) [here](/v1/documents/1#part) [Source 1](see above)",
+        f'<a href="{GUIDE}">x</a> <{GUIDE}> <b>x</b> <br/> <div class="md:flex">',
+        "https://docs.example/a_(b) https://docs.example/q?a=1&b=2 https://src.example/page.html",
+        "www.known.example/x",
+        "[Source 1]: The text goes on. [1]: so. [^2]: note",
+        "vec![1, 2]; if a < b && c > d { x::<T>() } vector<std::string> for (i=0; i<n; i++) // comment.x",
+        "self.name, file.py, 3.14, e.g. this, 12:30, C://, and/or, a@b.example, Amazon.com said, httpx, w, h",
+        "How? (https) ![not an image] ::: !!! ((( ]]] <<< >>>",
+    ],
+)
+def test_everything_else_stays_as_it_is(written: str) -> None:
+    assert without_foreign_links(written, KNOWN) == written
+    assert streamed(list(written)) == written
+
+
+@pytest.mark.parametrize(
+    "written", ["The dough rises", " for two hours", ", Source 1", "]", "!", "[Source", "(x)"]
+)
+def test_plain_text_is_not_held_back(written: str) -> None:  # no delay of the first token
+    assert LinkFilter(KNOWN).feed(written) == written
+
+
+@settings(max_examples=400)
+@given(answer=ANSWERS, cuts=st.lists(st.integers(0, 400), max_size=12))
+@example(answer="https://evil.example", cuts=[2, 7])
+@example(answer="<<img src=//evil.example>img src=//evil.example>", cuts=[1, 20, 25])
+def test_streamed_is_whole_for_all_cuts(answer: str, cuts: list[int]) -> None:  # threat 14: split-token fuzz
+    places = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
+    assert streamed([answer[a:b] for a, b in pairwise(places)]) == without_foreign_links(answer, KNOWN)
+    assert streamed(list(answer)) == without_foreign_links(answer, KNOWN)
+
+
+@settings(max_examples=400)
+@given(answer=ANSWERS)
+@example(answer=f"![x][r]\n\n[r]: {GUIDE}")
+@example(answer="[a](x://)(//evil.example)")
+def test_a_renderer_finds_no_way_out(answer: str) -> None:  # threat 14, as Markdown with HTML shows it
+    passed = without_foreign_links(answer, KNOWN)
+    for seen in (MarkdownIt("commonmark", {"html": True}).render(passed), passed):
+        assert ways_out(seen) == [], (answer, passed)
+
+
+@given(
+    length=st.integers(0, 3_000),
+    opening=st.sampled_from(["![x](https://", "<a x='", "https://", "[r]: //", "<x:"]),
+)
+def test_what_is_held_back_is_bounded(length: int, opening: str) -> None:
+    links = LinkFilter(KNOWN)
+    links.feed(opening + "a" * length)
+    assert len(links._held) <= 2_200
+
+
+def ways_out(html: str) -> list[str]:
+    """Addresses in attributes, as HTML5 is read, that lead out of the page and that no passage has."""
+    found: list[str] = []
+    for node in LexborHTMLParser(html).css("[src], [href], [srcset], [style], [action]"):
+        for name, value in node.attributes.items():
+            plain = re.sub(r"[\s\x00-\x20]", "", value or "").replace("\\", "/")
+            if name not in LOADING or not LEADS_OUT.match(plain):
+                continue
+            if node.tag != "a" or not any(plain.rstrip("/") in text for text in PASSAGES):
+                found.append(plain)
+    return found

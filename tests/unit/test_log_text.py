@@ -1,0 +1,95 @@
+"""What a record of the query log holds, by the tenant's policy."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from vectorforge.errors import DatabaseUnavailableError
+from vectorforge.pipeline.log_text import LogText, LogTextPolicies, LogTexts, with_policy
+from vectorforge.testing.query_logs import make_log
+
+LOG = replace(make_log(), query_text="Who is ann@example.org?", generated_response="Ann, +49 30 1234567.")
+
+
+class Settings:
+    """The tenant's own policy, and how often it was read."""
+
+    def __init__(self, own: str | None = None) -> None:
+        self.own = own
+        self.read = 0
+        self.error: Exception | None = None
+
+    async def log_text(self) -> str | None:
+        """The policy."""
+        self.read += 1
+        if self.error is not None:
+            raise self.error
+        return self.own
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("policy", "question", "answer"),
+    [
+        ("full", LOG.query_text, LOG.generated_response),
+        ("redacted", "Who is [email]?", "Ann, [phone]."),
+        ("off", "", ""),
+    ],
+)
+def test_policies(policy: LogText, question: str, answer: str) -> None:  # issue 8 point 3
+    kept = with_policy(LOG, policy, "acme")
+    assert (kept.query_text, kept.generated_response) == (question, answer)
+    assert replace(kept, query_text=LOG.query_text, generated_response=LOG.generated_response) == LOG
+
+
+def test_a_hash_tells_equal_questions_of_one_tenant_and_nothing_else() -> None:
+    kept = with_policy(LOG, "hash", "acme")
+    assert (
+        kept.query_text
+        == f"sha256:{hashlib.sha256(b'acme' + bytes(1) + LOG.query_text.encode()).hexdigest()}"
+    )
+    assert kept.query_text == with_policy(replace(LOG, generated_response=""), "hash", "acme").query_text
+    assert kept.query_text != with_policy(LOG, "hash", "other").query_text
+    assert with_policy(replace(LOG, generated_response=""), "hash", "acme").generated_response == ""
+
+
+async def test_a_policy_is_read_once_a_minute() -> None:
+    clock, settings = Clock(), Settings("off")
+    texts = LogTexts(LogTextPolicies(clock=clock), settings, "acme", timeout_s=5)
+    for clock.now in (0, 30, 59):
+        assert (await texts.apply(LOG)).query_text == ""
+    assert settings.read == 1
+    settings.own, clock.now = None, 61
+    assert (await texts.apply(LOG)).query_text == "Who is [email]?"  # the server's default
+    texts.note("full")  # as the question's own statement brings it
+    assert (await texts.apply(LOG)).query_text == LOG.query_text
+    assert settings.read == 2
+
+
+async def test_what_cannot_be_read_is_not_logged() -> None:  # fails closed
+    clock, settings = Clock(), Settings("full")
+    settings.error = DatabaseUnavailableError("down")
+    texts = LogTexts(LogTextPolicies("full", clock=clock), settings, "acme", timeout_s=5)
+    assert (await texts.apply(LOG)).query_text == ""
+    assert (await texts.apply(LOG)).query_text == ""
+    assert settings.read == 1  # a database that is down is not asked for each record
+    settings.error, clock.now = None, 2
+    assert (await texts.apply(LOG)).query_text == LOG.query_text
+    settings.error, clock.now = DatabaseUnavailableError("down"), 100
+    assert (await texts.apply(LOG)).query_text == LOG.query_text  # the last one known
+
+
+async def test_tenants_do_not_share_a_policy() -> None:
+    policies = LogTextPolicies()
+    first = LogTexts(policies, Settings("off"), "a", timeout_s=5)
+    second = LogTexts(policies, Settings("full"), "b", timeout_s=5)
+    assert [(await texts.apply(LOG)).query_text for texts in (first, second)] == ["", LOG.query_text]

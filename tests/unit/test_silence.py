@@ -1,0 +1,69 @@
+"""The limit on a stream's silence."""
+
+import asyncio
+from contextlib import closing
+
+import pytest
+
+from vectorforge.llm.silence import SilenceLimit
+
+
+async def test_an_await_that_takes_too_long_ends() -> None:
+    with closing(SilenceLimit()) as limit:
+        limit.s = 0.05
+        with pytest.raises(TimeoutError), limit:
+            await asyncio.Event().wait()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_each_await_has_all_of_it_and_what_is_between_has_no_limit() -> None:
+    with closing(SilenceLimit()) as limit:
+        limit.s = 0.2
+        for _ in range(4):
+            with limit:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(0.4)
+        with limit:
+            await asyncio.sleep(0.1)
+        with pytest.raises(TimeoutError), limit:
+            await asyncio.Event().wait()
+
+
+async def test_a_limit_may_become_shorter() -> None:
+    with closing(SilenceLimit()) as limit:
+        limit.s = 600.0
+        with limit:
+            await asyncio.sleep(0)
+        limit.s = 0.05
+        with pytest.raises(TimeoutError), limit:
+            await asyncio.Event().wait()
+        limit.s = -1.0
+        with pytest.raises(TimeoutError), limit:
+            await asyncio.Event().wait()
+
+
+async def test_cancellation_by_somebody_else_stays_one() -> None:
+    waiting = asyncio.Event()
+
+    async def wait() -> None:
+        with closing(SilenceLimit()) as limit:
+            limit.s = 600.0
+            with limit:
+                waiting.set()
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(wait())
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_closed_one_leaves_no_timer() -> None:
+    with closing(SilenceLimit()) as limit:
+        limit.s = 0.05
+        with limit:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0.1)  # a timer that rang now would cancel this

@@ -1,0 +1,91 @@
+"""What is installed is what was locked: hashes, one index, bills of materials, pinned actions."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.audit import NPM_LOCKS
+from infra.bill_of_materials import bill_of_materials, functions_with_packages
+from infra.bundling import export_locked, find_uv
+
+ROOT = Path(__file__).parents[2]
+INDEX = "https://pypi.org/simple"
+FILES = "https://files.pythonhosted.org/"
+NPM = "https://registry.npmjs.org/"
+
+
+def unlocked(lock: Mapping[str, Any]) -> list[str]:
+    """Packages of uv.lock with a file that has no SHA-256, or from elsewhere than PyPI."""
+    wrong = []
+    for package in lock["package"]:
+        if package["source"] == {"editable": "."}:
+            continue
+        files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
+        hashed = all(re.fullmatch(r"sha256:[0-9a-f]{64}", file.get("hash", "")) for file in files)
+        from_pypi = package["source"] == {"registry": INDEX} and all(
+            f["url"].startswith(FILES) for f in files
+        )
+        if not (files and hashed and from_pypi):
+            wrong.append(package["name"])
+    return wrong
+
+
+def test_every_python_file_has_a_hash() -> None:  # security 23
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    assert len(lock["package"]) > 100
+    assert unlocked(lock) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wheels": [{"url": f"{FILES}a.whl"}]},
+        {"wheels": [{"url": "https://example.org/a.whl", "hash": f"sha256:{'0' * 64}"}]},
+        {"source": {"git": "https://example.org/a"}},
+        {"wheels": []},
+    ],
+)
+def test_what_is_not_locked_is_seen(change: dict[str, Any]) -> None:
+    good = {"url": f"{FILES}a.whl", "hash": f"sha256:{'0' * 64}"}
+    package = {"name": "a", "source": {"registry": INDEX}, "wheels": [good]}
+    assert unlocked({"package": [package]}) == []
+    assert unlocked({"package": [{**package, **change}]}) == ["a"]
+
+
+@pytest.mark.parametrize("folder", NPM_LOCKS)
+def test_every_npm_package_has_a_hash(folder: str) -> None:  # security 23
+    packages = json.loads((ROOT / folder / "package-lock.json").read_text())["packages"]
+    installed = {name: package for name, package in packages.items() if name and not package.get("inBundle")}
+    assert installed
+    assert [
+        name
+        for name, package in installed.items()
+        if not (package.get("resolved", NPM).startswith(NPM) and package["integrity"].startswith("sha512-"))
+    ] == []
+
+
+@pytest.mark.parametrize("function", functions_with_packages())
+def test_the_bill_of_materials_is_what_the_bundle_installs(function: str) -> None:  # security 23
+    uv = find_uv()
+    bill = bill_of_materials(function, uv)
+    assert bill["bomFormat"] == "CycloneDX"
+    named = {f"{one['name']}=={one['version']}" for one in bill["components"]}
+    locked = set(re.findall(r"^[\w.-]+==[\w.]+", export_locked(uv, function, "--no-header"), re.MULTILINE))
+    assert named <= locked
+    assert {name.partition("==")[0] for name in locked - named} <= {"httpx2-jsfetch", "pywin32", "tzdata"}
+    assert all(one["purl"].startswith("pkg:pypi/") for one in bill["components"])
+    known = {one["bom-ref"] for one in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
+    assert {ref for entry in bill["dependencies"] for ref in entry.get("dependsOn", ())} <= known
+
+
+def test_actions_are_pinned_by_commit() -> None:  # security 23
+    workflows = list((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert workflows
+    for workflow in workflows:
+        used = re.findall(r"uses:\s*(\S+)", workflow.read_text())
+        assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []

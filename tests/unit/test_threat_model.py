@@ -1,0 +1,54 @@
+"""docs/threat-model.md names files and tests that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "threat-model.md"
+THREATS = 25
+
+
+def rows() -> dict[int, list[str]]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" |")] for line in lines if line.startswith("| ")
+    ]
+    return {int(row[0]): row for row in cells if row[0].isdigit()}
+
+
+def missing_in(text: str) -> list[str]:
+    """What a text names in backticks as a file, or as a test of one, and is not there."""
+    found = []
+    for path, test in re.findall(r"`([\w./-]+/[\w./-]+\.\w+)(?:::(\w+))?`", text):
+        file = ROOT / path
+        defined = rf"^\s*(async )?def {test}\(" if test else ""
+        if not file.is_file() or not re.search(defined, file.read_text(encoding="utf-8"), re.MULTILINE):
+            found.append(f"{path}::{test}")
+    return found
+
+
+def test_every_threat_has_its_row() -> None:
+    assert sorted(rows()) == list(range(1, THREATS + 1))
+    assert {len(row) for row in rows().values()} == {6}
+
+
+@pytest.mark.parametrize("number", range(1, THREATS + 1))
+def test_what_a_row_names_is_there(number: int) -> None:
+    _, _, control, where, shown, _ = rows()[number]
+    assert control
+    assert "`" in where
+    assert "::test_" in shown
+    assert missing_in(f"{where} {shown}") == []
+
+
+def test_what_is_not_there_is_seen() -> None:
+    assert missing_in("`docs/no.md`, `tests/unit/test_errors.py::test_no`") == [
+        "docs/no.md::",
+        "tests/unit/test_errors.py::test_no",
+    ]
+
+
+def test_the_page_names_nothing_else_that_is_missing() -> None:
+    assert missing_in(PAGE.read_text(encoding="utf-8")) == []

@@ -1,0 +1,349 @@
+"""Requests to vendors, over real sockets: keys, connections, redirects, proxies, certificates, limits."""
+
+import asyncio
+import gc
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trustme
+from aiohttp import web
+from pydantic import SecretStr
+
+from vectorforge.credentials import FixedCredentials, KeyOrigin
+from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendor_http import VendorClient
+
+OLD, NEW = SecretStr("old-canary"), SecretStr("new-canary")
+
+
+class Exchangeable:
+    """Credentials in the hands of a test."""
+
+    origin = KeyOrigin.SECRET
+
+    def __init__(self, key: SecretStr = OLD, after_refusal: SecretStr | None = None) -> None:
+        self.key = key
+        self._after_refusal = after_refusal
+        self.refreshes = 0
+
+    async def current(self) -> SecretStr:
+        return self.key
+
+    async def refresh(self, refused: SecretStr) -> SecretStr:
+        self.refreshes += 1
+        self.key = self._after_refusal or self.key
+        return self.key
+
+
+class Vendor(NamedTuple):
+    url: str
+    headers: list[dict[str, str]]
+    """Of each request, names in lower case."""
+    connections: set[object]
+
+
+@asynccontextmanager
+async def vendor(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None,
+    *,
+    key: SecretStr | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Vendor]:
+    """A server that says {"ok": true}, or that the key is wrong, quoting it."""
+    headers: list[dict[str, str]] = []
+    connections: set[object] = set()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        headers.append({name.lower(): value for name, value in request.headers.items()})
+        connections.add(request.transport)
+        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if key is not None and sent != key.get_secret_value():
+            return web.json_response({"error": {"message": f"wrong key: {sent}"}}, status=401)
+        return web.json_response({"ok": True}) if answer is None else await answer(request)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    try:
+        yield Vendor(f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}", headers, connections)
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client(credentials: Exchangeable | None = None) -> AsyncIterator[VendorClient]:
+    opened = VendorClient(credentials or FixedCredentials("key"))
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
+
+
+async def ask(asking: VendorClient, url: str) -> bytes:
+    with closing(await asking.post(url, b"{}")) as response:
+        body: bytes = await response.read()
+        return body
+
+
+class TestConnections:
+    async def test_all_clients_of_a_loop_share_them(self) -> None:
+        async with vendor() as server, client() as chat, client() as embeddings:
+            for asking in (chat, embeddings, chat):
+                assert await ask(asking, server.url) == b'{"ok": true}'
+            assert len(server.connections) == 1
+            await chat.aclose()
+            await chat.aclose()
+            await ask(embeddings, server.url)
+            assert len(server.connections) == 1
+            await embeddings.aclose()  # the last one to give them back
+            await ask(chat, server.url)
+            assert len(server.connections) == 2
+
+    def test_every_loop_has_its_own_and_one_that_ended_needs_no_farewell(self) -> None:
+        asking = VendorClient(FixedCredentials("key"))
+
+        async def once(*, close: bool) -> bytes:
+            async with vendor() as server:
+                try:
+                    return await ask(asking, server.url)
+                finally:
+                    if close:
+                        await asking.aclose()
+
+        assert asyncio.run(once(close=False)) == asyncio.run(once(close=True)) == b'{"ok": true}'
+        gc.collect()  # what was not closed would say so, and warnings are errors
+
+    def test_a_process_may_end_without_closing_any(self) -> None:
+        code = (
+            "import asyncio\n"
+            "from vectorforge.credentials import FixedCredentials\n"
+            "from vectorforge.vendor_http import VendorClient\n"
+            "async def main():\n"
+            "    async def answer(reader, writer):\n"
+            "        await reader.readuntil(b'\\r\\n\\r\\n{}')\n"
+            "        writer.write(b'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok')\n"
+            "    server = await asyncio.start_server(answer, '127.0.0.1', 0)\n"
+            "    url = 'http://127.0.0.1:%d' % server.sockets[0].getsockname()[1]\n"
+            "    response = await VendorClient(FixedCredentials('key')).post(url, b'{}')\n"
+            "    print(await response.read())\n"
+            "asyncio.run(main())\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning:asyncio", "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": ":".join(sys.path)},
+        )
+        assert ended.stdout == "b'ok'\n"
+        assert "Unclosed" not in ended.stderr
+
+
+class TestKeys:
+    # C25
+    async def test_a_refusal_is_tried_once_more_with_another_key(self) -> None:
+        credentials = Exchangeable(after_refusal=NEW)
+        async with vendor(key=NEW) as server, client(credentials) as asking:
+            assert await ask(asking, server.url) == b'{"ok": true}'
+        sent = [headers["authorization"] for headers in server.headers]
+        assert sent == ["Bearer old-canary", "Bearer new-canary"]
+        assert credentials.refreshes == 1
+
+    @pytest.mark.parametrize("other", [OLD, NEW])
+    async def test_a_key_that_stays_wrong_is_refused_once_or_twice_and_no_more(
+        self, other: SecretStr
+    ) -> None:
+        credentials = Exchangeable(after_refusal=other)
+        async with vendor(key=SecretStr("another")) as server, client(credentials) as asking:
+            with pytest.raises(VendorStatusError, match="canary") as caught:
+                await ask(asking, server.url)
+        assert len(server.headers) == (2 if other is NEW else 1)
+        assert credentials.refreshes == 1
+        assert caught.value.__context__ is None  # a refusal of the old key would quote it
+        assert "canary" not in str(asking.without_key(caught.value))
+
+    async def test_other_failures_pass(self) -> None:
+        async def fails(_: web.Request) -> web.Response:
+            return web.Response(status=503, text="later", headers={"Retry-After": "7"})
+
+        credentials = Exchangeable(after_refusal=NEW)
+        async with vendor(fails) as server, client(credentials) as asking:
+            with pytest.raises(VendorStatusError) as caught:
+                await ask(asking, server.url)
+            assert (caught.value.status, caught.value.text) == (503, "later")
+            assert caught.value.headers["retry-after"] == "7"
+            assert asking.without_key(caught.value) is caught.value
+        assert credentials.refreshes == 0
+
+    async def test_an_old_key_is_still_taken_out_of_errors(self) -> None:
+        credentials = Exchangeable()
+        async with vendor() as server, client(credentials) as asking:
+            await ask(asking, server.url)
+            credentials.key = NEW
+            await ask(asking, server.url)
+        cleaned = asking.without_key(RuntimeError("old-canary and new-canary"))
+        assert str(cleaned) == "RuntimeError: ********** and **********"
+
+    async def test_a_password_in_the_address_stands_for_the_key(self) -> None:
+        async with vendor() as server, client() as asking:
+            await ask(asking, server.url.replace("//", "//me:secret@"))
+        assert server.headers[0]["authorization"] == "Basic bWU6c2VjcmV0"
+
+
+# fault 22 of the security matrix
+async def test_redirects_are_refused() -> None:
+    async with vendor() as elsewhere, client() as asking:
+
+        async def redirects(_: web.Request) -> web.Response:
+            return web.Response(status=307, headers={"Location": elsewhere.url})
+
+        async with vendor(redirects) as server:
+            with pytest.raises(VendorStatusError, match="status 307"):
+                await ask(asking, server.url)
+        assert elsewhere.headers == []
+
+
+class TestUnreachable:
+    async def test_a_name_that_nobody_has(self) -> None:
+        async with client() as asking:
+            with pytest.raises(VendorConnectionError, match="no-such-host"):
+                await ask(asking, "http://no-such-host.invalid/v1")
+
+    @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense", "http://"])
+    async def test_an_address_that_is_none(self, url: str) -> None:
+        async with client() as asking:
+            with pytest.raises(VendorConnectionError):
+                await ask(asking, url)
+
+    async def test_no_connection_in_time(self) -> None:
+        left = asyncio.Event()
+
+        async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            left.set()
+
+        deaf = await asyncio.start_server(says_nothing, "127.0.0.1", 0)
+        port = deaf.sockets[0].getsockname()[1]
+        async with deaf, client() as asking:
+            with pytest.raises(VendorTimeoutError):  # TLS never gets its answer
+                await asking.post(f"https://127.0.0.1:{port}/", b"{}", connect_timeout_s=0.2)
+            await left.wait()
+
+    async def test_a_connection_that_breaks_before_the_answer(self) -> None:
+        async def hangs_up(request: web.Request) -> web.Response:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+
+        async with vendor(hangs_up) as server, client() as asking:
+            with pytest.raises(VendorConnectionError):
+                await ask(asking, server.url)
+
+
+class TestBounds:
+    async def test_an_answer_that_is_too_long(self) -> None:
+        async def endless(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b"x" * 100_000)
+
+        async with vendor(endless) as server, client() as asking:
+            response = await asking.post(server.url, b"{}")
+            with closing(response), pytest.raises(ValueError, match="more than 1000000 bytes"):
+                await response.read(1_000_000)
+
+    async def test_of_an_error_only_the_beginning_is_read(self) -> None:
+        async def complains(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse(status=500)
+            await response.prepare(request)
+            while True:
+                await response.write(b"x" * 100_000)
+
+        async with vendor(complains) as server, client() as asking:
+            with pytest.raises(VendorStatusError) as caught:
+                await ask(asking, server.url)
+        assert len(caught.value.text) == 64 * 1024
+
+    async def test_a_long_request_arrives_whole(self) -> None:
+        async def measures(request: web.Request) -> web.Response:
+            return web.Response(text=str(len(await request.read())))
+
+        app = web.Application(client_max_size=10_000_000)
+        app.router.add_post("/", measures)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        async with client() as asking:
+            url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+            with closing(await asking.post(url, b"x" * 3_000_000)) as response:
+                assert await response.read() == b"3000000"
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("variable", "bypassed"), [("HTTP_PROXY", ""), ("ALL_PROXY", ""), ("HTTP_PROXY", "*")]
+)
+async def test_the_environments_proxy_is_used(
+    monkeypatch: pytest.MonkeyPatch, variable: str, bypassed: str
+) -> None:
+    lines: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readline())
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nproxy")
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    monkeypatch.setenv(variable, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    monkeypatch.setenv("NO_PROXY", bypassed)
+    async with server, client() as asking:
+        if bypassed:
+            with pytest.raises(VendorConnectionError):
+                await ask(asking, "http://vendor.invalid/v1")
+        else:
+            assert await ask(asking, "http://vendor.invalid/v1") == b"proxy"
+    assert lines == ([] if bypassed else [b"POST http://vendor.invalid/v1 HTTP/1.1\r\n"])
+
+
+# goals: TLS downgrade
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_certificates_are_checked(tmp_path: Path, trusted: bool) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    code = (
+        "import asyncio, sys\n"
+        "from vectorforge.credentials import FixedCredentials\n"
+        "from vectorforge.vendor_http import VendorClient\n"
+        "async def main():\n"
+        "    client = VendorClient(FixedCredentials('key'))\n"
+        "    try:\n"
+        "        print(await client.get_json(sys.argv[1]))\n"
+        "    except Exception as exc:\n"
+        "        print(exc)\n"
+        "    await client.aclose()\n"
+        "asyncio.run(main())\n"
+    )
+    variables = {"PYTHONPATH": ":".join(sys.path)}
+    if trusted:
+        variables["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
+    async with vendor(tls=context) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, server.url, env=variables, stdout=subprocess.PIPE
+        )
+        printed, _ = await process.communicate()
+    assert (b"{'ok': True}" in printed) is trusted
+    assert (b"certificate verify failed" in printed) is not trusted
