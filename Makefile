@@ -7,7 +7,7 @@ RUN := $(UV) run --frozen --all-extras
 
 .DEFAULT_GOAL := help
 .PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt quality campaign bench
-.PHONY: fuzz audit
+.PHONY: fuzz audit types every-test
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,9 +40,14 @@ destroy-local: $(UV) ## End what deploy-local started, and nothing else
 test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy
 	$(RUN) lint-imports
-	$(RUN) pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types every-test
+
+types: $(UV)
+	$(RUN) mypy
+
+every-test: $(UV)
+	$(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1
 
 quality: $(UV) ## Ask the project's own documentation 58 questions, and hold search and answers to their bounds
 	@$(RUN) pytest tests/quality $(ARGS)

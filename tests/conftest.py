@@ -20,7 +20,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.pgbouncer import PGBOUNCER, PgBouncer
 from vectorforge.testing.pin_detector import PinDetector
 
-pytest_plugins = ["vectorforge.testing.pin_plugin"]
+pytest_plugins = ["vectorforge.testing.pin_plugin", "tests.flaky_plugin"]
 
 TEMPLATE = "vectorforge_template"
 

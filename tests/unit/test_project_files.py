@@ -20,7 +20,7 @@ def test_one_command_checks_everything() -> None:  # A-159
     )
     run = [line.partition("--all-extras ")[2] for line in done.stdout.splitlines() if " run " in line]
     assert [command.split(" --")[0] for command in run] == [
-        "ruff check .", "ruff format", "mypy", "lint-imports", "pytest",
+        "ruff check .", "ruff format", "lint-imports", "mypy", "pytest",
     ]  # fmt: skip
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     assert settings["mypy"]["strict"]

@@ -1,0 +1,58 @@
+"""A test is tried once more and named; many such tests fail the run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import pytest
+from pathlib import Path
+
+@pytest.mark.parametrize("number", range({flaky}))
+def test_passes_at_the_second_try(number):
+    tried = Path(__file__).with_name(f"tried-{{number}}")
+    before = tried.exists()
+    tried.touch()
+    assert before
+
+@pytest.mark.parametrize("number", range({broken}))
+def test_never_passes(number):
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize(
+    ("flaky", "broken", "code", "said"),
+    [
+        (3, 0, 0, "3 flaky, at most 3 are let pass"),
+        (4, 0, 1, "4 flaky, at most 3 are let pass"),
+        (1, 1, 1, "1 failed, 1 passed, 2 rerun"),
+    ],
+)
+def test_one_more_try(tmp_path: Path, flaky: int, broken: int, code: int, said: str) -> None:
+    (tmp_path / "test_these.py").write_text(TESTS.format(flaky=flaky, broken=broken))
+    plugins = ["-p", "tests.flaky_plugin", "-p", "xdist", "-p", "pytest_rerunfailures"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *plugins,
+            "-n1",
+            "--reruns=1",
+            "--rootdir",
+            str(tmp_path),
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+    assert done.returncode == code, done.stdout
+    assert said in done.stdout
+    assert done.stdout.count("test_these.py::test_passes_at_the_second_try") >= flaky
