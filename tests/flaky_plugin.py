@@ -1,7 +1,7 @@
 """A plugin for pytest that names the tests which passed only when they were tried again.
 
 ``make test`` tries a test that failed once more (pytest-rerunfailures): thousands of them drive real
-processes against real clocks on two cores. More than ``MOST_FLAKY`` of those are no bad luck, and the run fails.
+processes against real clocks on two cores. More than ``MOST_FLAKY`` of those are no bad luck: the run fails.
 """
 
 import pytest
