@@ -33,7 +33,7 @@ DEADLINE_S = 6.0
 VISIBILITY_S = 5
 POOL_SIZE = 8
 """Connections of the service to PgBouncer, and of PgBouncer to the server for the app's role."""
-_DRAIN_TIMEOUT_S = 300
+_DRAIN_TIMEOUT_S = 300.0
 
 
 @dataclass(slots=True)
@@ -93,9 +93,13 @@ class System:
         )
         return len(rows)
 
-    async def drain(self) -> None:
-        """Wait until the log writer has stored what the queue holds, then replay what was printed."""
-        await self.queue.empty(_DRAIN_TIMEOUT_S)
+    async def drain(self, timeout_s: float = _DRAIN_TIMEOUT_S) -> None:
+        """Wait until the log writer has stored what the queue holds, then replay what was printed.
+
+        Raises:
+            TimeoutError: The queue still holds something after this many seconds.
+        """
+        await self.queue.empty(timeout_s)
         printed = self.printed[:]
         if printed:
             await replay(printed, self.postgres.log_writer_url)
