@@ -220,6 +220,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.passages < 1 or options.limit <= 0:
         parser.error("--passages must be at least 1 and --limit more than 0.")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's would name every request
     with short_folder() as folder:
         findings = asyncio.run(_run(options, folder))
     violations = findings.violations(options.limit)
