@@ -65,7 +65,9 @@ class QueryLog(Construct):
             },
         )
         data.database.allow_login(self.writer, LOG_WRITER_ROLE)
-        self.writer.allow("s3:GetObject", on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
+        # It puts a record back without its texts, once the table has them.
+        for action in ("s3:GetObject", "s3:PutObject"):
+            self.writer.allow(action, on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
         self._messages.feed(self.writer, batch_size=_BATCH)
 
     def allow_sending(self, function: PythonFunction) -> None:

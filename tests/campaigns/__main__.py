@@ -1,6 +1,6 @@
 """``make campaign``: parts that break a running system on purpose, and say what became of it.
 
-faults (the default), streams, waves, messages, tenancy, query-log; each has its own --help.
+faults (the default), streams, waves, messages, tenancy, erasure, query-log; each has its own --help.
 """
 
 import importlib
@@ -13,6 +13,7 @@ PARTS = {
     "waves": "tests.campaigns.wave_campaign",
     "messages": "tests.campaigns.message_campaign",
     "tenancy": "tests.campaigns.tenancy_campaign",
+    "erasure": "tests.campaigns.erasure_campaign",
     "query-log": "tests.campaigns.query_log_campaign",
 }
 
@@ -23,6 +24,7 @@ _HELP = """usage: make campaign ARGS="[part] [options]"
   waves       waves of killed database connections: what is answered, what is lost
   messages    100,000 messages of the query log, doubled and poisoned: exactly the right rows
   tenancy     interleaved transactions of 50 tenants through PgBouncer: no foreign row
+  erasure     a tenant of 10,000 passages erased, and looked for in dump, queues, buckets and logs
   query-log   the query function killed at twelve points: one row for each question
 
 make campaign ARGS="faults --help" explains a part and its options.

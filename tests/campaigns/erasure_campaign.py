@@ -1,59 +1,60 @@
 """Erases a large tenant, and looks for what it held in a full dump of the database, the queues and the logs.
 
-python -m tests.campaigns.erasure_campaign
+python -m tests.campaigns erasure
 """
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from psycopg.conninfo import make_conninfo
 from rich.console import Console
 
-from vectorforge.bootstrap import Application
+from tests.campaigns.erasure_tenant import (
+    CANARY,
+    OTHER,
+    TENANT,
+    add,
+    ask,
+    deliver_logs,
+    deliver_uploads,
+    erase,
+    fail_for_good,
+    fill,
+    log_large,
+    objects_of,
+    redrive,
+    upload,
+)
+from tests.campaigns.fault_campaign import machine, short_folder
+from tests.campaigns.faults.report import write_section
 from vectorforge.config import AwsSettings, IngestionSettings
-from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
-from vectorforge.deadline import Deadline
 from vectorforge.erasure.certificate import sha256_of
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.ingest import handle
-from vectorforge.serverless.query_log_batch import QueryLogBatch
 from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.live_api import (
-    ask_streaming,
-    build_application,
-    live_api,
-    new_collection,
-    settings_for,
-)
+from vectorforge.testing.live_api import build_application, live_api, new_collection, settings_for
 from vectorforge.testing.sqs_events import Queue
 from vectorforge.testing.tenant_dump import dump_database
 
 _EXPLANATION = """
-A server with a log queue and a bucket for uploads gets documents of a tenant, as many as asked for,
-and questions, conversations and streams; the canary word stands in all of them. Half of the query log is
-written, the other half waits in its queue, and so does the message of an uploaded file. Then the tenant is
-erased over HTTP, the queues are delivered, and everything is searched for the canary: pg_dump of the whole
-database, both queues with their dead-letter queues, the bucket, and what the server logged.
+A server with a log queue, a bucket for large records and one for uploads gets documents of a tenant, as many
+as asked for, and questions, conversations and streams; the canary word stands in all of them. Half of the
+query log is written, the other half waits in its queue, with a large record in its bucket; a record is a dead
+letter, and the message of an uploaded file waits, too. Then the tenant is erased over HTTP, the queues are
+delivered, the dead letter is redriven, and everything is searched for the canary: pg_dump of the whole
+database, both queues with their dead-letter queues, both buckets, and what the server logged. Not searched:
+write-ahead logs, backups and free space of the database's files, which an erasure does not reach.
 
 exit code: 0 nothing was found and it was in time, 1 something was found or it was not, 2 the arguments are
 """
-CANARY = "quokkasaurus"
-TENANT, OTHER = "acme", "other"
-_PASSAGES_A_DOCUMENT = 100
-_DOCUMENTS_A_REQUEST = 10
 
 
 @dataclass
@@ -63,11 +64,23 @@ class Findings:
     passages: int = 0
     before: int = 0
     """Times the canary stood in the dump before."""
+    filling_s: float = 0.0
     erasure_s: float = 0.0
+    dead_letters: int = 0
+    """Times it stood in dead letters after the erasure, until they were redriven."""
     places: dict[str, int] = field(default_factory=dict)
     """Times the canary was found afterwards, by place."""
     certificate_is_sound: bool = False
     others_untouched: bool = False
+
+    def text(self) -> str:
+        """One paragraph."""
+        places = ", ".join(f"{place}: {hits}" for place, hits in self.places.items())
+        return (
+            f"{self.passages:,} passages, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
+            f"The canary stood in the dump {self.before:,} times before; afterwards, times in {places}. "
+            f"In dead letters, until they were redriven: {self.dead_letters}."
+        )
 
     def violations(self, limit_s: float) -> list[str]:
         """What is not as it has to be."""
@@ -76,6 +89,8 @@ class Findings:
             found.append(f"it took {self.erasure_s:.1f} s; at most {limit_s:.0f} s are allowed")
         if not self.before:
             found.append("the canary was not in the dump before: the search would find nothing")
+        if not self.dead_letters:
+            found.append("the canary was in no dead letter: the search would find nothing")
         if not self.certificate_is_sound:
             found.append("the certificate's SHA-256 or its counts are wrong")
         if not self.others_untouched:
@@ -106,9 +121,14 @@ async def run_campaign(
         say: Is told what is being done.
     """
     logs, uploads = Queue(aws.client("sqs"), "query-logs"), Queue(aws.client("sqs"), "ingestion")
-    bucket = aws.create_bucket()
+    bucket, overflow = aws.create_bucket(), aws.create_bucket()
     app_url = make_conninfo(migrator_url, user="vectorforge_app")
-    aws_of_server = AwsSettings(query_log_queue_url=logs.url, uploads_bucket=bucket, query_log_timeout_s=5)
+    aws_of_server = AwsSettings(
+        query_log_queue_url=logs.url,
+        query_log_overflow_bucket=overflow,
+        uploads_bucket=bucket,
+        query_log_timeout_s=5,
+    )
     chunking = IngestionSettings(chunk_size_chars=220, chunk_overlap_chars=0)
     server = settings_for(app_url, [TENANT, OTHER], aws=aws_of_server, ingestion=chunking)
     function = settings_for(app_url, aws=AwsSettings(ingestion_queue_url=uploads.url, uploads_bucket=bucket))
@@ -122,160 +142,91 @@ async def run_campaign(
             api.client(OTHER) as other,
         ):
             say("filling")
-            findings.passages = await _fill(client, passages)
-            await _add(other, await new_collection(other), "An", 1)
-            await _upload(ingest, aws, uploads, bucket)
-            await _ask(client)
-            await _deliver_logs(logs, migrator_url)
-            await _ask(client)  # these wait in the queue
+            began = time.monotonic()
+            findings.passages = await fill(client, passages)
+            findings.filling_s = time.monotonic() - began
+            await add(other, await new_collection(other), "An", 1)
+            await upload(ingest, aws, uploads, bucket)
+            fail_for_good(logs)
+            await ask(client)
+            await log_large(logs, overflow)
+            await deliver_logs(logs, migrator_url, overflow)
+            await ask(client)  # these wait in the queue
+            await log_large(logs, overflow)
             findings.before = dump_database(migrator_url).count(CANARY.encode())
             say(f"erasing {findings.passages:,} passages")
             began = time.monotonic()
-            body = await _erase(client)
+            body = await erase(client)
             findings.erasure_s = time.monotonic() - began
             say("delivering what waited in the queues")
-            await _deliver_logs(logs, migrator_url)
-            await _deliver_uploads(ingest, uploads)
-            certificate = body["certificate"]
-            findings.certificate_is_sound = (
-                sha256_of(certificate) == body["sha256"]
-                and certificate["erased"]["chunks"] == findings.passages + 1
-                and certificate["erased"]["uploaded files"] == 1
-            )
+            await deliver_logs(logs, migrator_url, overflow)
+            await deliver_uploads(ingest, uploads)
+            findings.dead_letters = redrive(logs)
+            await deliver_logs(logs, migrator_url, overflow)
+            findings.certificate_is_sound = _is_sound(body, findings.passages)
             listed = (await other.get("/v1/collections")).json()["collections"]
             findings.others_untouched = [one["document_count"] for one in listed] == [1]
     finally:
         library.removeHandler(heard)
     say("searching")
+    queues = [(name, dead) for name in (logs, uploads) for dead in (False, True)]
     found = {
         "the dump": dump_database(migrator_url),
-        "the queues": "".join(
-            body for queue in (logs, uploads) for dead in (False, True) for body in queue.bodies(dead=dead)
-        ).encode(),
-        "the bucket": json.dumps(aws.client("s3").list_objects_v2(Bucket=bucket), default=str).encode(),
+        "the queues": "".join(body for queue, dead in queues for body in queue.bodies(dead=dead)).encode(),
+        "the bucket of uploads": objects_of(aws, bucket),
+        "the overflow bucket": objects_of(aws, overflow),
         "the logs": "\n".join(heard.lines).encode(),
     }
     findings.places = {place: text.count(CANARY.encode()) for place, text in found.items()}
     return findings
 
 
-async def _fill(client: httpx2.AsyncClient, passages: int) -> int:
-    collection = await new_collection(client)
-    done = 0
-    while done < passages:
-        await _add(client, collection, f"{CANARY} {done}", _DOCUMENTS_A_REQUEST)
-        done = (await client.get(f"/v1/collections/{collection}")).json()["chunk_count"]
-    return done
+def _is_sound(body: dict[str, Any], passages: int) -> bool:
+    """Whether a certificate is unchanged and counts what there was."""
+    certificate = body["certificate"]
+    erased = certificate["erased"]
+    return (
+        sha256_of(certificate) == body["sha256"]
+        and (erased["chunks"], erased["embeddings"]) == (passages + 1, passages + 1)
+        and erased["uploaded files"] == 1
+    )
 
 
-async def _add(client: httpx2.AsyncClient, collection: str, word: str, documents: int) -> None:
-    sent = [
-        {
-            "source": f"{word}-{number}.md",
-            "text": "\n\n".join(
-                f"{word} {number} {paragraph}: the dough of batch {paragraph * 7 % 101} rises {paragraph} "
-                f"minutes, then rests at oven {number} until shift {paragraph % 9} has weighed it again."
-                for paragraph in range(_PASSAGES_A_DOCUMENT)
-            ),
-            "media_type": "text/markdown",
-        }
-        for number in range(documents)
-    ]
-    answer = await client.post(f"/v1/collections/{collection}/documents", json={"documents": sent})
-    answer.raise_for_status()
-    async with asyncio.timeout(600):
-        job: dict[str, Any] = {"status": "queued"}
-        while job["status"] in ("queued", "running"):
-            job = (await client.get(f"/v1/jobs/{answer.json()['id']}")).json()
-            await asyncio.sleep(0.05)
-    if job["status"] != "succeeded":
-        raise RuntimeError("The documents could not be ingested.")
+async def _run(options: argparse.Namespace, folder: Path) -> Findings:
+    server = EmbeddedPostgres(folder / "postgres")
+    await asyncio.to_thread(server.start)
+    try:
+        await migrate(server.migrator_url)
+        with FakeAws() as aws:
+            os.environ.update(aws.environment)
+            return await run_campaign(
+                server.migrator_url, aws, passages=options.passages, say=Console().print
+            )
+    finally:
+        await asyncio.to_thread(server.stop, force=True)
 
 
-async def _upload(ingest: Application, aws: FakeAws, uploads: Queue, bucket: str) -> None:
-    """A file in the bucket that was ingested, and its message once more."""
-    key = f"{TENANT}/{CANARY}/letter.txt"
-    aws.client("s3").put_object(Bucket=bucket, Key=key, Body=f"A letter about the {CANARY}.".encode())
-    record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
-    record["s3"] = {"bucket": {"name": bucket}, "object": {"key": key, "sequencer": "01"}}  # type: ignore[assignment]
-    for _ in range(2):
-        uploads.send(json.dumps({"Records": [record]}))
-    records = uploads.receive(most=1)
-    await handle(ingest, {"Records": records}, Deadline.after(60))
-    uploads.delete(records)
-
-
-async def _ask(client: httpx2.AsyncClient) -> None:
-    conversation = (await client.post("/v1/conversations", json={"title": f"The {CANARY}"})).json()["id"]
-    for number in range(5):
-        question = {"query": f"How long does the dough of the {CANARY} {number} rise?"}
-        (await client.post("/v1/rag/query", json=question)).raise_for_status()
-        in_conversation = {**question, "conversation_id": conversation}
-        (await client.post("/v1/rag/query", json=in_conversation)).raise_for_status()
-        await ask_streaming(client, "/v1/rag/query", {**question, "resumable": True})
-
-
-async def _deliver_logs(queue: Queue, migrator_url: str) -> None:
-    url = make_conninfo(migrator_url, user="vectorforge_log_writer")
-    async with Database(url, pool_size=1) as database:
-        while records := queue.receive():
-            batch = QueryLogBatch()
-            batch.read(records)
-            await batch.store(QueryLogWriter(database), None)
-            queue.delete([record for record in records if record["messageId"] not in batch.failures])
-
-
-async def _deliver_uploads(ingest: Application, queue: Queue) -> None:
-    while records := queue.receive():
-        answer = await handle(ingest, {"Records": records}, Deadline.after(60))
-        failed = {one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])}
-        queue.delete([record for record in records if record["messageId"] not in failed])
-
-
-async def _erase(client: httpx2.AsyncClient) -> dict[str, Any]:
-    answer = await client.delete("/v1/tenant", params={"confirm": TENANT}, timeout=300)
-    answer.raise_for_status()
-    body: dict[str, Any] = answer.json()
-    while body["status"] != "done":
-        await asyncio.sleep(0.2)
-        body = (await client.get(f"/v1/erasures/{body['id']}")).json()
-    return body
-
-
-def main() -> None:
-    """Parse the command line, run, print."""
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, run, print, write."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.campaigns.erasure_campaign",
+        prog='make campaign ARGS="erasure"',
         description=(__doc__ or "").splitlines()[0],
         epilog=_EXPLANATION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--passages", type=int, default=10_000, help="of the tenant (default 10000)")
+    parser.add_argument("--passages", type=int, default=10_000, help="of the tenant (default 10,000)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the erasure (default 60)")
-    options = parser.parse_args()
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    options = parser.parse_args(arguments)
     if options.passages < 1 or options.limit <= 0:
         parser.error("--passages must be at least 1 and --limit more than 0.")
-    console = Console()
-    with tempfile.TemporaryDirectory(prefix="vf-erasure-") as folder, FakeAws() as aws:
-        Path(folder).chmod(0o755)  # as root, PostgreSQL runs as an account that has to pass through
-        os.environ.update(aws.environment)
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        server.start()
-        try:
-            asyncio.run(migrate(server.migrator_url))
-            findings = asyncio.run(
-                run_campaign(server.migrator_url, aws, passages=options.passages, say=console.print)
-            )
-        finally:
-            server.stop(force=True)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's would name every request
+    with short_folder() as folder:
+        findings = asyncio.run(_run(options, folder))
     violations = findings.violations(options.limit)
-    console.print(f"{findings.passages:,} passages erased in {findings.erasure_s:.1f} s")
-    console.print(
-        f"the canary stood in the dump {findings.before:,} times before; afterwards: {findings.places}"
-    )
-    for violation in violations:
-        console.print(f"[red]violation[/red] {violation}", highlight=False)
-    console.print(f"{len(violations)} violations")
+    print(findings.text(), *violations, f"{len(violations)} violations", sep="\n")
+    if not options.no_page:
+        write_section("erasure", f"{machine()}: {findings.text()} {len(violations)} violations.")
     sys.exit(1 if violations else 0)
 
 

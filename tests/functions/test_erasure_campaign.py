@@ -1,4 +1,4 @@
-"""The erasure campaign (issue 8), short: ``python -m tests.campaigns.erasure_campaign`` runs a large one."""
+"""The erasure campaign (issue 8), short: ``make campaign ARGS="erasure"`` runs a large one."""
 
 from collections.abc import Callable
 

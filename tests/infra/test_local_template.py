@@ -134,7 +134,11 @@ def test_every_function_may_do_what_it_does_and_nothing_else(functions: dict[str
             ("s3:PutObject", uploads),
             secret,
         },
-        "LogWriterFunction": {*((action, queries) for action in RECEIVE), ("s3:GetObject", overflow)},
+        "LogWriterFunction": {
+            *((action, queries) for action in RECEIVE),
+            ("s3:GetObject", overflow),
+            ("s3:PutObject", overflow),
+        },
         "IngestFunction": {
             *((action, ingestion) for action in RECEIVE),
             ("sqs:SendMessage", ingestion),

@@ -58,6 +58,7 @@ def test_the_log_writer_reads_its_queue_and_large_records_and_writes_logs(templa
         "QueryLogWriterLogs",
         *((action, "QueryLogRecordsQueue.Arn") for action in _CONSUMES),
         ("s3:GetObject", "QueryLogOverflow.Arn/query-logs/*"),
+        ("s3:PutObject", "QueryLogOverflow.Arn/query-logs/*"),
         ("rds-db:connect", f"arn:AWS::Partition:rds-db:{_HERE}:dbuser:{_PROXY}[6]/vectorforge_log_writer"),
     )
 

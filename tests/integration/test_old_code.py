@@ -19,13 +19,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.db.migrate import MIGRATIONS, read_migrations
+from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
+from vectorforge.db.term_reading import read_unread_terms
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.live_query_function import PASSAGE
 
 ROOT = Path(__file__).parents[2]
 ADDED = ("log", "--first-parent", "-m", "--diff-filter=A", "-1", "--format=%H", "--")
 """Asks for the commit that brought a file; a merge, if a branch did."""
+PACKED, GROUPED = 17, 23
+"""Migrations since which words stand where the code of before does not look; docs/migrations.md says so."""
 WRITE_LOGS = """
 import json, sys
 from functions.log_writer.handler import handler
@@ -83,10 +86,15 @@ def environment(
     old_code: Path, make_database: Callable[..., str], embeddings: FakeEmbeddingsServer, tmp_path: Path
 ) -> dict[str, str]:
     """Of a process of the old version, with a database that today's has migrated."""
-    migrator = make_database()
+    return environment_for(make_database(), old_code, embeddings, tmp_path)
+
+
+def environment_for(
+    migrator: str, old_code: Path, embeddings: FakeEmbeddingsServer, home: Path
+) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "PYTHONPATH": f"{old_code / 'shared'}:{old_code}",
         "VECTORFORGE_DATABASE_URL": make_conninfo(migrator, user="vectorforge_app"),
         "VECTORFORGE_LOG_WRITER_DATABASE_URL": make_conninfo(migrator, user="vectorforge_log_writer"),
@@ -98,8 +106,10 @@ def environment(
     }
 
 
-async def run(environment: dict[str, str], *words: str, given: str = "") -> Any:
-    """What a Python of the old version prints as its last line, as JSON."""
+async def run(
+    environment: dict[str, str], *words: str, given: str = "", codes: tuple[int, ...] = (0,)
+) -> Any:
+    """What a Python of the old version prints as its last line, as JSON; it ends with one of the codes."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *words,
@@ -110,7 +120,7 @@ async def run(environment: dict[str, str], *words: str, given: str = "") -> Any:
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate(given.encode())
-    assert process.returncode == 0, err.decode()
+    assert process.returncode in codes, err.decode()
     return json.loads(out.decode().strip().splitlines()[-1] if words[0] == "-c" else out)
 
 
@@ -142,6 +152,55 @@ async def test_documents_are_taken_in_and_asked_and_the_question_is_logged(
     assert rows(environment, "SELECT count(*) FROM vectorforge.chunks")[0][0] > 0
     logged = rows(environment, "SELECT tenant_id, query_text, outcome FROM vectorforge.query_logs")
     assert logged == [("local", "How long does a refund take?", "answered")]
+
+
+async def version_of(environment: dict[str, str]) -> int:
+    code = "from vectorforge.db.migrate import read_migrations; print(read_migrations()[-1].version)"
+    return int(await run(environment, "-c", code))
+
+
+def write_kettles(home: Path) -> None:
+    """A document of several passages: all have the word "boil", the first alone has "kettle"."""
+    paragraphs = [f"Water will boil at {number} degrees on a mountain. " * 40 for number in range(90, 93)]
+    (home / "boiling.md").write_text("\n\n".join(["The kettle. " + paragraphs[0], *paragraphs[1:]]))
+
+
+async def is_found(environment: dict[str, str], word: str, mode: str) -> bool:
+    cli = ("-m", "vectorforge.cli", "search", word, "--mode", mode, "--json")
+    return bool((await run(environment, *cli, codes=(0, 1)))["results"])  # 1: nothing was found
+
+
+async def test_by_words_it_finds_what_stands_where_it_looks(
+    environment: dict[str, str], tmp_path: Path
+) -> None:  # docs/migrations.md, "What the version before does not see"
+    """What is stored while it serves, or after a rollback."""
+    version = await version_of(environment)
+    write_kettles(tmp_path)
+    assert (await run(environment, "-m", "vectorforge.cli", "ingest", "boiling.md", "--json"))["failed"] == 0
+    assert rows(environment, "SELECT count(*) > 1 FROM vectorforge.chunks") == [(True,)]
+    assert await is_found(environment, "boil", "lexical") == (version >= GROUPED)
+    assert await is_found(environment, "kettle", "lexical") == (version >= PACKED)
+    for mode in ("dense", "hybrid"):  # by its vector
+        assert await is_found(environment, "boil", mode)
+
+
+async def test_by_words_it_finds_what_was_there_before_until_its_words_are_read_anew(
+    old_code: Path, make_database: Callable[..., str], embeddings: FakeEmbeddingsServer, tmp_path: Path
+) -> None:  # docs/migrations.md, "What the version before does not see"
+    migrator = make_database(empty=True)
+    environment = environment_for(migrator, old_code, embeddings, tmp_path)
+    cli = ("-m", "vectorforge.cli")
+    environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = migrator
+    await run(environment, *cli, "migrate", "--json")
+    version = await version_of(environment)
+    write_kettles(tmp_path)
+    assert (await run(environment, *cli, "ingest", "boiling.md", "--json"))["failed"] == 0
+    assert await is_found(environment, "boil", "lexical")
+    await migrate(migrator)
+    assert await is_found(environment, "boil", "lexical")
+    await read_unread_terms(migrator)
+    assert await is_found(environment, "boil", "lexical") == (version >= PACKED)
+    assert await is_found(environment, "boil", "hybrid")
 
 
 async def test_query_logs_are_written(environment: dict[str, str]) -> None:

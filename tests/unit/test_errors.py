@@ -1,4 +1,8 @@
-"""Properties of errors that alarms rely on."""
+"""Properties of errors that alarms rely on, and their catalogue."""
+
+import importlib
+import pkgutil
+import re
 
 import pytest
 
@@ -17,3 +21,23 @@ def test_a_fault_is_what_no_caller_can_mend(cls: type[VectorForgeError]) -> None
     # Other 429s come of a vendor that limits us: the caller has done nothing wrong.
     limited_by_us = issubclass(cls, errors.LimitExceededError)
     assert cls.is_fault == (status >= 500 or (status == 429 and not limited_by_us))
+
+
+def test_the_catalogue_names_every_error_below_its_base() -> None:
+    assert errors.__doc__ is not None
+    bases: list[str] = []
+    listed: dict[str, str | None] = {}
+    for indent, name in re.findall(r"^    ([│├└─ ]*)(\w+Error)\b", errors.__doc__, re.MULTILINE):
+        depth = len(indent) // 4
+        listed[name] = bases[depth - 1] if depth else None
+        bases[depth:] = [name]
+    of_modules = {
+        name: cls
+        for module in pkgutil.iter_modules(errors.__path__, "vectorforge.errors.")
+        for name, cls in vars(importlib.import_module(module.name)).items()
+        if isinstance(cls, type) and issubclass(cls, VectorForgeError)
+    }
+    assert set(errors.__all__) == set(of_modules) == set(listed)
+    assert {name: base for name, base in listed.items() if base} == {
+        cls.__name__: cls.__base__.__name__ for cls in CLASSES if cls is not VectorForgeError and cls.__base__
+    }

@@ -6,7 +6,8 @@ from pydantic import BaseModel
 
 from vectorforge.api.json_events import encode_json, json_event
 from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas.answers import CitationBody, Latency, RetrievalStats, SourceBody, Structured
+from vectorforge.api.schemas.answer_figures import Latency, RetrievalStats
+from vectorforge.api.schemas.answers import CitationBody, SourceBody, Structured
 from vectorforge.api.schemas.events import DegradedData, DoneData, ErrorData, MetaData, SourcesData, UsageData
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.types import (

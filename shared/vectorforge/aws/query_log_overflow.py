@@ -20,6 +20,8 @@ _SERVER_ERROR = 500
 class QueryLogOverflow:
     """Puts records into the bucket and gets them back. Objects are never deleted: a lifecycle rule does that.
 
+    Texts are taken out of them once the table has them, where they are erased and have their retention.
+
     Args:
         clients: Where the S3 client comes from.
         bucket: Its name. A message never says it: whoever can send one must not choose what is read.
@@ -76,3 +78,25 @@ class QueryLogOverflow:
         ):
             raise InvalidInputError("The overflow object is not the record that the message points to.")
         return record, len(body)
+
+    def empty(self, pointer: QueryLogPointer, record: QueryLogRecord) -> None:
+        """Put a record that was stored in place of itself, without question and answer.
+
+        It stays readable: a message that comes twice still finds its record.
+
+        Raises:
+            ObjectStoreError: The bucket does not answer, or refuses; the texts may be there still.
+            ConfigurationError: As ``AwsClients.get``.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        emptied = record.model_copy(update={"query_text": "", "generated_response": ""})
+        try:
+            self._clients.get("s3").put_object(
+                Bucket=self._bucket,
+                Key=pointer.key,
+                Body=to_json(emptied.model_dump(mode="json")).encode("ascii"),
+                ContentType="application/json",
+            )
+        except (ClientError, BotoCoreError) as exc:
+            raise ObjectStoreError(f"The overflow object cannot be emptied ({type(exc).__name__}).") from exc

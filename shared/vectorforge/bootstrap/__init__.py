@@ -6,7 +6,8 @@ Nothing connects before ``open()``, except to the store of providers' keys where
 
 from typing import TYPE_CHECKING
 
-from vectorforge.bootstrap.application import Application, credential_store
+from vectorforge.bootstrap.application import Application
+from vectorforge.bootstrap.model_registries import credential_store
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.tenant_services import TenantServices

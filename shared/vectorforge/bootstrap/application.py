@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import logging
-import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from types import TracebackType
@@ -11,46 +9,32 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from vectorforge.aws.database_login import database_password
+from vectorforge.bootstrap.background_work import BackgroundWork
+from vectorforge.bootstrap.model_registries import credential_store, model_registries
 from vectorforge.config import VectorForgeConfig
 from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import (
-    ConfigurationError,
-    VectorForgeError,
-)
+from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
 from vectorforge.limits.gate import LimitGate
 from vectorforge.limits.types import Limits
-from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
-from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
 
 if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
-    from vectorforge.aws.clients import AwsClients
-    from vectorforge.aws.ingestion_queue import IngestionQueue
-    from vectorforge.aws.query_log_queue import QueryLogQueue
-    from vectorforge.aws.upload_forms import UploadForms
-    from vectorforge.aws.uploaded_files import UploadedFilesEraser
     from vectorforge.bootstrap.tenant_services import TenantServices
-    from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
-    from vectorforge.ingestion.worker import IngestionWorker
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.answer_memory import AnswerMemory
     from vectorforge.pipeline.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
 
-logger = logging.getLogger(__name__)
-
 _KEPT_TENANTS = 256
 """Tenants whose services are kept for their next request; others' are made anew."""
-_LOG_CALL_S = 0.5
-"""Silence after which a call for the query log ends: with the connecting, one that hangs takes a second."""
 
 
-class Application:
+class Application(BackgroundWork):
     """Everything a process shares. Use it as an async context manager.
 
     Raises:
@@ -69,10 +53,8 @@ class Application:
         health_checker: HealthChecker | None = None,
         store: CredentialStore | None = None,
     ) -> None:
-        self.config = config
+        super().__init__(config, database, embedding_registry)
         self._store = store
-        self.database = database
-        self.embedding_registry = embedding_registry
         self.llm_registry = llm_registry
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
@@ -105,35 +87,14 @@ class Application:
                 keys cannot be read and waiting would not help.
             SecretsUnavailableError: The keys cannot be read now.
         """
-        from vectorforge.llm.providers.extractive import ExtractiveProvider
-
         url = config.database.database_url
         if url is None:
             raise ConfigurationError(
                 "No database: set VECTORFORGE_DATABASE_URL, or start the embedded one with `vectorforge up`."
             )
         metrics, health_checker = metrics or InMemoryMetrics(), HealthChecker()
-        retry_budget = RetryBudget()
-        embedding_registry = EmbeddingProviderRegistry(retry_budget=retry_budget)
         store = credential_store(config)
-        embedding_registry.auto_discover(config, store=store, metrics=metrics, health_checker=health_checker)
-        llm_registry = LLMProviderRegistry(
-            metrics=metrics,
-            health_checker=health_checker,
-            breakers=CircuitBreakers(
-                failures=config.llm.llm_circuit_failures, open_s=config.llm.llm_circuit_open_s
-            ),
-            retry_budget=retry_budget,
-        )
-        llm_registry.auto_discover(
-            config,
-            store=store,
-            fallback=ExtractiveProvider(
-                embed=embedding_registry.get_default().embed_documents,
-                metrics=metrics,
-                health_checker=health_checker,
-            ),
-        )
+        embedding_registry, llm_registry = model_registries(config, store, metrics, health_checker)
         return cls(
             config,
             database=Database(
@@ -171,8 +132,7 @@ class Application:
         """
         if self._store is not None:
             self._store.release()
-        if "aws_clients" in vars(self):  # made before
-            self.aws_clients.disconnect()
+        self._disconnect_aws()
 
     async def open(self) -> None:
         """Connect.
@@ -193,10 +153,7 @@ class Application:
             await reranker.aclose()
         if self._store is not None:
             self._store.close()
-        if self.query_log_queue is not None:
-            self.query_log_queue.close()
-        if "aws_clients" in vars(self):  # made before
-            self.aws_clients.close()
+        self._close_aws()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -262,13 +219,6 @@ class Application:
         )
 
     @cached_property
-    def aws_clients(self) -> "AwsClients":
-        """The clients of AWS services, for those parts that only AWS has."""
-        from vectorforge.aws.clients import AwsClients
-
-        return AwsClients()
-
-    @cached_property
     def quoter(self) -> "ExtractiveProvider":
         """Quotes passages when no model answers."""
         from vectorforge.llm.providers.extractive import ExtractiveProvider
@@ -299,48 +249,6 @@ class Application:
         rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
-    @cached_property
-    def query_log_queue(self) -> "QueryLogQueue | None":
-        """The queue that query logs go through; None: they go straight into the table."""
-        settings = self.config.aws
-        if settings.query_log_queue_url is None:
-            return None
-        from vectorforge.aws.clients import AwsClients
-        from vectorforge.aws.query_log_queue import QueryLogQueue
-
-        # Clients of its own: a call that hangs keeps one of few threads from the records after it.
-        silence_s = max(settings.query_log_timeout_s, _LOG_CALL_S)
-        return QueryLogQueue(
-            AwsClients(connect_timeout_s=silence_s, read_timeout_s=silence_s, max_attempts=1),
-            settings.query_log_queue_url,
-            overflow_bucket=settings.query_log_overflow_bucket,
-            timeout_s=settings.query_log_timeout_s,
-        )
-
-    @cached_property
-    def ingestion_worker(self) -> "IngestionWorker":
-        """Runs ingestion jobs of all tenants in this process, once started."""
-        from vectorforge.ingestion.worker import IngestionWorker
-
-        return IngestionWorker(
-            self.database,
-            lambda tenant_id: self.for_tenant(tenant_id).ingestion,
-            kept_log_days=self.config.database.log_retention_days,
-            kept_text_days=self.config.database.log_text_retention_days,
-            erase=self.go_on_erasing,
-            kept_stale_s=self.config.cache.answer_cache_stale_s,
-            backfill=self.embedding_backfill,
-        )
-
-    @cached_property
-    def uploaded_files(self) -> "UploadedFilesEraser | None":
-        """Deletes uploaded files from S3; None where there is no bucket for them."""
-        if self.config.aws.uploads_bucket is None:
-            return None
-        from vectorforge.aws.uploaded_files import UploadedFilesEraser
-
-        return UploadedFilesEraser(self.aws_clients, self.config.aws.uploads_bucket)
-
     async def go_on_erasing(self) -> bool:
         """Go on with an erasure of any tenant that nobody goes on with; False: there is none.
 
@@ -350,71 +258,3 @@ class Application:
         from vectorforge.bootstrap.erasing import go_on_erasing
 
         return await go_on_erasing(self)
-
-    @cached_property
-    def embedding_backfill(self) -> "EmbeddingBackfill":
-        """Embeds collections of all tenants anew while their models are being changed."""
-        from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
-
-        per_minute = self.config.ingestion.reembed_passages_per_minute
-        return EmbeddingBackfill(self.database, self.embedding_registry, per_minute=per_minute)
-
-    @cached_property
-    def ingestion_queue(self) -> "IngestionQueue | None":
-        """Wakes the ingest function; None where documents are ingested in this process."""
-        if self.config.aws.ingestion_queue_url is None:
-            return None
-        from vectorforge.aws.ingestion_queue import IngestionQueue
-
-        return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
-
-    @cached_property
-    def upload_forms(self) -> "UploadForms | None":
-        """Signs uploads to S3; None where there is no bucket for them."""
-        if self.config.aws.uploads_bucket is None:
-            return None
-        from vectorforge.aws.upload_forms import UploadForms
-
-        return UploadForms(self.aws_clients, self.config.aws.uploads_bucket)
-
-    async def announce_erasure(self) -> None:
-        """Say that an erasure is to be gone on with, once this process is known to have left it."""
-        if self.ingestion_queue is None:
-            self.ingestion_worker.wake()
-            return
-        from vectorforge.aws.ingestion_queue import AnyJob
-        from vectorforge.db.repositories.erasure_repo import LEASE_S
-
-        try:
-            await self.ingestion_queue.announce(AnyJob(math.ceil(LEASE_S) + 1))
-        except VectorForgeError as exc:
-            logger.warning(
-                "An erasure was not announced, so a scheduled look has to find it: %s", exc.message
-            )
-
-    async def announce_job(self, tenant_id: str, job_id: UUID) -> None:
-        """Say that a job waits: to the worker of this process, or to the queue of the ingest function.
-
-        The job is stored already and is not lost when the queue does not answer: any worker takes up any
-        waiting job, and a scheduled event looks for jobs that nobody announced.
-        """
-        if self.ingestion_queue is None:
-            self.ingestion_worker.wake()
-            return
-        from vectorforge.aws.ingestion_queue import AnnouncedJob
-
-        try:
-            await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))
-        except VectorForgeError as exc:
-            logger.warning(
-                "Job %s was not announced, so a scheduled look has to find it: %s", job_id, exc.message
-            )
-
-
-def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
-    """Where providers' keys are that the environment does not hold; None when the settings name no place."""
-    if not (config.aws.provider_secret_id or config.aws.provider_parameter_path):
-        return None
-    from vectorforge.aws.secrets import StoredKeys  # leads to boto3, which a laptop need not load
-
-    return StoredKeys.from_settings(config.aws)

@@ -20,8 +20,8 @@ _EVERYWHERE = (
     "lines that were logged already: standard output, CloudWatch Logs",
 )
 _ON_AWS = (
-    "records of the query log that are larger than a message: their bucket's lifecycle rule deletes them",
-    "messages in queues: what they would bring back is refused when they arrive",
+    "messages in queues, and large records of the query log that they point to: what they would bring back is refused"
+    " when they arrive, and the texts go; what is not delivered expires",
 )
 
 

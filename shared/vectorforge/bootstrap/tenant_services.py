@@ -6,14 +6,7 @@ from uuid import UUID
 
 from vectorforge.bootstrap.tenant_caches import TenantCaches
 from vectorforge.bootstrap.tenant_limits import LimitServices
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
-from vectorforge.db.repositories.collection_listing import CollectionListing
-from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.job_repo import JobRepository
-from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.bootstrap.tenant_repositories import TenantRepositories
 from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
@@ -33,82 +26,19 @@ if TYPE_CHECKING:  # what no question needs is imported when it is asked for
     from vectorforge.bootstrap.application import Application
     from vectorforge.bootstrap.model_changes import ModelChanges
     from vectorforge.bootstrap.profile_services import ProfileServices
-    from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
-    from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.ingestion.pipeline import IngestionPipeline
 
 _TABLE_LOG_TIMEOUT_S = 2.0
 
 
-class TenantServices:
+class TenantServices(TenantRepositories):
     """What one tenant can do; each part is bound to the tenant and reaches no other's rows."""
 
     def __init__(self, application: "Application", tenant_id: str, request_id: UUID | None = None) -> None:
+        super().__init__(application.database, tenant_id, application.config)
         self._application = application
         self._request_id = request_id
-        self.tenant_id = tenant_id
-
-    @cached_property
-    def _db(self) -> TenantDatabase:
-        return self._application.database.for_tenant(self.tenant_id)
-
-    @cached_property
-    def collections(self) -> CollectionRepository:
-        """Collections of the tenant."""
-        return CollectionRepository(self._db)
-
-    @cached_property
-    def listing(self) -> CollectionListing:
-        """Collections and documents of the tenant, page by page."""
-        return CollectionListing(self._db)
-
-    @cached_property
-    def documents(self) -> DocumentRepository:
-        """Documents of the tenant."""
-        return DocumentRepository(self._db)
-
-    @cached_property
-    def jobs(self) -> JobRepository:
-        """Ingestion jobs of the tenant."""
-        return JobRepository(self._db)
-
-    @cached_property
-    def query_logs(self) -> QueryLogRepository:
-        """The tenant's query log."""
-        return QueryLogRepository(self._db)
-
-    @cached_property
-    def statistics(self) -> "StatisticsRepository":
-        """Numbers about the tenant's query log."""
-        from vectorforge.db.repositories.statistics_repo import StatisticsRepository
-
-        return StatisticsRepository(self._db)
-
-    @cached_property
-    def conversations(self) -> ConversationRepository:
-        """Stored conversations of the tenant."""
-        settings = self._application.config.query
-        return ConversationRepository(
-            self._db,
-            max_conversations=settings.max_conversations,
-            max_messages=settings.max_conversation_messages,
-        )
-
-    @cached_property
-    def api_keys(self) -> "ApiKeyRepository":
-        """The tenant's API keys."""
-        from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
-
-        return ApiKeyRepository(self._db)
-
-    @cached_property
-    def answer_streams(self) -> AnswerStreamRepository:
-        """Streamed answers of the tenant, for readers who come back."""
-        settings = self._application.config
-        return AnswerStreamRepository(
-            self._db, kept_s=settings.streams.stream_buffer_s, longest_s=settings.query.query_timeout_s
-        )
 
     @cached_property
     def query_log_sink(self) -> QueryLogSink:

@@ -1,5 +1,6 @@
 """``vectorforge collections``."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,12 +8,14 @@ import typer
 from vectorforge.cli import reembed
 from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
-from vectorforge.cli.terminal import command
+from vectorforge.cli.tenant_command import tenant_command
+from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:  # loaded when there is one to print
     from vectorforge.api.schemas.collections import CollectionBody
+    from vectorforge.cli.session import Session
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
@@ -40,41 +43,17 @@ DenseWeightOption = Annotated[
 ]
 
 
-def _as_body(collection: Collection) -> "CollectionBody":
-    from vectorforge.api.schemas.collections import CollectionBody
-
-    return CollectionBody.of(collection)
-
-
 @app.command("list")
 def list_collections(
     json_output: JsonOption = False, data_dir: DataDirOption = None, debug: DebugOption = False
 ) -> None:
     """List the collections, by name."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: Session) -> list[Collection]:
+        async def work(session: "Session") -> list[Collection]:
             return list(await session.services.collections.list())
 
-        found = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json({"collections": [_as_body(collection) for collection in found]})
-        elif found:
-            rows = [
-                (
-                    c.name,
-                    c.document_count,
-                    c.chunk_count,
-                    f"{c.embedding_provider}/{c.embedding_model}",
-                    c.dimension,
-                    c.id,
-                )
-                for c in found
-            ]
-            terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
-        else:
-            terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+        running.show(running.run(work), lambda found: {"collections": [*map(_as_body, found)]}, _print_list)
 
 
 @app.command()
@@ -109,10 +88,9 @@ def create(
 
         vectorforge collections create handbook --embedding-provider openai
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: Session) -> Collection:
+        async def work(session: "Session") -> Collection:
             return await session.services.create_collection(
                 name,
                 description=description,
@@ -123,12 +101,7 @@ def create(
                 vector_index=vector_index,
             )
 
-        made = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json(_as_body(made))
-        else:
-            model = f"{made.embedding_provider}/{made.embedding_model}"
-            terminal.line(f"Made {made.name}: {model}, {made.dimension} dimensions.")
+        running.show(running.run(work), _as_body, _print_made)
 
 
 @app.command("set")
@@ -150,32 +123,17 @@ def set_collection(
 
         vectorforge collections set handbook --language german --dense-weight 0.4
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
-
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
         settings = SearchSettings(search_mode, dense_weight, language)
         if settings == SearchSettings():
             raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
 
-        async def work(session: Session) -> Collection:
+        async def work(session: "Session") -> Collection:
             wanted = await session.collection(name)
             changed = await session.services.collections.set_search(wanted.id, settings)
             return changed or wanted  # deleted a moment ago
 
-        found = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json(_as_body(found))
-        else:
-            weight = (
-                f", weight of vectors {found.dense_weight:g}"
-                if found.search_mode == SearchMode.HYBRID
-                else ""
-            )
-            terminal.line(
-                f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}."
-            )
-            if not found.terms_complete:
-                terminal.note("Its passages' words are still to be read; a running server does it.")
+        running.show(running.run(work), _as_body, _print_search)
 
 
 @app.command()
@@ -186,19 +144,14 @@ def show(
     debug: DebugOption = False,
 ) -> None:
     """Show one collection."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: Session) -> Collection:
+        async def work(session: "Session") -> Collection:
             wanted = await session.collection(name)
             # Only the list counts documents and chunks.
             return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
 
-        found = _as_body(run_in_session(terminal, data_dir, work))
-        if terminal.json_output:
-            terminal.json(found)
-        else:
-            terminal.table(["Setting", "Value"], list(found.model_dump(mode="json").items()))
+        running.show(running.run(work), _as_body, _print_all)
 
 
 @app.command()
@@ -210,18 +163,50 @@ def delete(
     debug: DebugOption = False,
 ) -> None:
     """Delete a collection with all its documents. This cannot be undone."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
-
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
         confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
-        async def work(session: Session) -> Collection:
+        async def work(session: "Session") -> Collection:
             wanted = await session.collection(name)
             await session.services.collections.delete(wanted.id)
             return wanted
 
-        gone = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json({"id": gone.id, "name": gone.name, "deleted": True})
-        else:
-            terminal.line(f"Deleted {gone.name}.")
+        running.show(
+            running.run(work),
+            lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
+            lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
+        )
+
+
+def _as_body(collection: Collection) -> "CollectionBody":
+    from vectorforge.api.schemas.collections import CollectionBody
+
+    return CollectionBody.of(collection)
+
+
+def _print_list(terminal: Terminal, found: Sequence[Collection]) -> None:
+    if not found:
+        terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+        return
+    rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in found]
+    terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
+
+
+def _print_made(terminal: Terminal, made: Collection) -> None:
+    terminal.line(f"Made {made.name}: {_model(made)}, {made.dimension} dimensions.")
+
+
+def _print_search(terminal: Terminal, found: Collection) -> None:
+    hybrid = found.search_mode == SearchMode.HYBRID
+    weight = f", weight of vectors {found.dense_weight:g}" if hybrid else ""
+    terminal.line(f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}.")
+    if not found.terms_complete:
+        terminal.note("Its passages' words are still to be read; a running server does it.")
+
+
+def _print_all(terminal: Terminal, found: Collection) -> None:
+    terminal.table(["Setting", "Value"], list(_as_body(found).model_dump(mode="json").items()))
+
+
+def _model(collection: Collection) -> str:
+    return f"{collection.embedding_provider}/{collection.embedding_model}"

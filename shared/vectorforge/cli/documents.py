@@ -1,7 +1,8 @@
 """``vectorforge documents``."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +18,14 @@ from vectorforge.cli.options import (
     YesOption,
 )
 from vectorforge.cli.question import parse_filter
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.tenant_command import TenantCommand, tenant_command
+from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.api.schemas.documents import DeletedDocuments
+    from vectorforge.cli.session import Session
+    from vectorforge.db.repositories.document_repo import Document
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and delete documents.")
 
@@ -34,31 +41,25 @@ def list_documents(
     debug: DebugOption = False,
 ) -> None:
     """List the documents of a collection."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
         from vectorforge.vectorstore.document_filters import condition_on_documents
 
         filters = parse_filter(where)
 
-        async def work(session: Session) -> Any:
+        async def work(session: "Session") -> "tuple[Sequence[Document], int]":
             wanted = await session.collection(collection)
             return await session.services.documents.list(
                 wanted.id, limit=limit, offset=offset, condition=condition_on_documents(filters)
             )
 
-        found, total = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
+        def as_json(page: "tuple[Sequence[Document], int]") -> object:
             from vectorforge.api.schemas.documents import DocumentBody, DocumentList
 
+            found, total = page
             bodies = [DocumentBody.of(document) for document in found]
-            terminal.json(DocumentList(documents=bodies, total=total, limit=limit, offset=offset))
-            return
-        rows = [
-            (shown_source(d.source), d.title, d.media_type, d.version, d.chunk_count, d.size_chars)
-            for d in found
-        ]
-        terminal.table(["Source", "Title", "Type", "Version#", "Chunks#", "Characters#"], rows)
-        terminal.note(f"{len(found)} of {total} documents")
+            return DocumentList(documents=bodies, total=total, limit=limit, offset=offset)
+
+        running.show(running.run(work), as_json, _print_list)
 
 
 @app.command()
@@ -83,25 +84,28 @@ def delete(
 
         vectorforge documents delete --filter '{"year": {"$lt": 2020}}' --dry-run
     """
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
         if (source is None) is (where is None):
             raise InvalidInputError("Give a SOURCE or a --filter, and not both.", field="SOURCE")
         if source is not None:
-            _delete_one(terminal, data_dir, collection, source, yes=yes)
+            _delete_one(running, collection, source, yes=yes)
         else:
-            _delete_matching(
-                terminal, data_dir, collection, where, profile_id=profile, dry_run=dry_run, yes=yes
-            )
+            _delete_matching(running, collection, where, profile_id=profile, dry_run=dry_run, yes=yes)
 
 
-def _delete_one(
-    terminal: Terminal, data_dir: Path | None, collection: str | None, source: str, *, yes: bool
-) -> None:
-    from vectorforge.cli.session import Session, run_in_session
+def _print_list(terminal: Terminal, page: "tuple[Sequence[Document], int]") -> None:
+    found, total = page
+    rows = [
+        (shown_source(d.source), d.title, d.media_type, d.version, d.chunk_count, d.size_chars) for d in found
+    ]
+    terminal.table(["Source", "Title", "Type", "Version#", "Chunks#", "Characters#"], rows)
+    terminal.note(f"{len(found)} of {total} documents")
 
+
+def _delete_one(running: TenantCommand, collection: str | None, source: str, *, yes: bool) -> None:
     confirm(f'Delete the document "{source}"?', yes=yes)
 
-    async def work(session: Session) -> Any:
+    async def work(session: "Session") -> "Document":
         wanted = await session.collection(collection)
         documents = session.services.documents
         document = await documents.find_by_source(wanted.id, source)
@@ -111,16 +115,15 @@ def _delete_one(
         await session.services.vector_store.delete_document(document.id)
         return document
 
-    gone = run_in_session(terminal, data_dir, work)
-    if terminal.json_output:
-        terminal.json({"id": gone.id, "source": gone.source, "deleted": True})
-    else:
-        terminal.line(f"Deleted {shown_source(gone.source)}.")
+    running.show(
+        running.run(work),
+        lambda gone: {"id": gone.id, "source": gone.source, "deleted": True},
+        lambda terminal, gone: terminal.line(f"Deleted {shown_source(gone.source)}."),
+    )
 
 
 def _delete_matching(
-    terminal: Terminal,
-    data_dir: Path | None,
+    running: TenantCommand,
     collection: str | None,
     where: str | None,
     *,
@@ -128,11 +131,9 @@ def _delete_matching(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    from vectorforge.cli.session import Session, run_in_session
-
     filters = parse_filter(where) or {}
 
-    async def work(session: Session) -> Any:
+    async def work(session: "Session") -> "DeletedDocuments":
         from vectorforge.api.schemas.documents import DeletedDocuments
 
         wanted = await session.collection(collection, profile_id=profile_id)
@@ -145,13 +146,13 @@ def _delete_matching(
         remaining = matched if dry_run else 0
         return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
 
-    done = run_in_session(terminal, data_dir, work)
-    if terminal.json_output:
-        terminal.json(done)
-    elif dry_run:
-        terminal.line(f"{_documents(done.matched)} would be deleted.")
-    else:
-        terminal.line(f"Deleted {_documents(done.deleted)}.")
+    def as_text(terminal: Terminal, done: "DeletedDocuments") -> None:
+        if dry_run:
+            terminal.line(f"{_documents(done.matched)} would be deleted.")
+        else:
+            terminal.line(f"Deleted {_documents(done.deleted)}.")
+
+    running.show(running.run(work), lambda done: done, as_text)
 
 
 def _documents(number: int) -> str:

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -12,14 +12,15 @@ from vectorforge.cli.confirmation import confirm
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.files import source_name
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, YesOption
+from vectorforge.cli.tenant_command import TenantCommand, tenant_command
 from vectorforge.cli.terminal import Terminal, command
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
+    from vectorforge.api.schemas.erasures import ErasureBody, ErasureList
     from vectorforge.cli.session import Session
+    from vectorforge.config import VectorForgeConfig
     from vectorforge.db.repositories.erasure_repo import Erasure, Subject
-
-T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,7 +53,7 @@ def document(
 
         vectorforge erase document ./letter.pdf --json > certificate.json
     """
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         confirm(f'Erase the document "{source}" with all traces?', yes=yes)
 
         async def subject(session: "Session") -> "Subject":
@@ -66,7 +67,7 @@ def document(
                 raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
             return Subject("document", document_id=found.id)
 
-        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+        _erase(running, subject)
 
 
 @app.command()
@@ -79,7 +80,7 @@ def profile(
     debug: DebugOption = False,
 ) -> None:
     """Erase a profile with everything it holds."""
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         confirm(f"Erase the profile {number} with all traces?", yes=yes)
 
         async def subject(session: "Session") -> "Subject":
@@ -88,7 +89,7 @@ def profile(
             collection = await session.services.profiles.collection()
             return Subject("profile", collection.id, profile_id=number)
 
-        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+        _erase(running, subject)
 
 
 @app.command()
@@ -101,7 +102,7 @@ def collection(
     debug: DebugOption = False,
 ) -> None:
     """Erase a collection with its documents, and what was asked of it."""
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
 
         async def subject(session: "Session") -> "Subject":
@@ -109,7 +110,7 @@ def collection(
 
             return Subject("collection", (await session.collection(name)).id)
 
-        _show(terminal, _erase(terminal, data_dir, tenant, subject))
+        _erase(running, subject)
 
 
 @app.command("tenant")
@@ -128,7 +129,7 @@ def whole_tenant(
 
         vectorforge erase tenant acme --yes --json > acme.json
     """
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=name) as running:
         if not yes and sys.stdin.isatty():
             typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
             if typed != name:
@@ -141,7 +142,7 @@ def whole_tenant(
 
             return Subject("tenant")
 
-        _show(terminal, _erase(terminal, data_dir, name, subject))
+        _erase(running, subject)
 
 
 @app.command("list")
@@ -153,29 +154,12 @@ def list_erasures(
     debug: DebugOption = False,
 ) -> None:
     """List erasures with their certificates, the newest first."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.api.schemas.erasures import ErasureBody, ErasureList
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
         async def work(session: "Session") -> list["Erasure"]:
-            name = tenant or session.config.server.local_tenant
-            return [*await session.application.for_tenant(name).eraser.erasures.list(limit)]
+            return [*await session.services.eraser.erasures.list(limit)]
 
-        found = _in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json(ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found]))
-            return
-        rows = [
-            (
-                str(e.id),
-                e.kind,
-                e.stage,
-                f"{e.begun_at:%Y-%m-%d %H:%M}",
-                sum(e.counts.values()),
-                e.requested_by,
-            )
-            for e in found
-        ]
-        terminal.table(["Id", "Kind", "Stage", "Begun", "Erased#", "By"], rows)
+        running.show(running.run(work, config=_as_eraser()), _as_list, _print_list)
 
 
 @app.command()
@@ -204,28 +188,20 @@ def verify(
             raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _erase(
-    terminal: Terminal,
-    data_dir: Path | None,
-    tenant: str | None,
-    subject: "Callable[[Session], Awaitable[Subject]]",
-) -> "Erasure":
-    """Erase from begin to end, telling on stderr how far it is."""
+def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subject]]") -> None:
+    """Erase from begin to end, telling on stderr how far it is, and print the certificate."""
 
     async def work(session: "Session") -> "Erasure":
-        from dataclasses import replace
         from getpass import getuser
 
         from vectorforge.bootstrap.erasing import eraser_of
 
-        name = tenant or session.config.server.local_tenant
-        session = replace(session, services=session.application.for_tenant(name))
-        eraser = eraser_of(session.application, name)
+        eraser = eraser_of(session.application, session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
-        return await eraser.run(erasure_id, on_progress=_progress(terminal))
+        return await eraser.run(erasure_id, on_progress=_progress(running.terminal))
 
-    return _in_session(terminal, data_dir, work)
+    running.show(running.run(work, config=_as_eraser()), _as_body, _print)
 
 
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:
@@ -239,27 +215,40 @@ def _progress(terminal: Terminal) -> Callable[[str, int], None]:
     return tell
 
 
-def _in_session(terminal: Terminal, data_dir: Path | None, work: "Callable[[Session], Awaitable[T]]") -> T:
-    """As ``run_in_session``, as the eraser's role where its URL is set."""
-    from vectorforge.cli.session import run_in_session
+def _as_eraser() -> "VectorForgeConfig":
+    """The settings, with the eraser's role where its URL is set."""
     from vectorforge.config import VectorForgeConfig
 
     config = VectorForgeConfig.from_environment()
     eraser_url = config.database.eraser_database_url
-    if eraser_url is not None:
-        database = config.database.model_copy(update={"database_url": eraser_url})
-        config = config.model_copy(update={"database": database})
-    return run_in_session(terminal, data_dir, work, config=config)
+    if eraser_url is None:
+        return config
+    database = config.database.model_copy(update={"database_url": eraser_url})
+    return config.model_copy(update={"database": database})
 
 
-def _show(terminal: Terminal, done: "Erasure") -> None:
+def _as_body(done: "Erasure") -> "ErasureBody":
     from vectorforge.api.schemas.erasures import ErasureBody
 
-    body = ErasureBody.of(done)
-    if terminal.json_output:
-        terminal.json(body)
-        return
-    rows = [(name, count) for name, count in sorted(body.erased.items())]
-    terminal.table(["Erased", "Number#"], rows)
+    return ErasureBody.of(done)
+
+
+def _as_list(found: "Sequence[Erasure]") -> "ErasureList":
+    from vectorforge.api.schemas.erasures import ErasureList
+
+    return ErasureList(erasures=[*map(_as_body, found)])
+
+
+def _print(terminal: Terminal, done: "Erasure") -> None:
+    body = _as_body(done)
+    terminal.table(["Erased", "Number#"], sorted(body.erased.items()))
     terminal.line(f"certificate {body.id}")
     terminal.line(f"sha256      {body.sha256}")
+
+
+def _print_list(terminal: Terminal, found: "Sequence[Erasure]") -> None:
+    rows = [
+        (str(e.id), e.kind, e.stage, f"{e.begun_at:%Y-%m-%d %H:%M}", sum(e.counts.values()), e.requested_by)
+        for e in found
+    ]
+    terminal.table(["Id", "Kind", "Stage", "Begun", "Erased#", "By"], rows)

@@ -1,16 +1,18 @@
 """``vectorforge keys``."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.tenant_command import tenant_command
+from vectorforge.cli.terminal import Terminal
 from vectorforge.principal import Scope
 
 if TYPE_CHECKING:  # loaded when there is one to print
-    from vectorforge.bootstrap import TenantServices
+    from vectorforge.api.schemas.keys import KeyBody
     from vectorforge.cli.session import Session
     from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 
@@ -56,14 +58,13 @@ def create(
 
         KEY=$(vectorforge keys create ci --tenant acme --json | jq -r .key)
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
         async def work(session: "Session") -> "NewApiKey":
             lifetime = None if days is None else timedelta(days=days)
-            return await _services(session, tenant).api_keys.create(name, scope, lifetime=lifetime)
+            return await session.services.api_keys.create(name, scope, lifetime=lifetime)
 
-        _show_new(terminal, run_in_session(terminal, data_dir, work))
+        running.show(running.run(work), _as_new_body, _print_new)
 
 
 @app.command("list")
@@ -74,32 +75,12 @@ def list_keys(
     debug: DebugOption = False,
 ) -> None:
     """List a tenant's keys, the newest first; those that ended go after 90 days."""
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
         async def work(session: "Session") -> "list[ApiKey]":
-            return list(await _services(session, tenant).api_keys.list())
+            return list(await session.services.api_keys.list())
 
-        found = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            from vectorforge.api.schemas.keys import KeyBody
-
-            terminal.json({"keys": [KeyBody.of(key) for key in found]})
-        elif found:
-            rows = [
-                (
-                    key.id,
-                    key.name,
-                    key.scope.value,
-                    _day(key.created_at),
-                    _ends(key),
-                    key.last_used_on or "never",
-                )
-                for key in found
-            ]
-            terminal.table(["Id", "Name", "Scope", "Created", "Ends", "Last used"], rows)
-        else:
-            terminal.note("There are no keys. `vectorforge keys create NAME` makes one.")
+        running.show(running.run(work), lambda found: {"keys": [*map(_as_body, found)]}, _print_list)
 
 
 @app.command()
@@ -122,14 +103,13 @@ def rotate(
 
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
         async def work(session: "Session") -> "NewApiKey":
-            keys = _services(session, tenant).api_keys
+            keys = session.services.api_keys
             return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
 
-        _show_new(terminal, run_in_session(terminal, data_dir, work))
+        running.show(running.run(work), _as_new_body, _print_new)
 
 
 @app.command()
@@ -142,34 +122,45 @@ def revoke(
     debug: DebugOption = False,
 ) -> None:
     """End a key now. Servers that have just seen it take it for 30 seconds at most."""
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         from vectorforge.cli.confirmation import confirm
-        from vectorforge.cli.session import run_in_session
 
         confirm(f"End the key {key_id} now? Who still uses it is refused.", yes=yes)
 
         async def work(session: "Session") -> "ApiKey":
-            return await _services(session, tenant).api_keys.revoke(key_id)
+            return await session.services.api_keys.revoke(key_id)
 
-        ended = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            from vectorforge.api.schemas.keys import KeyBody
-
-            terminal.json(KeyBody.of(ended))
-        else:
-            terminal.line(f"Ended {ended.id} ({ended.name}).")
+        running.show(
+            running.run(work),
+            _as_body,
+            lambda terminal, ended: terminal.line(f"Ended {ended.id} ({ended.name})."),
+        )
 
 
-def _services(session: "Session", tenant: str | None) -> "TenantServices":
-    return session.services if tenant is None else session.application.for_tenant(tenant)
+def _as_body(key: "ApiKey") -> "KeyBody":
+    from vectorforge.api.schemas.keys import KeyBody
+
+    return KeyBody.of(key)
 
 
-def _show_new(terminal: Terminal, made: "NewApiKey") -> None:
-    if terminal.json_output:
-        from vectorforge.api.schemas.keys import NewKeyBody
+def _as_new_body(made: "NewApiKey") -> "KeyBody":
+    from vectorforge.api.schemas.keys import NewKeyBody
 
-        terminal.json(NewKeyBody.of_new(made))
+    return NewKeyBody.of_new(made)
+
+
+def _print_list(terminal: Terminal, found: "Sequence[ApiKey]") -> None:
+    if not found:
+        terminal.note("There are no keys. `vectorforge keys create NAME` makes one.")
         return
+    rows = [
+        (key.id, key.name, key.scope.value, _day(key.created_at), _ends(key), key.last_used_on or "never")
+        for key in found
+    ]
+    terminal.table(["Id", "Name", "Scope", "Created", "Ends", "Last used"], rows)
+
+
+def _print_new(terminal: Terminal, made: "NewApiKey") -> None:
     terminal.note(
         f"{made.key.name}: scope {made.key.scope.value}, ends: {_ends(made.key)}. It is shown this once."
     )

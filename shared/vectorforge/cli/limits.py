@@ -1,23 +1,34 @@
 """``vectorforge limits``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.tenant_command import TenantCommand, tenant_command
+from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 
 if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.cli.session import Session
     from vectorforge.limits.settings import LimitUsage
     from vectorforge.limits.types import Limits
 
 _CENT = Decimal("0.01")
+
+
+class _Row(NamedTuple):
+    """A limit as it is shown."""
+
+    name: str
+    limit: Decimal | int | None
+    source: str
+    used: Decimal | int
+
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set what tenants may use.")
 
@@ -62,8 +73,8 @@ def show(
 
         vectorforge limits show acme
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        _print(terminal, tenant, *_work(terminal, data_dir, tenant, {}))
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        _show(running, tenant, {})
 
 
 @app.command("set")
@@ -99,7 +110,7 @@ def set_limits(
 
         vectorforge limits set acme --requests-per-minute default
     """
-    with command(json_output=json_output, debug=debug) as terminal:
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         given = {
             "requests_per_minute": requests_per_minute,
             "tokens_per_day": tokens_per_day,
@@ -109,27 +120,24 @@ def set_limits(
         changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
         if not changes:
             raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
-        _print(terminal, tenant, *_work(terminal, data_dir, tenant, changes))
+        _show(running, tenant, changes)
 
 
-def _work(
-    terminal: Terminal, data_dir: Path | None, tenant: str, changes: Mapping[str, Any]
-) -> "tuple[Limits, Limits, LimitUsage]":
-    """The tenant's own limits after the changes, the server's, and what is used."""
-    from vectorforge.cli.session import Session, run_in_session
+def _show(running: TenantCommand, tenant: str, changes: Mapping[str, Any]) -> None:
+    """Print the tenant's limits after the changes."""
 
-    async def work(session: Session) -> "tuple[Limits, Limits, LimitUsage]":
-        limits = session.application.for_tenant(tenant).limits.own
+    async def work(session: "Session") -> list[_Row]:
+        limits = session.services.limits.own
         own = await limits.own()
         if changes:
             own = replace(own, **changes)
             await limits.change(own)
-        return own, session.application.limit_gate.defaults, await limits.usage()
+        return _rows(own, session.application.limit_gate.defaults, await limits.usage())
 
-    return run_in_session(terminal, data_dir, work)
+    running.show(running.run(work), lambda rows: {"tenant": tenant, "limits": [*map(_as_body, rows)]}, _print)
 
 
-def _print(terminal: Terminal, tenant: str, own: "Limits", server: "Limits", used: "LimitUsage") -> None:
+def _rows(own: "Limits", server: "Limits", used: "LimitUsage") -> list[_Row]:
     usage: dict[str, Decimal | int] = {
         "requests_per_minute": used.requests,
         "tokens_per_day": used.tokens,
@@ -141,18 +149,19 @@ def _print(terminal: Terminal, tenant: str, own: "Limits", server: "Limits", use
         mine, default = getattr(own, name), getattr(server, name)
         limit = default if mine is None else mine
         source = "none" if limit is None else "server" if mine is None else "tenant"
-        rows.append((name, limit, source, spent))
-    if terminal.json_output:
-        shown = [
-            {"name": name, "limit": _plain(limit), "from": source, "used": _plain(spent)}
-            for name, limit, source, spent in rows
-        ]
-        terminal.json({"tenant": tenant, "limits": shown})
-    else:
-        terminal.table(
-            ["Limit", "Value#", "From", "Used#"],
-            [(n, "-" if limit is None else limit, s, u) for n, limit, s, u in rows],
-        )
+        rows.append(_Row(name, limit, source, spent))
+    return rows
+
+
+def _as_body(row: _Row) -> dict[str, object]:
+    return {"name": row.name, "limit": _plain(row.limit), "from": row.source, "used": _plain(row.used)}
+
+
+def _print(terminal: Terminal, rows: Sequence[_Row]) -> None:
+    terminal.table(
+        ["Limit", "Value#", "From", "Used#"],
+        [(row.name, "-" if row.limit is None else row.limit, row.source, row.used) for row in rows],
+    )
 
 
 def _plain(value: Decimal | int | None) -> float | int | None:

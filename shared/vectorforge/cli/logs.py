@@ -1,13 +1,17 @@
 """``vectorforge logs``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.tenant_command import tenant_command
 from vectorforge.cli.terminal import command
+
+if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Take care of the query log.")
 
@@ -89,18 +93,16 @@ def text(
 
         vectorforge logs text off --tenant acme
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
-        async def work(session: Session) -> tuple[str, str | None]:
-            name = tenant or session.services.tenant_id
-            settings = session.application.for_tenant(name).caches.settings
+        async def work(session: "Session") -> tuple[str, str | None]:
+            settings = session.services.caches.settings
             if policy is not None:
                 await settings.set_log_text(None if policy == "default" else policy)
-            return name, await settings.log_text()
+            return session.services.tenant_id, await settings.log_text()
 
-        name, own = run_in_session(terminal, data_dir, work)
-        if terminal.json_output:
-            terminal.json({"tenant": name, "log_text": own})
-        else:
-            terminal.line(f"{name}: {own or 'default'}")
+        running.show(
+            running.run(work),
+            lambda kept: {"tenant": kept[0], "log_text": kept[1]},
+            lambda terminal, kept: terminal.line(f"{kept[0]}: {kept[1] or 'default'}"),
+        )

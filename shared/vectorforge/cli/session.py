@@ -28,6 +28,10 @@ class Session:
         """The settings in use."""
         return self.application.config
 
+    def of_tenant(self, tenant_id: str) -> "Session":
+        """The same for another tenant."""
+        return Session(self.application, self.application.for_tenant(tenant_id))
+
     async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
         """The collection of this name or id; None means the configured default: of a profile, the profiles'.
 

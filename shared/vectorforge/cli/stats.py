@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
-from vectorforge.cli.terminal import Terminal, command
+from vectorforge.cli.tenant_command import tenant_command
+from vectorforge.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from vectorforge.api.schemas.statistics import StatisticsBody
     from vectorforge.cli.session import Session
     from vectorforge.db.repositories.statistics_types import Activity, Percentiles, Statistics
 
@@ -40,13 +42,12 @@ def stats(
 
         vectorforge stats -c handbook --json | jq .totals.cost_usd
     """
-    with command(json_output=json_output, debug=debug) as terminal:
-        from vectorforge.cli.session import Session, run_in_session
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
-        async def work(session: Session) -> "Statistics":
+        async def work(session: "Session") -> "Statistics":
             return await _collect(session, days, collection)
 
-        _print(terminal, run_in_session(terminal, data_dir, work))
+        running.show(running.run(work), _as_body, _print)
 
 
 async def _collect(session: "Session", days: int, collection: str | None) -> "Statistics":
@@ -62,12 +63,13 @@ async def _collect(session: "Session", days: int, collection: str | None) -> "St
     )
 
 
-def _print(terminal: Terminal, found: "Statistics") -> None:
-    if terminal.json_output:
-        from vectorforge.api.schemas.statistics import StatisticsBody
+def _as_body(found: "Statistics") -> "StatisticsBody":
+    from vectorforge.api.schemas.statistics import StatisticsBody
 
-        terminal.json(StatisticsBody.model_validate(found))
-        return
+    return StatisticsBody.model_validate(found)
+
+
+def _print(terminal: Terminal, found: "Statistics") -> None:
     terminal.table(["Number", "Value#"], _totals(found), title="Totals")
     if not found.totals.queries:
         terminal.note("No questions in this time.")

@@ -14,11 +14,9 @@ from vectorforge.errors import ConflictError, DimensionMismatchError, Extraction
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.extract import extract, media, split
-from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.part_reader import PartReader
 from vectorforge.ingestion.passage_vectors import CollectionModels, PassageVectors
 from vectorforge.ingestion.types import (
-    Cancellation,
     Charge,
     DocumentPart,
     DocumentResult,
@@ -39,8 +37,6 @@ OnStage = Callable[[IngestionStage], None]
 OnProgress = Callable[[int, int], None]
 """Called with (chunks embedded so far, chunks to embed)."""
 
-_MAX_TITLE_CHARS = 500
-"""Longer titles are cut."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer replaced the document meanwhile; each try embeds less."""
 
@@ -76,7 +72,7 @@ class IngestionPipeline:
         self._embeddings = embedding_registry
         self._models = models
         self._charge = charge
-        self._limits = ExtractionLimits.from_settings(settings)
+        self._reader = PartReader(ExtractionLimits.from_settings(settings))
         self._chunking = ChunkingConfig.from_settings(settings)
 
     async def ingest_bytes(
@@ -158,9 +154,7 @@ class IngestionPipeline:
             ExtractionError: The file as a whole cannot be read.
             InvalidInputError: ``source`` is empty or too long.
         """
-        return await asyncio.to_thread(
-            split, content, source=source, media_type=media_type, limits=self._limits
-        )
+        return await self._reader.split(content, source, media_type)
 
     async def ingest_part(
         self,
@@ -180,7 +174,7 @@ class IngestionPipeline:
         warnings: tuple[str, ...] = ()
         try:
             _tell(on_stage, IngestionStage.EXTRACT)
-            document = await self._extract(part, title, metadata or {})
+            document = await self._reader.read(part, title, metadata or {})
             warnings = document.warnings
             stored = await self.ingest_document(
                 collection, document, on_stage=on_stage, on_progress=on_progress, known=known
@@ -223,8 +217,8 @@ class IngestionPipeline:
             NotFoundError: The collection is gone.
             DatabaseError: The database failed; nothing was written.
         """
-        if len(document.text) > self._limits.max_chars:
-            limit = self._limits.max_chars
+        limit = self._reader.limits.max_chars
+        if len(document.text) > limit:
             raise ExtractionError(f"The text is longer than {limit:,} characters.", reason="too_large")
         draft = await asyncio.to_thread(draft_document, document, self._chunking)
         current = await self._documents.current_hashes(collection.id, document.source)
@@ -263,7 +257,7 @@ class IngestionPipeline:
         for part, title, metadata in upcoming if len(upcoming) > 1 else ():
             if is_small(part):
                 with suppress(Exception):  # met again, and told, when its turn comes
-                    documents.append(await self._extract(part, title, metadata))
+                    documents.append(await self._reader.read(part, title, metadata))
         return await self.vectors_of(collection, documents)
 
     async def vectors_of(
@@ -274,36 +268,6 @@ class IngestionPipeline:
             return {}
         vectors = PassageVectors(self._embeddings, collection, None, self._models)
         return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
-
-    async def _extract(
-        self, part: DocumentPart, title: str | None, metadata: Mapping[str, Any]
-    ) -> ExtractedDocument:
-        cancellation = Cancellation()
-        try:
-            [document] = await asyncio.to_thread(
-                extract,
-                part.content,
-                source=part.source,
-                media_type=part.media_type,
-                limits=self._limits,
-                cancellation=cancellation,
-            )
-        except asyncio.CancelledError:
-            cancellation.cancel()
-            raise
-        titles = (document.title, title) if part.media_type == media.RECORD else (title, document.title)
-        chosen, in_title = clean(titles[0] or titles[1] or "")
-        cleaned, in_metadata = clean_json({**metadata, **document.metadata})
-        replaced = in_title + in_metadata
-        warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
-        warnings = (*document.warnings, warning) if replaced else document.warnings
-        return replace(
-            document,
-            title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
-            metadata=cleaned,
-            warnings=warnings,
-            parent_source=part.parent_source,
-        )
 
 
 def failed(source: str, exc: VectorForgeError) -> DocumentResult:

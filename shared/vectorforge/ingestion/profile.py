@@ -12,31 +12,23 @@ from vectorforge.errors import (
     DimensionMismatchError,
     EmbeddingModelChangedError,
     ExtractionError,
-    InvalidInputError,
 )
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
-from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.embedded_text import embedded_text
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.profile_drafts import Drafted, ProfileDrafter, check_documents, parent_source
 from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
-from vectorforge.ingestion.types import Charge, ExtractedDocument, ExtractionLimits
-from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
+from vectorforge.ingestion.types import Charge, ExtractionLimits
+from vectorforge.profile_types import SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import Collection, DocumentDraft, ReplacedProfile, Vector
+from vectorforge.types import Collection, ReplacedProfile, Vector
 from vectorforge.vectorstore.validation import checked_profile
 
 __all__ = ["ChunkingConfig", "ProfileDocument", "RAGIngestionPipeline", "SourceType", "chunk_text"]
 
-MAX_DOCUMENTS = 2_000
-"""Rows and documents of one call: they are written in one transaction, which has to end within a minute."""
-MAX_ID_CHARS = 1_000
-"""Enough for a path."""
 _WRITE_ATTEMPTS = 3
 """A store refuses a write when another writer changed the profile meanwhile; each try embeds less."""
-
-Drafted = tuple[DocumentDraft, list[VectorChunk]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +76,7 @@ class RAGIngestionPipeline:
         self._profiles = (vector_store, embedding_provider)
         self._now = now
         self._charge = charge
-        self._chunking = chunking or ChunkingConfig()
-        self._limits = limits or ExtractionLimits()
+        self._drafter = ProfileDrafter(chunking or ChunkingConfig(), limits or ExtractionLimits())
 
     async def ingest_profile_data(
         self,
@@ -189,44 +180,18 @@ class RAGIngestionPipeline:
             VectorForgeError: As ``ingest_profile_data``; nothing was written.
         """
         given = profile_documents(profile_summary, experiences, projects, skills, education)
-        removing = [_parent(profile_id, of_rows=True)]
+        removing = [parent_source(profile_id, of_rows=True)]
         if documents is not None:
             given += documents
-            removing.append(_parent(profile_id, of_rows=False))
+            removing.append(parent_source(profile_id, of_rows=False))
         return await self._write(profile_id, given, removing=removing)
-
-    def draft(self, profile_id: int, document: ProfileDocument) -> Drafted:
-        """The document as it will be stored, and its passages without vectors."""
-        text, _ = clean(document.text)
-        if len(text) > self._limits.max_chars:
-            raise ExtractionError(
-                f"The text is longer than {self._limits.max_chars:,} characters.", reason="too_large"
-            )
-        title = clean(document.title)[0].strip()[:500] if document.title else None
-        source_id = clean(document.source_id)[0]
-        extra, _ = clean_json(dict(document.metadata))
-        metadata = ChunkMetadata(profile_id, document.source_type, source_id, title, extra)
-        extracted = ExtractedDocument(
-            source=f"profiles/{profile_id}/{document.source_type.value}/{source_id}",
-            text=text,
-            media_type=document.media_type,
-            title=title,
-            metadata=metadata.as_dict(),
-            page_starts=document.page_starts,
-            parent_source=_parent(profile_id, of_rows=document.source_type in _ROW_TYPES),
-        )
-        drafts = draft_chunks(extracted, self._chunking)
-        return (
-            draft_document(extracted, self._chunking),
-            [VectorChunk(chunk, metadata) for chunk in drafts],
-        )
 
     async def _write(
         self, profile_id: int, documents: Sequence[ProfileDocument], *, removing: Sequence[str]
     ) -> IngestedProfile:
         checked_profile(profile_id)
-        _check(documents)
-        drafted = await asyncio.to_thread(lambda: [self.draft(profile_id, d) for d in documents])
+        check_documents(documents)
+        drafted = await asyncio.to_thread(lambda: [self._drafter.draft(profile_id, d) for d in documents])
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             store, provider = self._profiles
@@ -268,26 +233,6 @@ async def _embed(
         [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
     )
     vectors.update(zip(texts, made, strict=True))
-
-
-_ROW_TYPES = frozenset(
-    {SourceType.SUMMARY, SourceType.EXPERIENCE, SourceType.PROJECT, SourceType.SKILL, SourceType.EDUCATION}
-)
-
-
-def _parent(profile_id: int, *, of_rows: bool) -> str:
-    """What ``reingest_profile`` replaces together: the rows, and where asked the documents."""
-    return f"profiles/{profile_id}/{'rows' if of_rows else 'documents'}"
-
-
-def _check(documents: Sequence[ProfileDocument]) -> None:
-    if len(documents) > MAX_DOCUMENTS:
-        raise InvalidInputError(
-            f"A profile takes at most {MAX_DOCUMENTS:,} rows and documents at once.", field="documents"
-        )
-    for document in documents:
-        if not len(document.source_id.strip()) >= 1 or len(document.source_id) > MAX_ID_CHARS:
-            raise InvalidInputError(f"source_id must have 1 to {MAX_ID_CHARS} characters.", field="source_id")
 
 
 def _without_vector(

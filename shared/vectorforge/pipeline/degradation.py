@@ -12,27 +12,12 @@ caller allowed it ("ungrounded"). A step is taken before the first token or not 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 
-from vectorforge.errors import (
-    AnswerUnavailableError,
-    DatabaseUnavailableError,
-    DeadlineExceededError,
-    EmbeddingAuthenticationError,
-    EmbeddingError,
-    EmbeddingInputError,
-    EmbeddingRateLimitError,
-    EmbeddingTimeoutError,
-    LLMAuthenticationError,
-    LLMError,
-    LLMRateLimitError,
-    LLMRequestError,
-    LLMTimeoutError,
-    RetrievalError,
-    VectorForgeError,
-)
+from vectorforge.errors import DeadlineExceededError, LLMError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, Writer
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.degradation_errors import is_final, may_answer_without_search, unavailable
 from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.quoting import quote_passages
@@ -49,20 +34,6 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
 _KEPT_BACK_S = 2.0
 """Of the time, for the steps after the last model; a fifth of it when it is short."""
-_WRONG_REQUESTS = (LLMAuthenticationError, LLMRequestError)
-"""Another step would hide what has to be repaired."""
-_FAILED_SEARCHES = (EmbeddingError, RetrievalError, DatabaseUnavailableError, DeadlineExceededError)
-_WRONG_SEARCHES = (EmbeddingAuthenticationError, EmbeddingInputError)
-_OWN_STATUS = (
-    LLMRateLimitError,
-    LLMTimeoutError,
-    EmbeddingRateLimitError,
-    EmbeddingTimeoutError,
-    DeadlineExceededError,
-    DatabaseUnavailableError,
-)
-"""Say more to the client (429, 504, 503) than that nobody can answer."""
-
 BuildContext = Callable[[QueryRun], ContextPayload]
 
 
@@ -110,7 +81,7 @@ class DegradationLadder:
                     yield event
             return
         except (LLMError, DeadlineExceededError) as exc:
-            if not self.enabled or run.provider is None or _is_final(run, exc):
+            if not self.enabled or run.provider is None or is_final(run, exc):
                 raise
             error: VectorForgeError = exc
         for event in await self._instead(run, payload, error):
@@ -155,10 +126,10 @@ class DegradationLadder:
         Raises:
             VectorForgeError: ``error``, if it says more than ``AnswerUnavailableError``.
         """
-        if not self.enabled or not isinstance(error, _FAILED_SEARCHES) or isinstance(error, _WRONG_SEARCHES):
+        if not self.enabled or not may_answer_without_search(error):
             raise error
         if run.stored is None and not self._may_write(run) and run.preset.unavailable_answer is None:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     async def without_search(
         self, run: QueryRun, error: VectorForgeError, build_context: BuildContext
@@ -191,7 +162,7 @@ class DegradationLadder:
                         yield event
                 return
             except LLMError as exc:
-                if _is_final(run, exc):
+                if is_final(run, exc):
                     raise
                 error = exc
         for event in self._last(run, error):
@@ -223,7 +194,7 @@ class DegradationLadder:
                         yield event
                 return
             except (LLMError, DeadlineExceededError) as exc:
-                if number == len(writers) or _is_final(run, exc):
+                if number == len(writers) or is_final(run, exc):
                     raise
                 steps = [*taken, ("provider", exc)]
 
@@ -253,7 +224,7 @@ class DegradationLadder:
     def _last(self, run: QueryRun, error: VectorForgeError) -> Iterator[QueryEvent]:
         sentence = run.preset.unavailable_answer
         if sentence is None:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         run.provider = run.llm_model = None
         yield self._step(run, "template", error)
         yield from _say(run, sentence)
@@ -281,19 +252,8 @@ class DegradationLadder:
         )
 
 
-def _is_final(run: QueryRun, error: VectorForgeError) -> bool:
-    """Whether no other step may be taken: a part of the answer was seen, or the request itself is wrong."""
-    return run.first_token_ms is not None or isinstance(error, _WRONG_REQUESTS)
-
-
 def _quotes(provider: BaseLLMProvider) -> bool:
     return ProviderCapability.EXTRACTIVE in provider.capabilities
-
-
-def _unavailable(error: VectorForgeError) -> VectorForgeError:
-    if isinstance(error, _OWN_STATUS):
-        return error
-    return AnswerUnavailableError(f"{error.message} Try again later.", retry_after_s=error.retry_after_s)
 
 
 def _say(run: QueryRun, sentence: str) -> Iterator[QueryEvent]:

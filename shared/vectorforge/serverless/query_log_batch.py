@@ -1,9 +1,9 @@
 """A batch of queue messages becomes rows: which can be stored, and which fail, for good or for now."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from vectorforge.aws.query_log_overflow import QueryLogOverflow
@@ -29,10 +29,11 @@ from vectorforge.errors import (
 
 SLICE_BYTES = 2 * MAX_RECORD_BYTES
 """Records of one statement, as JSON: a batch of the largest ones has 800 MiB, the function a part of that."""
-_FETCH_S = 5.0
+_OBJECT_S = 5.0
 """Longest wait for an object; S3 gives 8 MiB in a fraction of a second."""
 _SETUP_ERRORS = (DatabaseUnavailableError, MigrationError, UnsafeRoleError)
 
+_T = TypeVar("_T")
 _Record = tuple[str, QueryLogRecord]
 """With the id of its message."""
 
@@ -101,7 +102,7 @@ class QueryLogBatch:
         stopped: VectorForgeError | None = None
         for message_id, pointer in list(self._pointers.items()):
             try:
-                record, record_size = await _fetch(overflow, pointer)
+                record, record_size = await _within(_of(overflow).get, pointer)
             except (InvalidInputError, NotFoundError) as exc:  # this one alone
                 self._fail(message_id, exc)
                 continue
@@ -111,11 +112,22 @@ class QueryLogBatch:
             part.append((message_id, record))
             size += record_size
             if size > SLICE_BYTES - MAX_RECORD_BYTES:  # the next one may not fit any more
-                await self._write(writer, part)
+                await self._write_overflow(writer, overflow, part)
                 part, size = [], 0
-        await self._write(writer, part)
+        await self._write_overflow(writer, overflow, part)
         if stopped is not None:
             raise stopped
+
+    async def _write_overflow(
+        self, writer: QueryLogWriter, overflow: QueryLogOverflow | None, part: Sequence[_Record]
+    ) -> None:
+        """Write, then take the texts out of the objects. A message ends after that, or comes again for it."""
+        waiting = {message_id: self._pointers[message_id] for message_id, _ in part}
+        await self._write(writer, part)
+        for message_id, record in part:
+            if message_id not in self.failures:
+                await _within(_of(overflow).empty, waiting[message_id], record)
+                self._pointers.pop(message_id, None)
 
     async def _write(self, writer: QueryLogWriter, part: Sequence[_Record]) -> None:
         """Write in one statement; one by one only when the database does not take one of the records.
@@ -141,13 +153,10 @@ class QueryLogBatch:
             self.stored += written.stored
             self.already_there += written.already_there
             for message_id, _ in part:
-                self._done(message_id)
+                self._inline.pop(message_id, None)  # what lies in the bucket is not done yet
 
     def _fail(self, message_id: str, error: VectorForgeError) -> None:
         self.failures[message_id] = error
-        self._done(message_id)
-
-    def _done(self, message_id: str) -> None:
         self._inline.pop(message_id, None)
         self._pointers.pop(message_id, None)
 
@@ -157,11 +166,15 @@ def is_poison(error: VectorForgeError) -> bool:
     return isinstance(error, (InvalidInputError, RefusedRowError))
 
 
-async def _fetch(overflow: QueryLogOverflow | None, pointer: QueryLogPointer) -> tuple[QueryLogRecord, int]:
+def _of(overflow: QueryLogOverflow | None) -> QueryLogOverflow:
     if overflow is None:
         raise ConfigurationError("VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET is not set.")
+    return overflow
+
+
+async def _within(call: Callable[..., _T], *arguments: Any) -> _T:
     try:
-        async with asyncio.timeout(_FETCH_S):
-            return await asyncio.to_thread(overflow.get, pointer)
+        async with asyncio.timeout(_OBJECT_S):
+            return await asyncio.to_thread(call, *arguments)
     except TimeoutError as exc:
         raise ObjectStoreError("The overflow bucket did not answer in time.") from exc

@@ -9,7 +9,7 @@ from statistics import fmean
 from uuid import UUID
 
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore.search_branches import DOCUMENT_SHARE, SHARPNESS
+from vectorforge.vectorstore.search_relevance import DOCUMENT_SHARE, SHARPNESS
 from vectorforge.vectorstore.search_sql import LEG_DEPTH
 from vectorforge.vectorstore.validation import score_of
 

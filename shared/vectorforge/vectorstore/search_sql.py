@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore import search_branches as branches
+from vectorforge.vectorstore import search_relevance as relevance
 from vectorforge.vectorstore.filter_ast import And, Filter
 from vectorforge.vectorstore.lexical_sql import lexical_ctes
 from vectorforge.vectorstore.search_branches import Way
@@ -161,8 +162,8 @@ def _template(shape: _Shape) -> str:
             words_only=shape.mode is SearchMode.LEXICAL,
         )
         parts.append(lexical_ctes(condition=wanted))
-    parts.append(branches.ranked(shape.mode, shape.metric, OPERATORS[shape.metric]))
-    statement = f"WITH {','.join(parts)}{branches.with_details(shape.mode)}"
+    parts.append(relevance.ranked(shape.mode, shape.metric, OPERATORS[shape.metric]))
+    statement = f"WITH {','.join(parts)}{relevance.with_details(shape.mode)}"
     return " ".join(statement.split())  # blanks would count against the 16 KB
 
 

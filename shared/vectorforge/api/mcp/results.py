@@ -6,7 +6,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import CitationBody, Usage
+from vectorforge.api.schemas.answer_figures import Usage
+from vectorforge.api.schemas.answers import CitationBody
 from vectorforge.api.schemas.search import SEARCH_DEGRADED
 from vectorforge.pipeline.citations import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite

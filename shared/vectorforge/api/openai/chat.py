@@ -12,7 +12,8 @@ from vectorforge.api.openai.annotations import url_citations
 from vectorforge.api.openai.errors import openai_error
 from vectorforge.api.problems import problem_of
 from vectorforge.api.querying import is_extractive
-from vectorforge.api.schemas.answers import SourceBody, Usage
+from vectorforge.api.schemas.answer_figures import Usage
+from vectorforge.api.schemas.answers import SourceBody
 from vectorforge.api.schemas.openai_chat import AnswerChoice, AnswerMessage, ChatCompletion, OwnDetails
 from vectorforge.api.sources_footer import sources_footer
 from vectorforge.pipeline.types import (

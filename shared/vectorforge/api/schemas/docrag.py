@@ -5,14 +5,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import (
-    AnswerDetails,
-    CitationBody,
-    RetrievalStats,
-    SourceBody,
-    Structured,
-    Usage,
-)
+from vectorforge.api.schemas.answer_figures import RetrievalStats, Usage
+from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, SourceBody, Structured
 from vectorforge.api.schemas.base import (
     MAX_QUERY_CHARS,
     CollectionReference,

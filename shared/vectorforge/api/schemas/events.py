@@ -10,14 +10,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import (
-    AnswerDetails,
-    CitationBody,
-    Latency,
-    RetrievalStats,
-    SourceBody,
-    Structured,
-)
+from vectorforge.api.schemas.answer_figures import Latency, RetrievalStats
+from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, SourceBody, Structured
 from vectorforge.api.schemas.problem import Problem
 from vectorforge.pipeline.types import Degradation
 

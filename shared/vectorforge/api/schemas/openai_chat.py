@@ -5,7 +5,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import AnswerDetails, SourceBody, Usage
+from vectorforge.api.schemas.answer_figures import Usage
+from vectorforge.api.schemas.answers import AnswerDetails, SourceBody
 from vectorforge.api.schemas.base import (
     MAX_NAME_CHARS,
     Filters,

@@ -6,16 +6,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from vectorforge.api.schemas.answers import (
-    AnswerDetails,
-    ChatMessage,
-    CitationBody,
-    ContextEntry,
-    Latency,
-    RetrievalStats,
-    SourceBody,
-    Usage,
-)
+from vectorforge.api.schemas.answer_figures import Latency, RetrievalStats, Usage
+from vectorforge.api.schemas.answers import AnswerDetails, ChatMessage, CitationBody, ContextEntry, SourceBody
 from vectorforge.api.schemas.base import (
     MAX_QUERY_CHARS,
     CollectionReference,

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answers import RELEVANCE, SCAN, SCAN_REASON
+from vectorforge.api.schemas.answer_figures import SCAN, SCAN_REASON
+from vectorforge.api.schemas.answers import RELEVANCE
 from vectorforge.api.schemas.base import (
     MAX_QUERY_CHARS,
     CollectionReference,

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from pydantic.alias_generators import to_camel
 
-from vectorforge.api.schemas.answers import AnswerDetails, Latency, RetrievalStats, Structured
+from vectorforge.api.schemas.answer_figures import Latency, RetrievalStats
+from vectorforge.api.schemas.answers import AnswerDetails, Structured
 from vectorforge.api.schemas.problem import Problem
 from vectorforge.pipeline.types import (
     Citation,

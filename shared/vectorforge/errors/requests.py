@@ -1,0 +1,90 @@
+"""Errors of a request: what it says, what it contradicts, what it holds, how long it takes."""
+
+from vectorforge.errors.base import VectorForgeError
+
+
+class InvalidInputError(VectorForgeError, ValueError):
+    """A value given by the caller is not usable."""
+
+    code = "invalid_input"
+    is_fault = False
+
+    def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        """Name of the offending field, as the caller wrote it."""
+
+
+class FilterError(InvalidInputError):
+    """The metadata filter cannot be understood."""
+
+    code = "invalid_filter"
+
+
+class NotFoundError(VectorForgeError):
+    """There is nothing with this id."""
+
+    code = "not_found"
+    is_fault = False
+
+
+class AnsweringModelNotFoundError(NotFoundError):
+    """There is no such model: name a collection, as in vectorforge/handbook; GET /v1/models lists them."""
+
+    code = "model_not_found"  # OpenAI's own code for it
+    field = "model"
+
+
+class ConflictError(VectorForgeError):
+    """The request contradicts what is stored."""
+
+    code = "conflict"
+    is_fault = False
+
+
+class DimensionMismatchError(ConflictError):
+    """A vector's length differs from its collection's."""
+
+    code = "dimension_mismatch"
+
+    def __init__(self, *, expected: int, actual: int, what: str = "vector") -> None:
+        super().__init__(f"The {what} has {actual} dimensions, the collection has {expected}.")
+        self.expected = expected
+        self.actual = actual
+
+
+class EmbeddingModelChangedError(ConflictError):
+    """The collection's embedding model has changed meanwhile; try again."""
+
+    code = "embedding_model_changed"
+    retryable = True
+
+
+class EmbeddingSwitchRefusedError(ConflictError):
+    """The new embedding model finds too little of what the old one finds."""
+
+    code = "embedding_switch_refused"
+
+
+class TenantBeingErasedError(ConflictError):
+    """All data of this tenant are being erased; try again when that is done."""
+
+    code = "tenant_being_erased"
+
+
+class DeadlineExceededError(VectorForgeError):
+    """The time for this request ran out."""
+
+    code = "deadline_exceeded"
+
+
+class ExtractionError(VectorForgeError):
+    """The document could not be read."""
+
+    code = "extraction_failed"
+    is_fault = False
+
+    def __init__(self, message: str | None = None, *, reason: str = "unreadable") -> None:
+        super().__init__(message)
+        self.reason = reason
+        """empty | encrypted | too_large | undecodable | unsupported_type | unreadable"""
