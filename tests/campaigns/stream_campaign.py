@@ -96,7 +96,9 @@ async def cut_streams(
     async with system.serving(_SETTINGS) as client:
         await Load(client, 901, 4).run()
         system.surroundings.vendor.unscripted = decide
-        load = Load(client, 900, streams * len(modes), at_once=at_once, streams=lambda _: True, on_answer=on_answer)
+        load = Load(
+            client, 900, streams * len(modes), at_once=at_once, streams=lambda _: True, on_answer=on_answer
+        )
         try:
             answers = await load.run()
         finally:
@@ -130,7 +132,9 @@ def main(arguments: list[str] | None = None) -> None:
     lines += [f"| {' | '.join(map(str, one.cells()))} |" for one in results]
     print("\n".join(lines))
     if not options.no_page:
-        write_section("streams", f"{machine()}; {options.streams:,} streams in each mode.\n\n" + "\n".join(lines))
+        write_section(
+            "streams", f"{machine()}; {options.streams:,} streams in each mode.\n\n" + "\n".join(lines)
+        )
     sys.exit(0 if all(one.passed for one in results) else 1)
 
 
