@@ -21,8 +21,8 @@ _EVERYWHERE = (
 )
 _ON_AWS = (
     (
-        "messages in queues, and large records of the query log that they point to: what they would bring back "
-        "is refused when they arrive, and the texts go; what is not delivered expires"
+        "messages in queues, and large records of the query log that they point to: what they would bring "
+        "back is refused when they arrive, and the texts go; what is not delivered expires"
     ),
 )
 
