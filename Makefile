@@ -1,5 +1,7 @@
 # Everything goes through uv and uv.lock. Arguments for the command: make run ARGS="--port 9000"
 UV ?= $(shell command -v uv || echo .uv/bin/uv)
+# What is installed where there is none: the minor version that wrote uv.lock, since a later one may change its format.
+UV_VERSION := ~=0.13.9
 ARGS ?=
 STAGE ?= dev
 CDK := infra/node_modules/.bin/cdk
@@ -87,6 +89,6 @@ $(CDK): infra/package-lock.json
 
 .uv/bin/uv:
 	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }
-	@.uv/bin/pip install --quiet --disable-pip-version-check uv
+	@.uv/bin/pip install --quiet --disable-pip-version-check "uv$(UV_VERSION)"
 	@echo "There is no uv on PATH, so one was put here; where the README says uv, use .uv/bin/uv:" >&2
 	@echo "    .uv/bin/uv run vectorforge --help" >&2

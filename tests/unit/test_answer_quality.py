@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.test_rag_pipeline import Setup
+from tests.unit.query_setup import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.extractive_ranking import stem, terms
 from vectorforge.pipeline.answer_quality import assess, completeness, relevance

@@ -1,0 +1,102 @@
+"""What cached answers cost in round trips to the database."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import httpx2
+
+from tests.integration.caching.conftest import GUIDES, LONG, Process, Start, ask
+from vectorforge.testing.live_api import (
+    add_documents,
+    new_collection,
+)
+from vectorforge.testing.pin_detector import PinDetector
+
+Ask = Callable[[httpx2.AsyncClient, str], Awaitable[Any]]
+
+
+async def ask_query(client: httpx2.AsyncClient, query: str) -> Any:
+    return await ask(client, query=query)
+
+
+async def round_trips(
+    detector: PinDetector, client: httpx2.AsyncClient, questions: list[str], ask: Ask = ask_query
+) -> int:
+    """Transactions of one question; the fewest, for workers look for jobs meanwhile."""
+
+    def count() -> int:
+        return detector.messages["Sync"]  # each is one pipeline, which ends with it
+
+    found = []
+    for question in questions:
+        before = count()
+        await ask(client, question)
+        found.append(count() - before)
+    return min(found)
+
+
+async def test_what_it_costs_in_round_trips(
+    start: Start, tenants: tuple[str, str], pin_detector: PinDetector
+) -> None:
+    miss: dict[str, int] = {}
+    again: dict[str, int] = {}
+    processes = {
+        "off": await start(answer_cache=False, embedding_cache_ttl_s=0),
+        "vectors": await start(answer_cache=False),
+        "both": await start(),
+    }
+    async with processes["off"].client(tenants[0]) as client:
+        await add_documents(client, await new_collection(client), **GUIDES)
+    for name, process in processes.items():
+        async with process.client(tenants[0]) as client:
+            await ask(client, query=f"Warm up {name}")  # connections are opened
+            questions = [f"Dough {name} {number}?" for number in range(4)]
+            miss[name] = await round_trips(pin_detector, client, questions)
+            again[name] = await round_trips(pin_detector, client, questions)
+    assert miss["off"] == again["off"] == 3  # look-up, search, log
+    assert miss["vectors"] == again["vectors"] == 3  # found with the collection, kept with the log
+    assert miss["both"] == 3  # so are answers
+    assert again["both"] == 2  # look-up, log
+
+
+OTHER_DOORS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        lambda query: {"model": "vectorforge", "messages": [{"role": "user", "content": query}]},
+    ),
+    "docrag": (
+        "/v1/docrag/query",
+        lambda query: {"query": query, "collection": "default", "min_score": None},
+    ),
+    "profiles": ("/v1/profiles/1/query", lambda query: {"query": query}),
+    "mcp": (
+        "/mcp",
+        lambda query: {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "ask", "arguments": {"query": query}},
+        },
+    ),
+}
+
+
+async def ask_door(name: str, client: httpx2.AsyncClient, query: str) -> None:
+    path, body_of = OTHER_DOORS[name]
+    response = await client.post(path, json=body_of(query))
+    assert response.status_code == 200, response.text
+    assert LONG in response.text
+
+
+async def test_every_door_asks_in_three_round_trips(
+    process: Process, client: httpx2.AsyncClient, pin_detector: PinDetector
+) -> None:
+    (await client.put("/v1/profiles/1", json={"profile_summary": GUIDES["bread"]})).raise_for_status()
+    found: dict[str, int] = {}
+    for name in OTHER_DOORS:
+        ask_it = partial(ask_door, name)
+        await ask_it(client, f"Warm up {name}")
+        questions = [f"Dough {name} {number}?" for number in range(4)]
+        found[name] = await round_trips(pin_detector, client, questions, ask_it)
+    assert found == dict.fromkeys(OTHER_DOORS, 3)  # look-up, search, log

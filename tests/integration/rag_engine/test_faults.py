@@ -1,0 +1,116 @@
+"""The DocRag engine while its parts fail, and the errors it raises."""
+
+import json
+
+import pytest
+
+from tests.integration.rag_engine.conftest import (
+    INSTALL_TEXT,
+    QUESTION,
+    RUN,
+    RUN_TEXT,
+    SAID,
+    URL,
+    FailingEmbedder,
+    build,
+)
+from vectorforge import errors
+from vectorforge.docrag.errors import rag_error
+from vectorforge.errors import InvalidInputError
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.rag_engine import (
+    EmbeddingError,
+    GenerationError,
+    RAGEngine,
+    RAGError,
+    RetrievalError,
+)
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+
+def test_embedding_provider_is_down(
+    filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
+) -> None:  # D-010, D-012, D-035, D-038
+    embedder.failing = True
+    (outcome,) = filled.add_documents([{"content": RUN_TEXT + " Twice.", "source_url": RUN}])
+    assert (outcome["status"], outcome["error"]["code"]) == ("failed", "embedding_error")
+    with pytest.raises(
+        EmbeddingError, match=r"^Failed to generate embedding: The embedding provider is down"
+    ):
+        filled.query("Something never asked before?")
+    response = filled.query_with_fallback("Something never asked before?")
+    assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
+    assert llm.calls == []  # no model writes without passages
+    allowed = filled.query_with_fallback("Something never asked before?", allow_ungrounded=True)
+    assert (allowed["answer"], allowed["degraded"]) == ("With pip.", ["ungrounded"])
+    assert (allowed["sources"], allowed["dropped_sources"]) == ([], 2)
+    messages = llm.calls[0][0]
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert "JSON" in messages[0]["content"]  # or OpenAI refuses json_object
+    embedder.failing = False
+    assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # as it was
+
+
+def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-035, D-038, C22
+    llm = ScriptedLLM([], error=errors.LLMError("Provider scripted failed"))
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
+        with pytest.raises(GenerationError, match=r"^Failed to generate response: Provider scripted failed"):
+            engine.query(QUESTION)
+        passages = engine.query_with_fallback(QUESTION)
+        response = engine.query_with_fallback("Is there anything about elephants?")
+    assert "Install the tool with pip" in passages["answer"]
+    assert (passages["degraded"], passages["sources"]) == (["passages"], [URL])
+    assert "error" not in passages
+    assert response["answer"] == "No relevant documents found for your query."
+
+
+def test_nobody_can_answer(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-038, C22
+    llm = ScriptedLLM([], error=errors.LLMAuthenticationError("Provider scripted refused the credentials"))
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
+        response = engine.query_with_fallback(QUESTION)
+    text = "I'm temporarily unable to process your question. Please try again later."
+    assert response["answer"] == text
+    assert (response["examples"], response["sources"], response["confidence"]) == ([], [], "low")
+    assert (response["error"], response["degraded"]) == ("service_unavailable", ["template"])
+
+
+def test_known_answer_needs_no_search(
+    filled: RAGEngine, embedder: FailingEmbedder, llm: ScriptedLLM
+) -> None:  # D-038
+    first = filled.query(QUESTION)
+    embedder.failing = True
+    assert filled.query_with_fallback(QUESTION)["answer"] == first["answer"]
+    assert len(llm.calls) == 1
+
+
+def test_errors_are_both_kinds() -> None:  # D-035
+    assert issubclass(EmbeddingError, RAGError)
+    assert issubclass(EmbeddingError, errors.EmbeddingError)
+    assert issubclass(RetrievalError, RAGError)
+    assert issubclass(RetrievalError, errors.RetrievalError)
+    assert issubclass(GenerationError, RAGError)
+    assert issubclass(GenerationError, errors.LLMError)
+
+
+def test_errors_of_the_pipeline_become_the_engines() -> None:  # D-010, D-029, D-035
+    cause = errors.DatabaseUnavailableError("The database cannot be reached")
+    error = rag_error(cause)
+    assert type(error) is RetrievalError
+    assert error.message == "Failed to retrieve documents: The database cannot be reached"
+    assert (error.retryable, error.__cause__) == (True, cause)
+    assert type(rag_error(errors.LLMTimeoutError("late"))) is GenerationError
+    assert type(rag_error(errors.EmbeddingRateLimitError("slowly", retry_after_s=7))) is EmbeddingError
+    wrong = InvalidInputError("Query cannot be empty", field="query")
+    assert rag_error(wrong) is wrong  # the caller has to change something
+
+
+def test_success_rate_counts_failures(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-041
+    llm = ScriptedLLM([json.dumps(SAID)], first_errors=[errors.LLMError("down")])
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
+        with pytest.raises(GenerationError):
+            engine.query(QUESTION)
+        engine.query(QUESTION)
+        assert engine.get_rag_performance_stats()["generation_stats"]["success_rate"] == 0.5

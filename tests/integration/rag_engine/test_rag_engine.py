@@ -1,0 +1,255 @@
+"""The DocRag engine: documents in, answers out, from synchronous code over the one pipeline."""
+
+import asyncio
+import json
+import logging
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from tests.integration.rag_engine.conftest import (
+    INSTALL_TEXT,
+    QUESTION,
+    RUN,
+    RUN_TEXT,
+    SAID,
+    URL,
+    build,
+)
+from vectorforge.bootstrap import Application
+from vectorforge.config import (
+    DatabaseSettings,
+    EmbeddingSettings,
+    LLMSettings,
+    ServerSettings,
+    VectorForgeConfig,
+)
+from vectorforge.docrag.cache import CacheManager
+from vectorforge.errors import ConfigurationError, InvalidInputError
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.rag_engine import (
+    Config,
+    GenerationError,
+    RAGEngine,
+)
+from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Failure, Reply
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+
+def test_members(engine: RAGEngine, llm: ScriptedLLM) -> None:  # D-001, D-002, D-004, D-005, D-006
+    assert engine.collection.name == engine.chroma_client.collection_name == "docrag_embeddings"
+    assert engine.collection.id == engine.collection.id
+    assert engine.collection.distance_metric == "cosine"
+    assert engine.openai_client is llm
+    assert len(engine.text_splitter.split_text("word " * 400)) == 3
+
+
+def test_config() -> None:  # D-002, D-003, C12
+    config = Config()
+    assert (config.COLLECTION_NAME, config.CHUNK_SIZE, config.CHUNK_OVERLAP) == (
+        "docrag_embeddings",
+        800,
+        150,
+    )
+    assert (config.OPENAI_MODEL, config.MAX_RESPONSE_TOKENS, config.TEMPERATURE) == ("gpt-4o", 1000, 0.3)
+    assert (config.CACHE_TTL, config.OPENAI_MAX_RETRIES) == (3600, 3)
+    assert (config.OPENAI_API_KEY, config.CHROMA_DB_PATH) == (None, None)
+    with pytest.raises(FrozenInstanceError):
+        config.TEMPERATURE = 1.0  # type: ignore[misc]
+    assert "sk-secret" not in repr(Config(OPENAI_API_KEY=SecretStr("sk-secret")))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CHUNK_SIZE", 49),
+        ("CHUNK_OVERLAP", 800),
+        ("MAX_RESPONSE_TOKENS", 0),
+        ("TEMPERATURE", 2.1),
+        ("CACHE_TTL", 0),
+        ("OPENAI_MAX_RETRIES", 11),
+        ("COLLECTION_NAME", " "),
+        ("OPENAI_MODEL", ""),
+    ],
+)
+def test_config_is_validated(name: str, value: Any) -> None:  # D-002, D-003
+    with pytest.raises(ConfigurationError, match=name):
+        Config(**{name: value})
+
+
+def test_config_goes_over_the_settings() -> None:  # D-003
+    settings = VectorForgeConfig()
+    over = Config(
+        OPENAI_API_KEY=SecretStr("sk-1"), OPENAI_MODEL="m", OPENAI_MAX_RETRIES=1, CHROMA_DB_PATH=Path("/data")
+    ).over(settings)
+    assert (over.llm.openai_api_key, over.embedding.openai_api_key) == (SecretStr("sk-1"), SecretStr("sk-1"))
+    assert (over.llm.default_provider, over.embedding.default_provider) == ("openai", "openai")
+    assert (over.llm.default_model, over.llm.llm_max_retries) == ("m", 1)
+    assert over.embedding.embedding_max_retries == 1
+    assert over.cache.answer_cache_ttl_s == 3600
+    assert (over.database.database_url, over.database.data_dir) == (None, Path("/data"))
+    assert Config().over(settings).embedding.default_provider == settings.embedding.default_provider
+
+
+# D-012, D-013, D-014, D-017, D-024, D-026, D-030, D-031, C10, C15, C27
+def test_asking_what_was_added(filled: RAGEngine, llm: ScriptedLLM) -> None:
+    response = filled.query(QUESTION)
+    assert (response["answer"], response["examples"]) == ("With pip.", ["pip install tool"])
+    assert (response["sources"], response["dropped_sources"]) == ([URL], 1)
+    assert (response["confidence"], response["cached"], response["degraded"]) == ("high", False, [])
+    assert 0 < response["response_time"] < 30
+    (passage,) = response["passages"]  # the other one scores below 0.7
+    assert passage["content"] == INSTALL_TEXT
+    assert (passage["source_url"], passage["title"]) == (URL, "Install")
+    metadata = {"source_url": URL, "title": "Install", "doc_type": "guide"}
+    assert passage["metadata"] == {**metadata, "chunk_index": 0, "external_id": f"{URL}#0"}
+    messages, config = llm.calls[0]
+    assert f"\nSource: {URL} - Install\nContent: {INSTALL_TEXT}\n---" in messages[1]["content"]
+    assert (config.temperature, config.max_tokens, config.model) == (0.3, 1000, "scripted-1")
+
+
+def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
+    found = filled.retrieve_relevant_chunks(RUN_TEXT, n_results=2)
+    assert [chunk["source_url"] for chunk in found] == [RUN, URL]
+    assert found[0]["similarity_score"] == pytest.approx(1.0, abs=1e-6)
+    assert (found[0]["title"], found[0]["metadata"]["doc_type"]) == ("", "unknown")
+    assert filled.retrieve_relevant_chunks(RUN_TEXT, min_similarity=0.9) == found[:1]
+
+
+def test_threshold(postgres_server: EmbeddedPostgres, tenant: str, llm: ScriptedLLM) -> None:  # C04, D-018
+    config = Config(MIN_SIMILARITY=None)
+    with RAGEngine(config, application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": RUN_TEXT, "source_url": RUN}])
+        assert engine.query("Elephants")["answer"] == "With pip."
+    assert Config().MIN_SIMILARITY == 0.7
+
+
+def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-033, C20
+    filled.query(QUESTION, [{"user_query": "Which tool?", "ai_response": "That one."}])
+    assert "\nPrevious Q: Which tool?\nPrevious A: That one....\n" in llm.calls[0][0][1]["content"]
+    with pytest.raises(InvalidInputError, match="user_query"):
+        filled.query(QUESTION, [{"user_query": "Which tool?"}])
+
+
+# D-030, D-031, D-032, D-033, D-034, C20, C21
+def test_the_same_question_again(
+    filled: RAGEngine, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = filled.query(QUESTION)
+    with caplog.at_level(logging.INFO):
+        again = filled.query(QUESTION)
+    assert (first["cached"], again["cached"]) == (False, True)
+    kept = ("answer", "examples", "sources", "confidence", "dropped_sources")
+    assert {name: again[name] for name in kept} == {name: first[name] for name in kept}
+    assert f"Cache hit for query: {QUESTION[:50]}..." in caplog.messages
+    assert len(llm.calls) == 1
+    assert filled.query_with_variants(QUESTION, "precise")["cached"] is False
+    history = [{"user_query": "Which OS?", "ai_response": "Linux"}]
+    assert filled.query(QUESTION, history)["cached"] is False
+    filled.add_documents([{"content": RUN_TEXT + " And more.", "source_url": URL + "/new"}])
+    assert filled.query(QUESTION)["cached"] is False
+    assert filled.get_rag_performance_stats()["cache_stats"]["hits_last_day"] == 1
+
+
+def test_text_is_not_kept(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-028, C21
+    llm = ScriptedLLM(["Just text."])
+    with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
+        engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
+        assert [engine.query(QUESTION)["cached"] for _ in range(2)] == [False, False]
+
+
+def test_values_of_callers(engine: RAGEngine) -> None:  # D-004, D-007
+    now = 0.0
+    cache = CacheManager(2, clock=lambda: now)
+    cache.set("a", [1], ttl=10)
+    cache.set("b", 2)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ([1], 2, None)
+    now = 10.0
+    assert cache.get("a") is None
+    cache.set("c", 3)
+    cache.set("d", 4)
+    assert [cache.get(key) for key in "bcd"] == [None, 3, 4]
+    assert cache.get_stats() == {"entries": 2, "hits": 4, "misses": 3, "hit_rate": 4 / 7}
+    assert engine.cache.get_stats()["hit_rate"] is None
+
+
+def test_variants(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-040, C30
+    for variant in ("default", "precise", "comprehensive"):
+        assert filled.query_with_variants(QUESTION + variant, variant)["variant"] == variant
+    sent = [(config.temperature, config.max_tokens) for _, config in llm.calls]
+    assert sent == [(0.3, 1000), (0.1, 500), (0.3, 1000)]
+    filled.query(QUESTION)
+    assert (llm.calls[-1][1].temperature, llm.calls[-1][1].max_tokens) == (0.3, 1000)
+    with pytest.raises(InvalidInputError, match="variant"):
+        filled.query_with_variants(QUESTION, "no such")
+
+
+def test_statistics(filled: RAGEngine) -> None:  # D-041
+    before = filled.get_rag_performance_stats()
+    assert before["generation_stats"] == {
+        "model": "scripted-1",
+        "avg_response_time": None,
+        "success_rate": None,
+    }
+    took = [filled.query(f"{QUESTION} {n}")["response_time"] for n in range(3)]
+    stats = filled.get_rag_performance_stats()
+    assert stats["vector_store_stats"] == {"collection_count": 2, "document_count": 2}
+    assert stats["embedding_stats"] == {"model": "hashing-v1", "dimension": 64, "daily_requests": 3}
+    assert stats["generation_stats"]["success_rate"] == 1.0
+    assert stats["generation_stats"]["avg_response_time"] == pytest.approx(sum(took) / 3, rel=0.5)
+    cache = stats["cache_stats"]
+    assert (cache["fresh"], cache["answered_last_day"], cache["hit_rate_last_day"]) == (3, 3, 0.0)
+
+
+# D-003, D-009, D-011, D-027, D-036, D-037, C14, C23
+async def test_what_goes_over_the_wire(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+    async with FakeOpenAI() as chat, FakeEmbeddingsServer(dimension=1536) as vectors:
+        config = Config(
+            OPENAI_API_KEY=SecretStr(chat.api_key), OPENAI_MODEL="gpt-6-luna", OPENAI_MAX_RETRIES=2
+        )
+        settings = VectorForgeConfig(
+            database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)),
+            llm=LLMSettings(openai_base_url=chat.base_url),
+            embedding=EmbeddingSettings(openai_base_url=vectors.base_url),
+            server=ServerSettings(local_tenant=tenant),
+        )
+
+        def use() -> None:
+            with RAGEngine(config, application=Application.build(config.over(settings))) as engine:
+                engine.add_documents([{"content": INSTALL_TEXT.replace(". ", ".\n"), "source_url": URL}])
+                chat.script(Failure(500), Failure(503), Reply(texts=(json.dumps(SAID),)))
+                engine.query(INSTALL_TEXT.replace(". ", ".\n"))
+                assert engine.collection.dimension == 1536
+                assert engine.query(INSTALL_TEXT.replace(". ", ".\n"))["cached"] is True
+                chat.script(*[Failure(500)] * 3)
+                with pytest.raises(GenerationError):
+                    engine.query(INSTALL_TEXT + " Again?")
+
+        await asyncio.to_thread(use)
+        assert {text for body in vectors.requests for text in body["input"]} >= {INSTALL_TEXT}
+        assert {body["model"] for body in vectors.requests} == {"text-embedding-3-small"}
+        assert len(chat.bodies) == 6
+        assert {body["model"] for body in chat.bodies} == {"gpt-6-luna"}
+
+
+def test_analytics(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-042
+    with caplog.at_level(logging.INFO):
+        response = filled.query(QUESTION)
+    (line,) = [m for m in caplog.messages if m.startswith("Query analytics: ")]
+    logged = json.loads(line.removeprefix("Query analytics: "))
+    assert logged.pop("timestamp").endswith("+00:00")
+    assert logged == {
+        "query_length": len(QUESTION),
+        "response_length": len("With pip."),
+        "sources_count": 1,
+        "examples_count": 1,
+        "processing_time": response["response_time"],
+        "confidence_level": "high",
+        "cached": False,
+    }
+    assert filled.track_query_analytics("four", {}, 0.5)["query_length"] == 4

@@ -1,0 +1,191 @@
+"""Ingestion jobs on a real PostgreSQL: their items, leases and ends."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from tests.integration.repository_rows import make_collection, make_items
+from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
+from vectorforge.db.repositories.job_repo import (
+    IngestionJob,
+    JobDispatcher,
+    JobError,
+    JobRepository,
+)
+from vectorforge.errors import InvalidInputError, NotFoundError
+
+
+class TestJobs:
+    async def start(self, database: Database, db: TenantDatabase, items: int = 2) -> IngestionJob:
+        """A job claimed by a worker. Other tests' jobs may be claimed first; they are finished."""
+        collection = await make_collection(db, f"c-{uuid4().hex}")
+        job = await JobRepository(db).create(collection.id, make_items(items))
+        while (claimed := await JobDispatcher(database).claim()) is None or claimed[:2] != (
+            db.tenant_id,
+            job.id,
+        ):
+            assert claimed is not None
+            await JobRepository(database.for_tenant(claimed[0])).finish(claimed[1])
+        return job
+
+    async def test_from_queue_to_end(self, database: Database, tenant_db: TenantDatabase) -> None:
+        repo = JobRepository(tenant_db)
+        job = await self.start(database, tenant_db)
+        assert (job.status, job.documents_total, job.started_at) == ("queued", 2, None)
+        first = await repo.next_item(job.id)
+        assert first is not None
+        assert (first.ordinal, first.content, first.metadata) == (0, b"\x00\xff0", {"n": 0})
+        await repo.set_stage(job.id, "embed")
+        await repo.set_stage(job.id, "store", ordinal=0)
+        assert [item.stage for item in await repo.items(job.id)] == ["store", None]
+        assert await repo.item_succeeded(job.id, 0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
+        assert not await repo.item_succeeded(job.id, 0, chunks_added=3)  # reported twice, counted once
+        second = await repo.next_item(job.id)
+        assert second is not None
+        warnings = ["w" * 1000] * 100
+        assert await repo.item_failed(
+            job.id, 1, code="extraction_failed", message="Encrypted.", warnings=warnings
+        )
+        assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
+        assert await repo.next_item(job.id) is None
+        finished = await repo.finish(job.id)
+        assert finished is not None
+        assert (finished.status, finished.documents_done, finished.documents_failed) == ("partial", 1, 1)
+        assert (finished.chunks_added, finished.chunks_kept, finished.stage) == (3, 1, None)
+        assert finished.finished_at is not None
+        assert await repo.find_by_id(job.id) == finished
+        assert await repo.list() == [finished]
+        assert await repo.list(uuid4()) == []
+        assert [item.status for item in await repo.items(job.id)] == ["succeeded", "failed"]
+        assert (await repo.items(job.id))[1].error == JobError("extraction_failed", "Encrypted.")
+        assert await repo.finish(job.id) is None
+        contents = await tenant_db.fetch_all(
+            "SELECT FROM vectorforge.ingestion_job_items WHERE content IS NOT NULL"
+        )
+        assert contents == []
+
+    async def test_a_killed_worker_is_replaced(self, database: Database, tenant_db: TenantDatabase) -> None:
+        repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
+        job = await self.start(database, tenant_db)
+        assert await repo.next_item(job.id)
+        assert await dispatcher.claim() is None  # somebody works on it
+        assert await repo.heartbeat(job.id, 0.05)
+        await asyncio.sleep(0.1)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, 2)
+        again = await repo.next_item(job.id)
+        assert again is not None
+        assert (again.ordinal, again.attempts, again.content) == (0, 2, b"\x00\xff0")
+        await repo.finish(job.id)
+
+    async def test_an_item_that_kills_its_worker_is_given_up(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
+        repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
+        job = await self.start(database, tenant_db, items=1)
+        begun = 0
+        while await repo.next_item(job.id):
+            begun += 1
+            await repo.heartbeat(job.id, 0.001)
+            await asyncio.sleep(0.01)
+            assert await dispatcher.claim() == (tenant_db.tenant_id, job.id, begun + 1)
+        assert begun == MAX_ATTEMPTS == 3
+        (item,) = await repo.items(job.id)
+        assert item.error is not None
+        assert (item.status, item.error.code) == ("failed", "document_crashes")
+        finished = await repo.finish(job.id)
+        assert finished is not None
+        assert (finished.status, finished.documents_failed) == ("failed", 1)
+
+    async def test_retrying_releasing_and_failing_early(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
+        repo = JobRepository(tenant_db)
+        job = await self.start(database, tenant_db, items=3)
+        assert await repo.next_item(job.id)
+        assert await repo.item_failed(job.id, 0, code="embedding_timeout", message="Late.", retry=True)
+        again = await repo.next_item(job.id)
+        assert again is not None
+        assert (again.ordinal, again.attempts) == (0, 2)
+        assert again.content is not None
+        await repo.release(job.id)
+        assert not await repo.heartbeat(job.id)
+        released = await repo.find_by_id(job.id)
+        assert released is not None
+        assert released.status == "queued"
+        assert [item.attempts for item in await repo.items(job.id)] == [1, 0, 0]
+        finished = await repo.finish(job.id, error=JobError("configuration_error", "No provider."))
+        assert finished is not None
+        assert finished.error == JobError("configuration_error", "No provider.")
+        assert (finished.status, finished.documents_failed) == ("failed", 3)
+
+    async def test_every_worker_gets_another_job(self, database: Database, tenant_db: TenantDatabase) -> None:
+        repo = JobRepository(tenant_db)
+        collections = [await make_collection(tenant_db, f"c{number}") for number in range(8)]
+        made = {(await repo.create(collection.id, make_items(1))).id for collection in collections}
+        claims = await asyncio.gather(*(JobDispatcher(database).claim() for _ in range(12)))
+        claimed = [claim[1] for claim in claims if claim and claim[0] == tenant_db.tenant_id]
+        assert len(claimed) == len(set(claimed))
+        assert set(claimed) <= made
+        for job_id in made:
+            await repo.finish(job_id)
+
+    async def test_one_tenants_queue_does_not_starve_another(
+        self, database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+    ) -> None:
+        busy = await make_collection(tenant_db)
+        for _ in range(4):
+            await JobRepository(tenant_db).create(busy.id, make_items(1))
+        late = await JobRepository(other_tenant_db).create(
+            (await make_collection(other_tenant_db)).id, make_items(1)
+        )
+        first, second = [await JobDispatcher(database).claim() for _ in range(2)]
+        assert first is not None
+        assert first[0] == tenant_db.tenant_id
+        assert second == (other_tenant_db.tenant_id, late.id, 1)
+        for db in (tenant_db, other_tenant_db):
+            for job in await JobRepository(db).list():
+                await JobRepository(db).finish(job.id)
+
+    # C19: of two versions of a document, the one sent later stays
+    async def test_jobs_of_one_collection_take_turns(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
+        repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
+        collection = await make_collection(tenant_db)
+        first = await repo.create(collection.id, make_items(1))
+        second = await repo.create(collection.id, make_items(1))
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        assert await dispatcher.claim() is None
+        await repo.release(first.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        await repo.finish(first.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, second.id, 1)
+        await repo.finish(second.id)
+
+    async def test_whoever_had_no_turn_comes_first(
+        self, database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
+    ) -> None:
+        dispatcher, repo = JobDispatcher(database), JobRepository(tenant_db)
+        first = await repo.create((await make_collection(tenant_db)).id, make_items(2))
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        assert not await dispatcher.others_wait(tenant_db.tenant_id)
+        other_repo = JobRepository(other_tenant_db)
+        other = await other_repo.create((await make_collection(other_tenant_db)).id, make_items(1))
+        assert await dispatcher.others_wait(tenant_db.tenant_id)
+        assert not await dispatcher.others_wait(other_tenant_db.tenant_id)
+        await repo.release(first.id)
+        assert await dispatcher.claim() == (other_tenant_db.tenant_id, other.id, 1)
+        await other_repo.release(other.id)
+        assert await dispatcher.claim() == (tenant_db.tenant_id, first.id, 1)
+        await repo.finish(first.id)
+        await other_repo.finish(other.id)
+
+    async def test_limits(self, tenant_db: TenantDatabase) -> None:
+        repo = JobRepository(tenant_db)
+        with pytest.raises(NotFoundError):
+            await repo.create(uuid4(), make_items())
+        with pytest.raises(InvalidInputError):
+            await repo.create(uuid4(), [])
+        assert await repo.find_by_id(uuid4()) is None

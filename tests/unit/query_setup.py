@@ -1,0 +1,92 @@
+"""A query service over parts that do what a test says."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from vectorforge.deadline import Deadline
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import (
+    QueryConfig,
+    QueryEvent,
+)
+from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.testing.passages import make_passage
+from vectorforge.testing.query_parts import LogList
+from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.types import RetrievedChunk, SearchMode
+
+COLLECTION = uuid4()
+
+
+PASSAGES = [make_passage("Water boils at 100 degrees.", 0.9), make_passage("Ice melts at 0 degrees.", 0.7)]
+
+
+class ScriptedRetriever(BaseRetriever):
+    """Returns what it is told to; records its calls."""
+
+    def __init__(self, found: list[RetrievedChunk] | Exception) -> None:
+        self.found = found
+        self.delay_s = 0.0
+        self.calls: list[dict[str, Any]] = []
+        self.called = asyncio.Event()
+
+    async def retrieve(
+        self,
+        query: str,
+        collection_id: UUID,
+        top_k: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        min_score: float | None = 0.0,
+        embedding_provider: str | None = None,
+        *,
+        profile_id: int | None = None,
+        deadline: Deadline | None = None,
+        search_mode: SearchMode | None = None,
+        words_suffice: bool = False,
+        known: KnownQuestion | None = None,
+    ) -> Passages:
+        self.called.set()
+        self.calls.append(
+            {
+                "query": query,
+                "collection_id": collection_id,
+                "top_k": top_k,
+                "filters": filters,
+                "min_score": min_score,
+                "embedding_provider": embedding_provider,
+            }
+        )
+        self.called.set()
+        await asyncio.sleep(self.delay_s)
+        if isinstance(self.found, Exception):
+            raise self.found
+        return Passages(self.found)
+
+
+class Setup:
+    """A service with everything around it in reach."""
+
+    def __init__(
+        self,
+        found: list[RetrievedChunk] | Exception | None = None,
+        llm: ScriptedLLM | None = None,
+        log_error: Exception | None = None,
+    ) -> None:
+        self.metrics = InMemoryMetrics()
+        self.retriever = ScriptedRetriever(PASSAGES if found is None else found)
+        self.llm = llm or ScriptedLLM(["Water boils ", "at 100. [Sour", "ce 1]"], metrics=self.metrics)
+        self.registry = LLMProviderRegistry()
+        self.registry.register(self.llm)
+        self.registry.set_default(self.llm.provider_name())
+        self.log = LogList(log_error)
+        self.service = QueryService(
+            self.retriever, ContextBuilder(), self.registry, self.log, metrics=self.metrics
+        )
+
+    async def events(self, query: str = "When?", config: QueryConfig | None = None) -> list[QueryEvent]:
+        return [event async for event in self.service.query_events(query, COLLECTION, config)]
