@@ -16,7 +16,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
-from tests.integration.test_limits import QUESTION, fill, server_process
+from tests.integration.test_limits import QUESTION, REFUND, fill, server_process
 from vectorforge.config import AwsSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -71,7 +71,11 @@ async def test_each_question_once_whatever_becomes_of_its_records(
         writer = log_writer(
             queue, postgres_server.log_writer_url, rng=random.Random(5), killed=0.4, batch_size=3
         )
-        async with live_api(config, ScriptedLLM()) as api, api.client(tenant) as client, writer as deliveries:
+        async with (
+            live_api(config, ScriptedLLM([REFUND])) as api,
+            api.client(tenant) as client,
+            writer as deliveries,
+        ):
             await fill(client)
             before = await used(limits)
             bodies = [{"query": f"How long, number {n}?", "stream": bool(n % 2)} for n in range(12)]
