@@ -228,10 +228,11 @@ class TestATenant:
         async with db.transaction() as connection:
             eraser = eraser_for(direct_database, tenant)
             erasure_id = await eraser.begin(Subject("tenant"), logs="text", requested_by="test")
+            step = await eraser.erasures.step(erasure_id, 1000)
+            assert (step.stage, step.waits) == ("waiting", True)
             running = asyncio.create_task(eraser.run(erasure_id))
             with pytest.raises(TenantBeingErasedError):
                 await db.fetch_all("SELECT 1")
-            assert not running.done()
             await connection.execute(
                 "INSERT INTO vectorforge.conversations (tenant_id, id, title) VALUES (%s, %s, %s)",
                 (tenant, uuid4(), CANARY),

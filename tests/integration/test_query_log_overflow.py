@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 from uuid import UUID
 
 import pytest
@@ -36,7 +36,7 @@ CANARY = "quokkasaurus"
 QUESTION = "Does ann@example.org know when the kettle boils?"
 MASKED = "Does [email] know when the kettle boils?"
 SECRETS = ("ann@example.org", "1234567")
-SENTENCE = "Yes, call +49 30 1234567 about the quokkasaurus at 100 degrees [Source 1].\n\n"
+SENTENCE = "Yes, call +49 30 1234567 about the quokkasaurus at 100 degrees.\n\n"
 REPEATED = MAX_MESSAGE_BYTES // len(SENTENCE) + 2_000
 """So many sentences are more than a message takes, also with what is masked in them."""
 
@@ -44,7 +44,7 @@ REPEATED = MAX_MESSAGE_BYTES // len(SENTENCE) + 2_000
 @pytest.fixture
 async def vendor() -> AsyncIterator[FakeOpenAI]:
     async with FakeOpenAI() as server:
-        server.unscripted = Reply(texts=(SENTENCE * REPEATED,))
+        server.unscripted = Reply(texts=("It boils [Source 1].\n\n" + SENTENCE * REPEATED,))
         yield server
 
 
@@ -161,7 +161,9 @@ def read_only(aws: FakeAws) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            with urlopen(f"{aws.url}{self.path}") as found:  # noqa: S310 - our own server
+            signed = {"Authorization": self.headers["Authorization"]}
+            asked = Request(f"{aws.url}{self.path}", headers=signed)  # noqa: S310 - our own server
+            with urlopen(asked) as found:  # noqa: S310
                 self._answer(200, found.read())
 
         def do_PUT(self) -> None:

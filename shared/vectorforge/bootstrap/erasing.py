@@ -20,10 +20,8 @@ _EVERYWHERE = (
     "lines that were logged already: standard output, CloudWatch Logs",
 )
 _ON_AWS = (
-    (
-        "messages in queues, and large records of the query log that they point to: what they would bring "
-        "back is refused when they arrive, and the texts go; what is not delivered expires"
-    ),
+    "messages in queues and large records that they name: what they would bring back is refused on arrival",
+    "dead letters, until they are redriven or expire",
 )
 
 
