@@ -50,6 +50,8 @@ class RowResult:
     is busy with something else makes any request late."""
     error: str = ""
     """Why the row could not be run to its end."""
+    missing: str = ""
+    """What this machine lacks for the row, which was not run."""
 
     @property
     def passed(self) -> bool:

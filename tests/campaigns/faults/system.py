@@ -86,6 +86,11 @@ class System:
         ) as connection:
             return await (await connection.execute(query, params)).fetchall()
 
+    async def fetch_nothing(self, statements: str) -> None:
+        """Run what gives no rows, as a superuser: one statement, or several without parameters."""
+        async with await psycopg.AsyncConnection.connect(self.admin_url, autocommit=True) as connection:
+            await connection.execute(statements.encode())
+
     async def terminate_backends(self) -> int:
         """End every connection of the app's role, as a failover does; how many."""
         rows = await self.fetch(
