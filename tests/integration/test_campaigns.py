@@ -13,14 +13,31 @@ from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.log_faults import QueueDown, RedeliveredMessages
 from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+from tests.campaigns.faults.network_faults import DroppedPackets
 from tests.campaigns.faults.report import table, write_section
 from tests.campaigns.faults.runner import run_faults
+from tests.campaigns.faults.schema_faults import KilledIndexBuild, QueuedMigration
 from tests.campaigns.faults.system import System, running_system
 from tests.campaigns.message_campaign import deliver
 from tests.campaigns.stream_campaign import MODES, cut_streams
 from tests.campaigns.tenancy_campaign import interleave
 
-ROWS: tuple[type[Fault], ...] = (EmbedderDown, ThawedConnections, RedeliveredMessages, QueueDown)
+
+class EndedIndexBuild(KilledIndexBuild):
+    """Of the server that other tests use as well: one process is ended, and not all of them."""
+
+    async def end(self, system: System, pid: int) -> None:
+        await system.fetch("SELECT pg_terminate_backend(%s)", (pid,))
+
+
+ROWS: tuple[type[Fault], ...] = (
+    EmbedderDown,
+    ThawedConnections,
+    EndedIndexBuild,
+    QueuedMigration,
+    RedeliveredMessages,
+    QueueDown,
+)
 NO_BREAKER = {"llm_circuit_failures": "0", "query_timeout_s": "30", "query_log_timeout_s": "5"}
 """A slow machine has the time it needs: how late an answer is, is the long campaign's question."""
 
@@ -37,6 +54,19 @@ async def test_rows_of_the_fault_matrix_find_nothing_wrong(system: System) -> No
     results = await run_faults(system, ROWS, requests=8, settings=NO_BREAKER)
     assert [(one.number, one.error, one.violations) for one in results if one.error or one.violations] == []
     assert [len(one.answers) for one in results] == [8] * len(ROWS)
+
+
+async def test_a_row_with_a_service_of_its_own_or_a_reason(system: System) -> None:
+    """The kernel drops packets where it may; elsewhere the row says why not, and is no pass."""
+
+    class Impatient(DroppedPackets):
+        settings = NO_BREAKER | {"query_timeout_s": "1"}
+
+    [result] = await run_faults(system, [Impatient], requests=8)
+    assert (result.error, result.violations) == ("", [])
+    assert len(result.answers) == (0 if DroppedPackets().missing() else 8)
+    result.missing = result.missing or "only root may drop packets"
+    assert f"| 25 | {result.name} | not covered here: {result.missing} |" in table([result])
 
 
 async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System) -> None:

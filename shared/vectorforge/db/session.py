@@ -13,6 +13,7 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg_pool import PoolClosed, TooManyRequests
 
+from vectorforge.db.conninfo import is_refused
 from vectorforge.db.exchange import Exchange
 from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.refusals import Refusals
@@ -167,22 +168,32 @@ def session_class(refusals: Refusals, password: PasswordSource | None = None) ->
 
     Args:
         refusals: Is told when an attempt to connect fails or succeeds.
-        password: Makes the password of each connection; None: the connection string has it.
+        password: Gives the password of each connection; None: the connection string has it.
     """
 
     class DatabaseSession(Session):
         @classmethod
         async def connect(cls, conninfo: str = "", **options: Any) -> Any:
             try:
-                if password is not None:
-                    made = await asyncio.to_thread(make_password, password, conninfo)
-                    options |= password_options(made)
-                connection = await super().connect(conninfo, **options)
+                connection = await cls._log_in(conninfo, options)
             except (psycopg.OperationalError, VectorForgeError) as exc:
                 refusals.failed(exc)
                 raise
             refusals.succeeded()
             return connection
+
+        @classmethod
+        async def _log_in(cls, conninfo: str, options: dict[str, Any]) -> Any:
+            if password is None:
+                return await super().connect(conninfo, **options)
+            made = await asyncio.to_thread(make_password, password, conninfo)
+            try:
+                return await super().connect(conninfo, **options, **password_options(made))
+            except psycopg.OperationalError as exc:
+                if not is_refused(exc) or not await asyncio.to_thread(password.renew, made):
+                    raise
+            made = await asyncio.to_thread(make_password, password, conninfo)
+            return await super().connect(conninfo, **options, **password_options(made))
 
     return DatabaseSession
 

@@ -11,12 +11,12 @@ _TIMEOUT_S = 10
 
 
 class PacketDrops:
-    """Drops every packet to and from an address of the loopback network while it is an entered context manager.
+    """Drops every packet to and from an address of the loopback network, as an entered context manager.
 
-    Nobody hears of it: no RST, no ICMP. Packets that are sent again after the end arrive.
+    Nobody hears of it: no RST, no ICMP. Packets that are sent again afterwards arrive.
 
     Args:
-        address: One that nobody else uses, such as 127.25.25.25: a rule that outlives its process harms nobody.
+        address: One that nobody else uses, such as 127.25.25.25: a rule that is left behind harms nobody.
     """
 
     def __init__(self, address: str) -> None:

@@ -22,22 +22,27 @@ _START_TIMEOUT_S = 10
 
 
 class PgBouncer:
-    """Runs while it is an entered context manager; listens on a Unix socket and believes everybody.
+    """Runs while it is an entered context manager; listens on a Unix socket.
 
     Args:
         directory: Of its own, with a short path that other accounts may pass. As root, it runs as the account
             that the server runs as.
         server: The server's Unix socket.
         pool_size: Server connections for each database and role.
+        asks_for_passwords: Whether a role needs the password that the server has for it now. Else it believes
+            everybody, and so it does the server's superuser.
     """
 
-    def __init__(self, directory: Path, server: Path, *, pool_size: int = 5) -> None:
+    def __init__(
+        self, directory: Path, server: Path, *, pool_size: int = 5, asks_for_passwords: bool = False
+    ) -> None:
         self.socket = directory / f".s.PGSQL.{_PORT}"
         self.host = directory
         """Where clients look for its socket: another directory if a relay is between."""
         self._directory = directory
         self._server = server
         self._pool_size = pool_size
+        self._asks = asks_for_passwords
 
     def route(self, conninfo: str) -> str:
         """The same role and database, through PgBouncer."""
@@ -45,11 +50,15 @@ class PgBouncer:
 
     def __enter__(self) -> Self:
         directory, log = self._directory, self._directory / "log"
-        users = "".join(f'"{role}" ""\n' for role in (*LOGIN_ROLES, ADMINISTRATOR))
+        believed = (ADMINISTRATOR,) if self._asks else (*LOGIN_ROLES, ADMINISTRATOR)
+        users = "".join(f'"{role}" ""\n' for role in believed)
+        # without a query of its own it asks pg_shadow, at every login
+        authentication = f"scram-sha-256\nauth_user = {ADMINISTRATOR}" if self._asks else "trust"
         (directory / "users.txt").write_text(users)
         (directory / "pgbouncer.ini").write_text(
             f"[databases]\n* = host={self._server.parent} port={self._server.suffix.removeprefix('.')}\n"
-            f"[pgbouncer]\npool_mode = transaction\nauth_type = trust\nauth_file = {directory}/users.txt\n"
+            f"[pgbouncer]\npool_mode = transaction\nauth_type = {authentication}\n"
+            f"auth_file = {directory}/users.txt\n"
             f"listen_addr =\nlisten_port = {_PORT}\nunix_socket_dir = {directory}\nlogfile = {log}\n"
             f"max_client_conn = 500\ndefault_pool_size = {self._pool_size}\nadmin_users = {ADMINISTRATOR}\n"
             "server_login_retry = 1\n"  # after a failed login nobody is let in for so long; 15 s by default

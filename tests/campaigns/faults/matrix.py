@@ -11,6 +11,7 @@ from tests.campaigns.faults.log_faults import LOG_FAULTS
 from tests.campaigns.faults.network_faults import NETWORK_FAULTS
 from tests.campaigns.faults.process_faults import PROCESS_FAULTS
 from tests.campaigns.faults.schema_faults import SCHEMA_FAULTS
+from tests.campaigns.faults.secret_faults import SECRET_FAULTS
 from tests.campaigns.faults.vendor_faults import VENDOR_FAULTS
 
 _ALL = (
@@ -19,6 +20,7 @@ _ALL = (
     *DATABASE_FAULTS,
     *NETWORK_FAULTS,
     *SCHEMA_FAULTS,
+    *SECRET_FAULTS,
     *LOG_FAULTS,
     *INGESTION_FAULTS,
     *PROCESS_FAULTS,
@@ -31,7 +33,6 @@ NOT_COVERED: Mapping[int, str] = {
     11: "a prompt longer than the model's context",
     29: "few rows of a filtered vector search (tests/integration/test_search_ways.py)",
     31: "another model or dimension under load (tests/integration/test_embedding_switch.py)",
-    42: "a password rotated under load (of vendors' keys: tests/integration/test_provider_secret_faults.py)",
     44: "a question sent again after a timeout: there is no Idempotency-Key",
 }
 """Rows that this campaign does not run, with what they are and where another test has a part of them."""

@@ -7,6 +7,7 @@ import httpx2
 from psycopg.conninfo import make_conninfo
 
 from tests.campaigns.faults.database_faults import AnsweredOr503, background
+from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import request_number
@@ -18,7 +19,7 @@ _ADDRESS = "127.25.25.25"
 
 class DroppedPackets(AnsweredOr503):
     number = 25
-    name = "every packet to and from the database dropped by the kernel, until two fifths of the questions failed"
+    name = "every packet of the database dropped by the kernel, until two fifths of the questions failed"
     client_sees = "503 or 504 within the deadline; all well at once afterwards"
 
     def missing(self) -> str:
@@ -28,7 +29,7 @@ class DroppedPackets(AnsweredOr503):
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
         async with TcpRelay(_ADDRESS, system.relay.target) as relay:
             url = make_conninfo(system.surroundings.app_url, host=relay.host, port=relay.port)
-            async with system.serving({"database_url": url}) as client:
+            async with system.serving({**self.settings, "database_url": url}) as client:
                 yield client
 
     @asynccontextmanager
@@ -54,4 +55,4 @@ class DroppedPackets(AnsweredOr503):
         return [f"{failed} of {len(after)} questions not answered after it healed"] if failed else []
 
 
-NETWORK_FAULTS = (DroppedPackets,)
+NETWORK_FAULTS: tuple[type[Fault], ...] = (DroppedPackets,)
