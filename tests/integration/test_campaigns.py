@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.campaigns.faults.audit import audit
@@ -77,8 +78,15 @@ async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System
 
 # Issue 8, point 5: every timeout derived from the deadline
 async def test_what_comes_before_a_question_ends_by_its_deadline(system: System) -> None:
-    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it."""
-    async with system.serving({"query_timeout_s": "1", "database_timeout_s": "600"}) as client:
+    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it.
+
+    At first it is one table that does not: the collection is found, and the tenant's limits are not.
+    """
+    async with system.serving({"query_timeout_s": "2", "database_timeout_s": "600"}) as client:
+        async with await psycopg.AsyncConnection.connect(system.admin_url) as other:
+            await other.execute("LOCK TABLE vectorforge.tenants IN ACCESS EXCLUSIVE MODE")
+            answers = await Load(client, 99, 4).run()
+            assert [is_refused(one, 504) for one in answers] == [True] * 4
         assert all(one.is_answer for one in await Load(client, 98, 2).run())
         system.relay.swallow()
         answers = await Load(client, 97, 4).run()

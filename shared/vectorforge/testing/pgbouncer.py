@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +20,15 @@ ADMINISTRATOR = "postgres"
 
 _PORT = 6432
 _START_TIMEOUT_S = 10
+_MOST_CRASHES = 100
+"""Then it is left alone: it cannot run here."""
 
 
 class PgBouncer:
     """Runs while it is an entered context manager; listens on a Unix socket.
+
+    It is started again when it ends by itself, as by systemd: version 1.18 ends now and then when clients are
+    cut off that have asked it to cancel a statement (https://github.com/pgbouncer/pgbouncer/issues/801).
 
     Args:
         directory: Of its own, with a short path that other accounts may pass. As root, it runs as the account
@@ -43,6 +49,10 @@ class PgBouncer:
         self._server = server
         self._pool_size = pool_size
         self._asks = asks_for_passwords
+        self.crashes: list[str] = []
+        """Its last words, for each time that it ended by itself."""
+        self._lock = threading.Lock()
+        self._is_over = False
 
     def route(self, conninfo: str) -> str:
         """The same role and database, through PgBouncer."""
@@ -69,18 +79,37 @@ class PgBouncer:
             for path in (directory, *directory.iterdir()):
                 os.chown(path, account.pw_uid, account.pw_gid)
             command[1:1] = ["-u", account.pw_name]
-        self._process = subprocess.Popen(  # noqa: S603 - a fixed program
-            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self._command = command
+        self._start()
         give_up_at = time.monotonic() + _START_TIMEOUT_S
         while not self.socket.exists():
             assert self._process.poll() is None, log.read_text()
             assert time.monotonic() < give_up_at, "PgBouncer did not start"
             time.sleep(0.02)
+        threading.Thread(target=self._supervise, name="pgbouncer", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.terminate()
+        with self._lock:
+            self._is_over = True
+            self._process.terminate()
         self._process.wait(_START_TIMEOUT_S)
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed program
+            self._command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def _supervise(self) -> None:
+        while True:
+            self._process.wait()
+            with self._lock:
+                if self._is_over:
+                    return
+                lines = (self._directory / "log").read_text().splitlines()
+                self.crashes.append(next((line for line in reversed(lines) if "FATAL" in line), "no word"))
+                if len(self.crashes) > _MOST_CRASHES:
+                    return
+                self._start()
