@@ -7,7 +7,7 @@ https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.ht
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import SecretStr
 
@@ -33,7 +33,7 @@ class IamDatabaseLogin:
     snapshot of it may be restored when they have long expired. So nothing is kept, not even for a moment.
     """
 
-    makes_tokens = True
+    makes_tokens: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._session: Session | None = None

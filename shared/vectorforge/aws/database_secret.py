@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import SecretStr
 
@@ -53,7 +54,7 @@ class SecretDatabaseLogin:
         secret_id: Name or ARN.
     """
 
-    makes_tokens = False
+    makes_tokens: ClassVar[bool] = False
 
     def __init__(self, secret_id: str) -> None:
         self._secret_id = secret_id

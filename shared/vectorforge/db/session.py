@@ -188,12 +188,12 @@ def session_class(refusals: Refusals, password: PasswordSource | None = None) ->
                 return await super().connect(conninfo, **options)
             made = await asyncio.to_thread(make_password, password, conninfo)
             try:
-                return await super().connect(conninfo, **options, **password_options(made))
+                return await super().connect(conninfo, **options | password_options(made))
             except psycopg.OperationalError as exc:
                 if not is_refused(exc) or not await asyncio.to_thread(password.renew, made):
                     raise
             made = await asyncio.to_thread(make_password, password, conninfo)
-            return await super().connect(conninfo, **options, **password_options(made))
+            return await super().connect(conninfo, **options | password_options(made))
 
     return DatabaseSession
 
