@@ -28,10 +28,11 @@ from vectorforge.errors import (
 
 RV = TypeVar("RV")
 
-_CANCEL_GRACE_S = 0.25
+_CANCEL_GRACE_S = 0.1
 """What a cancelled statement may take to end on the server before its connection is given up.
 
-Comes on top of a question's deadline, half a second after which the client has to have its answer."""
+Comes on top of a question's deadline, as a quarter of a second for its record does; half a second after the
+deadline the client has to have its answer."""
 
 _VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
 _UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
@@ -133,6 +134,9 @@ class Session(psycopg.AsyncConnection[Any]):
         self.watch(self.timeout_s)
         try:
             return await super().wait(gen, interval=interval, timeout=timeout)
+        except asyncio.CancelledError:
+            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which nobody cancels
+            raise
         finally:
             self.watch(None)
 
