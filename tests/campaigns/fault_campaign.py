@@ -71,6 +71,9 @@ async def _run(numbers: set[int], requests: int, console: Console) -> list[RowRe
     faults = [kind for kind in FAULTS if not numbers or kind.number in numbers]
 
     def show(result: RowResult) -> None:
+        if result.missing:
+            console.print(f"{result.number:>3} {result.name}: not covered here: {result.missing}")
+            return
         wrong = [*result.violations, *([result.error] if result.error else [])]
         verdict = "[green]well[/green]" if result.passed else f"[red]{len(wrong)} wrong[/red]"
         console.print(

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.campaigns.faults.audit import audit
@@ -13,14 +14,31 @@ from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.log_faults import QueueDown, RedeliveredMessages
 from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+from tests.campaigns.faults.network_faults import DroppedPackets
 from tests.campaigns.faults.report import table, write_section
 from tests.campaigns.faults.runner import run_faults
+from tests.campaigns.faults.schema_faults import KilledIndexBuild, QueuedMigration
 from tests.campaigns.faults.system import System, running_system
 from tests.campaigns.message_campaign import deliver
 from tests.campaigns.stream_campaign import MODES, cut_streams
 from tests.campaigns.tenancy_campaign import interleave
 
-ROWS: tuple[type[Fault], ...] = (EmbedderDown, ThawedConnections, RedeliveredMessages, QueueDown)
+
+class EndedIndexBuild(KilledIndexBuild):
+    """Of the server that other tests use as well: one process is ended, and not all of them."""
+
+    async def end(self, system: System, pid: int) -> None:
+        await system.fetch("SELECT pg_terminate_backend(%s)", (pid,))
+
+
+ROWS: tuple[type[Fault], ...] = (
+    EmbedderDown,
+    ThawedConnections,
+    EndedIndexBuild,
+    QueuedMigration,
+    RedeliveredMessages,
+    QueueDown,
+)
 NO_BREAKER = {"llm_circuit_failures": "0", "query_timeout_s": "30", "query_log_timeout_s": "5"}
 """A slow machine has the time it needs: how late an answer is, is the long campaign's question."""
 
@@ -39,6 +57,19 @@ async def test_rows_of_the_fault_matrix_find_nothing_wrong(system: System) -> No
     assert [len(one.answers) for one in results] == [8] * len(ROWS)
 
 
+async def test_a_row_with_a_service_of_its_own_or_a_reason(system: System) -> None:
+    """The kernel drops packets where it may; elsewhere the row says why not, and is no pass."""
+
+    class Impatient(DroppedPackets):
+        settings = NO_BREAKER | {"query_timeout_s": "1"}
+
+    [result] = await run_faults(system, [Impatient], requests=8)
+    assert (result.error, result.violations) == ("", [])
+    assert len(result.answers) == (0 if DroppedPackets().missing() else 8)
+    result.missing = result.missing or "only root may drop packets"
+    assert f"| 25 | {result.name} | not covered here: {result.missing} |" in table([result])
+
+
 async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System) -> None:
     results = await cut_streams(system, 2)
     assert [one.cells() for one in results if not one.passed] == []
@@ -47,8 +78,15 @@ async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System
 
 # Issue 8, point 5: every timeout derived from the deadline
 async def test_what_comes_before_a_question_ends_by_its_deadline(system: System) -> None:
-    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it."""
-    async with system.serving({"query_timeout_s": "1", "database_timeout_s": "600"}) as client:
+    """A database that accepts and never answers; its own limits are longer, and would make a 503 of it.
+
+    At first it is one table that does not: the collection is found, and the tenant's limits are not.
+    """
+    async with system.serving({"query_timeout_s": "2", "database_timeout_s": "600"}) as client:
+        async with await psycopg.AsyncConnection.connect(system.admin_url) as other:
+            await other.execute("LOCK TABLE vectorforge.tenants IN ACCESS EXCLUSIVE MODE")
+            answers = await Load(client, 99, 4).run()
+            assert [is_refused(one, 504) for one in answers] == [True] * 4
         assert all(one.is_answer for one in await Load(client, 98, 2).run())
         system.relay.swallow()
         answers = await Load(client, 97, 4).run()

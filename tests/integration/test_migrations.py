@@ -144,7 +144,7 @@ async def test_a_lock_that_is_never_free(make_database: Callable[..., str], dire
     with psycopg.connect(conninfo) as other:
         other.execute("LOCK TABLE vectorforge.documents IN ACCESS SHARE MODE")
         with pytest.raises(MigrationError, match=name):
-            await migrate(conninfo, directory=directory, lock_timeout_s=0.01)
+            await migrate(conninfo, directory=directory, lock_timeout_s=0.01, lock_patience_s=1)
 
 
 async def test_another_migrator_is_not_waited_for_without_end(

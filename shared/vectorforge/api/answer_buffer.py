@@ -92,11 +92,13 @@ class AnswerBuffer:
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self) -> bool:
-        """Begin; False when the database does not take it, and the answer is nobody's to resume."""
+        """Begin; False when the database does not take it in time, and the answer is nobody's to resume."""
         try:
-            await self._streams.open(self._query_id)
-        except VectorForgeError as exc:
-            logger.warning("Query %s cannot be resumed: %s", self._query_id, exc.message)
+            async with asyncio.timeout(max(self._deadline.remaining_s(), 0.0)):
+                await self._streams.open(self._query_id)
+        except (VectorForgeError, TimeoutError) as exc:
+            reason = exc.message if isinstance(exc, VectorForgeError) else "not in time"
+            logger.warning("Query %s cannot be resumed: %s", self._query_id, reason)
             return False
         return True
 

@@ -40,7 +40,7 @@ async def find_asked_collection(
         DeadlineExceededError: The database did not answer in the time of a question.
     """
     name = application.config.query.default_collection
-    async with _time_of_a_question(application):
+    async with time_of_a_question(application):
         if asked is not None:
             return await tenant.find_collection(asked)
         collection = await tenant.collections.find_by_name(name)
@@ -59,7 +59,7 @@ async def look_up_question(
     """
     name = application.config.query.default_collection
     try:
-        async with _time_of_a_question(application):
+        async with time_of_a_question(application):
             return await tenant.look_up_question(name if asked is None else asked, query, config)
     except NotFoundError:
         if asked is None:
@@ -68,14 +68,21 @@ async def look_up_question(
 
 
 @asynccontextmanager
-async def _time_of_a_question(application: Application) -> AsyncIterator[None]:
+async def time_of_a_question(
+    application: Application, deadline: Deadline | None = None
+) -> AsyncIterator[None]:
     """Limits what comes before a question begins, whatever limits a connection and a statement have.
+
+    Args:
+        application: Has the settings.
+        deadline: Of the question; None: its whole time from now on.
 
     Raises:
         DeadlineExceededError: The time is over.
     """
+    time_s = application.config.query.query_timeout_s
     try:
-        async with asyncio.timeout(application.config.query.query_timeout_s):
+        async with asyncio.timeout(time_s if deadline is None else deadline.clamp(time_s)):
             yield
     except TimeoutError as exc:
         raise DeadlineExceededError from exc
@@ -142,14 +149,16 @@ async def answer_whole(
         ClientDisconnect: It has gone.
         VectorForgeError: The query failed.
     """
+    deadline = deadline_of(request, application)
     async with cancelled_on_disconnect(request.receive):
-        await tenant.limits.admit_question(query, config, is_stream=False)
+        async with time_of_a_question(application, deadline):
+            await tenant.limits.admit_question(query, config, is_stream=False)
         return await tenant.query_service.query(
             query,
             _collection_of(asked).id,
             _with_cache_control(request, config),
             request_id=request.scope["state"]["query_id"],
-            deadline=deadline_of(request, application),
+            deadline=deadline,
             **_already_known(asked),
         )
 
@@ -168,7 +177,8 @@ async def answer_dry(
         VectorForgeError: The search failed, or the request cannot be known without asking a model.
     """
     deadline = deadline_of(request, application)
-    await tenant.limits.admit()
+    async with time_of_a_question(application, deadline):
+        await tenant.limits.admit()
     return DryRunResponse.of(
         await tenant.query_service.dry_run(query, _collection_of(asked).id, config, deadline=deadline)
     )
@@ -195,8 +205,9 @@ async def answer_as_stream(
         VectorForgeError: The query failed before its answer began.
     """
     state = request.scope["state"]
-    await tenant.limits.admit_question(query, config, is_stream=True)
     stop, deadline = StopSignal(), deadline_of(request, application)
+    async with time_of_a_question(application, deadline):
+        await tenant.limits.admit_question(query, config, is_stream=True)
     events = tenant.query_service.query_events(
         query,
         _collection_of(asked).id,

@@ -6,13 +6,15 @@ https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.ht
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import SecretStr
 
+from vectorforge.aws.database_secret import SecretDatabaseLogin
 from vectorforge.aws.unlogged import unlogged
 from vectorforge.config import DatabaseSettings
-from vectorforge.db.login import PasswordSource
+from vectorforge.db.login import PasswordSource, check_conninfo
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 
 if TYPE_CHECKING:
@@ -31,9 +33,19 @@ class IamDatabaseLogin:
     snapshot of it may be restored when they have long expired. So nothing is kept, not even for a moment.
     """
 
+    makes_tokens: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self._session: Session | None = None
         self._lock = threading.Lock()  # sessions may be shared by threads, but not built by several at once
+
+    def check(self, parameters: Mapping[str, str]) -> None:
+        """Raises ConfigurationError unless the server proves who it is."""
+        check_conninfo(parameters, setting="VECTORFORGE_DATABASE_AUTH=iam")
+
+    def renew(self, refused: SecretStr) -> bool:
+        """Every token is a new one, and the pool tries again: nothing is gained by doing so at once."""
+        return False
 
     def preload(self) -> None:
         """Import the signer, half a second of a function's init phase; reads no credentials."""
@@ -107,3 +119,19 @@ class IamDatabaseLogin:
 def database_password(settings: DatabaseSettings) -> PasswordSource | None:
     """What makes the passwords of app and log writer; None when their URLs hold them."""
     return IamDatabaseLogin() if settings.database_auth == "iam" else None
+
+
+def app_password(settings: DatabaseSettings) -> PasswordSource | None:
+    """What gives the app's password; None when its URL holds it.
+
+    Raises:
+        ConfigurationError: Two settings say different things.
+    """
+    if settings.database_secret_id is None:
+        return database_password(settings)
+    if settings.database_auth == "iam":
+        raise ConfigurationError(
+            "VECTORFORGE_DATABASE_SECRET_ID holds a password, and VECTORFORGE_DATABASE_AUTH=iam takes none: "
+            "set one of the two."
+        )
+    return SecretDatabaseLogin(settings.database_secret_id)

@@ -5,9 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.database_login import IamDatabaseLogin
-from vectorforge.aws.secret_readers import secret_reader
+from vectorforge.aws.database_secret import read_login
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.conninfo import parsed, with_login
 from vectorforge.db.login import with_made_password
@@ -64,18 +63,5 @@ def _with_secret(url: str, secret_id: str) -> str:
             "VECTORFORGE_MIGRATOR_DATABASE_URL must hold no role and no password, since "
             "VECTORFORGE_MIGRATOR_SECRET_ID names them."
         )
-    clients = AwsClients(read_timeout_s=2.0)
-    try:
-        fields = secret_reader(
-            clients,
-            secret_id,
-            max_age_s=1,
-            setting="VECTORFORGE_MIGRATOR_SECRET_ID",
-            content="username and password",
-        )()
-    finally:
-        clients.close()
-    login = {name: fields.get(name) for name in ("username", "password")}
-    if not all(isinstance(value, str) and value for value in login.values()):
-        raise ConfigurationError(f"Secret {secret_id} must be a JSON object of username and password.")
-    return with_login(url, user=str(login["username"]), password=str(login["password"]))
+    user, password = read_login(secret_id, setting="VECTORFORGE_MIGRATOR_SECRET_ID")
+    return with_login(url, user=user, password=password.get_secret_value())

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from vectorforge.aws.database_login import database_password
+from vectorforge.aws.database_login import app_password
 from vectorforge.bootstrap.background_work import BackgroundWork
 from vectorforge.bootstrap.model_registries import credential_store, model_registries
 from vectorforge.config import VectorForgeConfig
@@ -101,7 +101,7 @@ class Application(BackgroundWork):
                 url.get_secret_value(),
                 pool_size=config.database.database_pool_size,
                 timeout_s=config.database.database_timeout_s,
-                password=database_password(config.database),
+                password=app_password(config.database),
                 pipeline=config.database.database_pipeline,
             ),
             embedding_registry=embedding_registry,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from vectorforge.aws.database_login import database_password
+from vectorforge.aws.database_login import app_password
 from vectorforge.aws.migrator_login import as_migrator
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
@@ -112,7 +112,7 @@ async def _server(setup: LocalSetup, url: SecretStr) -> AsyncIterator[Check]:
     tenant = setup.config.server.local_tenant
     versions: dict[str, Any] = {}
     try:
-        password = database_password(setup.config.database)
+        password = app_password(setup.config.database)
         async with Database(url.get_secret_value(), pool_size=1, password=password) as database:
             yield Check("role", "ok", "row-level security binds it")
             versions = await database.for_tenant(tenant).fetch_one(_VERSIONS) or {}

@@ -19,6 +19,9 @@ class DatabaseSettings(Section):
     database_auth: Literal["password", "iam"] = "password"
     """How app and log writer log in. "iam": with a token of RDS, made for each connection; their URLs then
     hold no password and have sslmode=verify-full."""
+    database_secret_id: str | None = None
+    """Name or ARN of a Secrets Manager secret {"username": ..., "password": ...} of the app's role; its URL
+    then holds no password. Read again when the database refuses it."""
     migrator_database_url: SecretStr | None = None
     """postgresql:// URL of the role that owns the schema; only ``vectorforge migrate`` uses it."""
     migrator_secret_id: str | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vectorforge.db import conninfo as connection_strings
 from vectorforge.db.checks import check_database
-from vectorforge.db.login import PasswordSource, check_conninfo
+from vectorforge.db.login import PasswordSource
 from vectorforge.db.refusals import Refusals
 from vectorforge.db.tenant_database import Params
 from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
@@ -45,7 +45,7 @@ class Database:
         conninfo: URL or key-value string for libpq.
         pool_size: Most connections at a time.
         timeout_s: Longest wait for a free connection, and for one statement.
-        password: Makes a password for each connection; None: the connection string has it, if one is needed.
+        password: Gives the password of each connection; None: the connection string has it, if one is needed.
         pipeline: Whether a transaction of one statement is sent at once, in libpq's pipeline mode. Else it
             takes four round trips, for a proxy that cannot do that.
     """
@@ -65,7 +65,8 @@ class Database:
         self._timeout_s = timeout_s
         self._password = password
         self._pool: KeptConnections | None = None
-        self._refusals = Refusals(with_tokens=password is not None)
+        self._with_tokens = password is not None and password.makes_tokens
+        self._refusals = Refusals(with_tokens=self._with_tokens)
 
     def preload(self) -> None:
         """Import ahead what ``open`` needs; connects to nothing, and makes no password.
@@ -108,7 +109,7 @@ class Database:
         types = await check_database(
             partial(sessions.connect, conninfo, **_connection_options()),
             timeout_s=timeout_s,
-            with_token=self._password is not None,
+            with_token=self._with_tokens,
         )
 
         async def configure(connection: Session) -> None:
@@ -271,7 +272,7 @@ class Database:
     def _complete_conninfo(self) -> str:
         conninfo = connection_strings.complete(self._conninfo, timeout_s=self._timeout_s)
         if self._password is not None:
-            check_conninfo(connection_strings.parsed(conninfo))
+            self._password.check(connection_strings.parsed(conninfo))
         return conninfo
 
 

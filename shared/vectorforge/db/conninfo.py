@@ -88,6 +88,11 @@ def with_login(conninfo: str, *, user: str, password: str) -> str:
     return make_conninfo(**{**parsed(conninfo), "user": user, "password": password})
 
 
+def is_refused(failure: Exception) -> bool:
+    """Whether the server took neither the role nor the password, by the driver's text."""
+    return _REFUSED.search(str(failure)) is not None
+
+
 def connect_error(failure: Exception, *, with_token: bool = False) -> DatabaseUnavailableError:
     """What a failure to connect means and what to do about it. The driver's text is read, and not copied.
 
@@ -99,7 +104,7 @@ def connect_error(failure: Exception, *, with_token: bool = False) -> DatabaseUn
     for pattern, advice in _UNTRUSTED.items():
         if re.search(pattern, text):
             return UntrustedDatabaseError(advice)
-    if _REFUSED.search(text):
+    if is_refused(failure):
         return DatabaseLoginError(_WRONG_ROLE_WITH_IAM if with_token else _WRONG_ROLE)
     return DatabaseUnavailableError(
         "The database cannot be reached, or it refused the role or password "

@@ -7,6 +7,7 @@ for ``CREATE INDEX CONCURRENTLY``; its statements must be repeatable, since a cr
 
 import asyncio
 import hashlib
+import itertools
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -34,7 +35,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _NO_TRANSACTION = "-- no-transaction"
 _LOCK_KEY = int.from_bytes(hashlib.sha256(b"vectorforge.migrations").digest()[:8], "big", signed=True)
-_ATTEMPTS = 5
+_LONGEST_PAUSE_S = 4.0
+"""Between two attempts to get a lock."""
 
 _TRY_LOCK = f"SELECT pg_try_advisory_xact_lock({_LOCK_KEY})"
 _RECORD_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL"
@@ -97,7 +99,8 @@ async def migrate(
     tokens: bool = False,
     accept_newer: bool = False,
     directory: Path = MIGRATIONS,
-    lock_timeout_s: float = 5.0,
+    lock_timeout_s: float = 1.5,
+    lock_patience_s: float = 30.0,
     wait_s: float = 600.0,
 ) -> list[AppliedMigration]:
     """Apply what is missing. Several processes may call this at once: one applies, the others wait.
@@ -111,7 +114,9 @@ async def migrate(
         accept_newer: Whether a database that a newer version has migrated is well as it is; else it is an
             error. It serves this version, too (see ``check_schema``).
         directory: Where the files are.
-        lock_timeout_s: Longest wait for a lock on a table, five times; other sessions queue behind it.
+        lock_timeout_s: Longest wait for a lock on a table at a time: questions queue behind it.
+        lock_patience_s: After so many seconds without its locks a file is given up. Between its attempts
+            it waits longer and longer, outside of every queue.
         wait_s: Longest wait for another process that is migrating.
 
     Returns:
@@ -133,7 +138,7 @@ async def migrate(
             if on_progress:
                 on_progress(migration)
             started = time.perf_counter()
-            await _apply(connection, migration, lock_timeout_s)
+            await _apply(connection, migration, lock_timeout_s, lock_patience_s)
             elapsed_ms = (time.perf_counter() - started) * 1000
             applied.append(AppliedMigration(migration.version, migration.name, elapsed_ms))
         await set_passwords(connection, login_passwords or {})
@@ -216,19 +221,23 @@ async def _pending(
     return [migration for migration in migrations if migration.version not in applied]
 
 
-async def _apply(connection: "AsyncConnection[Any]", migration: Migration, lock_timeout_s: float) -> None:
+async def _apply(
+    connection: "AsyncConnection[Any]", migration: Migration, lock_timeout_s: float, patience_s: float
+) -> None:
     import psycopg
 
     run = _run_in_transaction if migration.in_transaction else _run_by_statement
-    for attempt in range(1, _ATTEMPTS + 1):
+    give_up_at = time.monotonic() + patience_s
+    for attempt in itertools.count(1):
         try:
             await run(connection, migration, lock_timeout_s)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as exc:
-            if attempt == _ATTEMPTS:
+            pause_s = min(0.2 * 2**attempt, _LONGEST_PAUSE_S)
+            if time.monotonic() + pause_s > give_up_at:
                 raise MigrationError(
-                    f"Migration {migration.name} did not get its locks in {_ATTEMPTS} attempts."
+                    f"Migration {migration.name} did not get its locks in {attempt} attempts."
                 ) from exc
-            await asyncio.sleep(0.2 * 2**attempt)
+            await asyncio.sleep(pause_s)
         except psycopg.Error as exc:
             raise MigrationError(f"Migration {migration.name} failed ({type(exc).__name__}).") from exc
         else:

@@ -45,6 +45,8 @@ class Refusals:
                 return  # the next attempt, with a new token, may do better: the pool makes it
         self._refused_at = time.monotonic()
         for patience in self._waiting:
+            if patience.expired():  # let go by an earlier refusal, and not away yet
+                continue
             patience.reschedule(asyncio.get_running_loop().time())
 
     def succeeded(self) -> None:

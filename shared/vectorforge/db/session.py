@@ -13,6 +13,7 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg_pool import PoolClosed, TooManyRequests
 
+from vectorforge.db.conninfo import is_refused
 from vectorforge.db.exchange import Exchange
 from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.refusals import Refusals
@@ -27,10 +28,11 @@ from vectorforge.errors import (
 
 RV = TypeVar("RV")
 
-_CANCEL_GRACE_S = 0.25
+_CANCEL_GRACE_S = 0.1
 """What a cancelled statement may take to end on the server before its connection is given up.
 
-Comes on top of a question's deadline, half a second after which the client has to have its answer."""
+Comes on top of a question's deadline, as a quarter of a second for its record does; half a second after the
+deadline the client has to have its answer."""
 
 _VALUE_ERRORS = (psycopg.DataError, UnicodeEncodeError)
 _UNSTORABLE = (None, "22P02", "22P05", "22003", "22021")
@@ -132,6 +134,9 @@ class Session(psycopg.AsyncConnection[Any]):
         self.watch(self.timeout_s)
         try:
             return await super().wait(gen, interval=interval, timeout=timeout)
+        except asyncio.CancelledError:
+            self.timeout_s = min(self.timeout_s, _CANCEL_GRACE_S)  # for a rollback, which nobody cancels
+            raise
         finally:
             self.watch(None)
 
@@ -167,22 +172,32 @@ def session_class(refusals: Refusals, password: PasswordSource | None = None) ->
 
     Args:
         refusals: Is told when an attempt to connect fails or succeeds.
-        password: Makes the password of each connection; None: the connection string has it.
+        password: Gives the password of each connection; None: the connection string has it.
     """
 
     class DatabaseSession(Session):
         @classmethod
         async def connect(cls, conninfo: str = "", **options: Any) -> Any:
             try:
-                if password is not None:
-                    made = await asyncio.to_thread(make_password, password, conninfo)
-                    options |= password_options(made)
-                connection = await super().connect(conninfo, **options)
+                connection = await cls._log_in(conninfo, options)
             except (psycopg.OperationalError, VectorForgeError) as exc:
                 refusals.failed(exc)
                 raise
             refusals.succeeded()
             return connection
+
+        @classmethod
+        async def _log_in(cls, conninfo: str, options: dict[str, Any]) -> Any:
+            if password is None:
+                return await super().connect(conninfo, **options)
+            made = await asyncio.to_thread(make_password, password, conninfo)
+            try:
+                return await super().connect(conninfo, **options | password_options(made))
+            except psycopg.OperationalError as exc:
+                if not is_refused(exc) or not await asyncio.to_thread(password.renew, made):
+                    raise
+            made = await asyncio.to_thread(make_password, password, conninfo)
+            return await super().connect(conninfo, **options | password_options(made))
 
     return DatabaseSession
 

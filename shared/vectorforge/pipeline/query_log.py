@@ -89,7 +89,7 @@ class QueryLogging:
     async def _create(self, run: QueryRun) -> None:
         keeping, record = self._keeping, await self._allowed(run.log_record())
         beside = [] if keeping is None else keeping.statements(run)
-        if not beside or keeping is None:
+        if not beside or keeping is None or run.deadline.remaining_s() <= 0:  # settled by the request's end
             await self._sink.create(record)
         elif isinstance(self._sink, QueryLogRepository):
             if await self._sink.create_with(record, beside, timeout_s=KEEP_TIMEOUT_S):

@@ -97,7 +97,11 @@ class QuerySteps:
         run.search_text, run.query_truncated = clean.text, clean.truncated
         find_preset(run.config.preset)
         run.choose_provider(self.llm_registry)
-        await self.memory.recall(run, rewriting=rewriting)
+        try:
+            async with asyncio.timeout_at(run.loop_deadline()):
+                await self.memory.recall(run, rewriting=rewriting)
+        except TimeoutError as exc:
+            raise DeadlineExceededError from exc
 
     async def _look_up(self, run: QueryRun) -> bool:
         return self.answer_cache is not None and await self.answer_cache.look_up(run)

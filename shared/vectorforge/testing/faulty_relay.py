@@ -1,4 +1,4 @@
-"""A relay between clients and a server on Unix sockets that breaks as networks break."""
+"""Relays between clients and a server on a Unix socket that break as networks break."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ class FaultyRelay:
         self._pumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_unix_server(self._serve, str(self._path), backlog=500)
+        self._server = await self._listen()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -58,6 +58,9 @@ class FaultyRelay:
         self._refuses = False
         self.cut()
         self._flows.set()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._serve, str(self._path), backlog=500)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
@@ -95,3 +98,24 @@ class FaultyRelay:
                 await self._flows.wait()
                 writer.write(data)
                 await writer.drain()
+
+
+class TcpRelay(FaultyRelay):
+    """The same, but its clients come over TCP, where the kernel can lose packets (``packet_drops``).
+
+    Args:
+        host: Address that it listens at; the kernel chooses the port.
+        target: The server's socket.
+    """
+
+    def __init__(self, host: str, target: Path) -> None:
+        super().__init__(target, target)
+        self.host = host
+        """Address that it listens at."""
+        self.port = 0
+        """Set when it listens."""
+
+    async def _listen(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._serve, self.host, 0, backlog=500)
+        self.port = server.sockets[0].getsockname()[1]
+        return server

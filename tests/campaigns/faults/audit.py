@@ -50,6 +50,8 @@ class RowResult:
     is busy with something else makes any request late."""
     error: str = ""
     """Why the row could not be run to its end."""
+    missing: str = ""
+    """What this machine lacks for the row, which was not run."""
 
     @property
     def passed(self) -> bool:
@@ -144,7 +146,8 @@ def _wrong_refusal(answer: Answer) -> str:
 
 def _described(answer: Answer) -> str:
     """Short, and without the texts of the answer."""
-    code = (answer.problem or {}).get("code")
+    problem = answer.problem or {}
+    code = f"{problem.get('code')} ({str(problem.get('detail', ''))[:60]})" if problem else None
     names = [name for name, _ in answer.events]
     return (
         f"{answer.question[:24]!r} status {answer.status} code {code} degraded {answer.degraded} "

@@ -29,6 +29,10 @@ class Fault(ABC):
     unlogged: ClassVar[bool] = False
     """Whether answers of this row need no row in the log: their requests are no questions."""
 
+    def missing(self) -> str:
+        """What this machine lacks for it; empty: nothing."""
+        return ""
+
     def request(self, number: int) -> Mapping[str, Any]:
         """More fields of a request's body."""
         return {}

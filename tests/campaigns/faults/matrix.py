@@ -8,13 +8,19 @@ from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.function_faults import FUNCTION_FAULTS
 from tests.campaigns.faults.ingestion_faults import INGESTION_FAULTS
 from tests.campaigns.faults.log_faults import LOG_FAULTS
+from tests.campaigns.faults.network_faults import NETWORK_FAULTS
 from tests.campaigns.faults.process_faults import PROCESS_FAULTS
+from tests.campaigns.faults.schema_faults import SCHEMA_FAULTS
+from tests.campaigns.faults.secret_faults import SECRET_FAULTS
 from tests.campaigns.faults.vendor_faults import VENDOR_FAULTS
 
 _ALL = (
     *VENDOR_FAULTS,
     *EMBEDDER_FAULTS,
     *DATABASE_FAULTS,
+    *NETWORK_FAULTS,
+    *SCHEMA_FAULTS,
+    *SECRET_FAULTS,
     *LOG_FAULTS,
     *INGESTION_FAULTS,
     *PROCESS_FAULTS,
@@ -25,12 +31,8 @@ FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.numbe
 
 NOT_COVERED: Mapping[int, str] = {
     11: "a prompt longer than the model's context",
-    25: "packets dropped by the kernel (row 24 swallows them in a relay)",
     29: "few rows of a filtered vector search (tests/integration/test_search_ways.py)",
     31: "another model or dimension under load (tests/integration/test_embedding_switch.py)",
-    32: "a killed CREATE INDEX CONCURRENTLY (tests/integration/test_vector_indexes.py)",
-    33: "a migration that waits for locks under load (tests/integration/test_migrations.py)",
-    42: "a password rotated under load (of vendors' keys: tests/integration/test_provider_secret_faults.py)",
     44: "a question sent again after a timeout: there is no Idempotency-Key",
 }
 """Rows that this campaign does not run, with what they are and where another test has a part of them."""

@@ -15,7 +15,10 @@ def table(results: Sequence[RowResult]) -> str:
     names = {kind.number: kind.name for kind in FAULTS} | dict(NOT_COVERED)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
     for number in sorted(names):
-        if number in found:
+        if number in found and found[number].missing:
+            why = f"not covered here: {found[number].missing}"
+            cells = (number, names[number], why, *[""] * (len(COLUMNS) - 3))
+        elif number in found:
             cells = found[number].cells()
         else:
             why = "not covered" if number in NOT_COVERED else "not run"
@@ -26,6 +29,7 @@ def table(results: Sequence[RowResult]) -> str:
 
 def totals(results: Sequence[RowResult]) -> str:
     """One paragraph of sums."""
+    results = [one for one in results if not one.missing]
     answers = [answer for one in results for answer in one.answers]
     sums = {
         "lost logs": sum(one.lost for one in results),

@@ -60,6 +60,8 @@ async def _run(
     on_answer: Callable[[Answer], None],
     shared: httpx2.AsyncClient | None,
 ) -> RowResult:
+    if missing := fault.missing():
+        return RowResult(fault.number, fault.name, missing=missing)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(fault.serve(system)) if shared is None else shared
         load = Load(

@@ -41,6 +41,8 @@ class System:
     """All of it, from PostgreSQL to the log writer."""
 
     postgres: EmbeddedPostgres
+    server_socket: Path
+    """Of PostgreSQL."""
     relay: FaultyRelay
     """Between the service and PgBouncer."""
     surroundings: QuerySurroundings
@@ -72,9 +74,17 @@ class System:
         return self.surroundings.environment(**settings) | aws_environment(self.sqs.url)
 
     @asynccontextmanager
-    async def serving(self, settings: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
-        """A new process of the service with these settings, and a client with the tenant's key."""
-        async with ServiceProcess(self.environment(**settings), self.printed) as self.service:
+    async def serving(
+        self, settings: Mapping[str, str], variables: Mapping[str, str] | None = None
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        """A new process of the service, and a client with the tenant's key.
+
+        Args:
+            settings: As ``environment`` takes them; an empty one is not set.
+            variables: Others of its environment.
+        """
+        environment = {name: value for name, value in self.environment(**settings).items() if value}
+        async with ServiceProcess(environment | dict(variables or {}), self.printed) as self.service:
             limits = httpx2.Limits(max_connections=600, max_keepalive_connections=50)
             async with self.surroundings.client(self.service.url, timeout=None, limits=limits) as client:
                 yield client
@@ -85,6 +95,11 @@ class System:
             self.admin_url, autocommit=True, row_factory=dict_row
         ) as connection:
             return await (await connection.execute(query, params)).fetchall()
+
+    async def fetch_nothing(self, statements: str) -> None:
+        """Run what gives no rows, as a superuser: one statement, or several without parameters."""
+        async with await psycopg.AsyncConnection.connect(self.admin_url, autocommit=True) as connection:
+            await connection.execute(statements.encode())
 
     async def terminate_backends(self) -> int:
         """End every connection of the app's role, as a failover does; how many."""
@@ -156,7 +171,7 @@ async def running_system(
             await _warm(surroundings.vendor, other_vendor)
             writing = log_writer(queue, postgres.log_writer_url, rng=random.Random(1), killed=0.0, holds=True)
             await enter(writing)
-            yield System(postgres, relay, surroundings, other_vendor, sqs, queue)
+            yield System(postgres, socket, relay, surroundings, other_vendor, sqs, queue)
     finally:
         if server is None:
             await asyncio.to_thread(postgres.stop, force=True)

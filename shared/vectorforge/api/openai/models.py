@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from vectorforge.api.openai.model_names import ASKABLE, AskedModel, model_name
-from vectorforge.api.querying import find_asked_collection, look_up_question
+from vectorforge.api.querying import find_asked_collection, look_up_question, time_of_a_question
 from vectorforge.api.schemas.openai_models import ModelBody
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
@@ -45,7 +45,8 @@ async def look_up_answering_collection(
     """
     if asked.collection is None and asked.preset is DOCRAG:
         with suppress(NotFoundError):
-            return await tenant.look_up_question(DEFAULT_COLLECTION, question, config)
+            async with time_of_a_question(application):
+                return await tenant.look_up_question(DEFAULT_COLLECTION, question, config)
     try:
         return await look_up_question(application, tenant, asked.collection, question, config)
     except NotFoundError as exc:

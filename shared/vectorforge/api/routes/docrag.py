@@ -12,6 +12,7 @@ from vectorforge.api.querying import (
     check_config,
     is_extractive,
     look_up_question,
+    time_of_a_question,
 )
 from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
@@ -59,5 +60,6 @@ async def _look_up(
 ) -> KnownQuestion:
     if body.collection is None:
         with suppress(NotFoundError):
-            return await tenant.look_up_question(DEFAULT_COLLECTION, body.query, config)
+            async with time_of_a_question(application):
+                return await tenant.look_up_question(DEFAULT_COLLECTION, body.query, config)
     return await look_up_question(application, tenant, body.collection, body.query, config)

@@ -14,6 +14,7 @@ from vectorforge.api.querying import (
     check_config,
     deadline_of,
     is_extractive,
+    time_of_a_question,
 )
 from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
@@ -124,7 +125,8 @@ async def query_profile(
     """Answer a question from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
-    known = await tenant.profiles.look_up_question(body.query, config)
+    async with time_of_a_question(application):
+        known = await tenant.profiles.look_up_question(body.query, config)
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, known, config)
     if body.stream:

@@ -1,0 +1,33 @@
+"""Who waits for a connection is let go when one is refused, however many refusals come."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from vectorforge.db.refusals import Refusals
+from vectorforge.errors import DatabaseUnavailableError
+
+REFUSED = psycopg.OperationalError("connection failed: Connection refused")
+
+
+async def test_refusals_that_follow_each_other_let_everybody_go() -> None:
+    refusals = Refusals()
+    has_begun = asyncio.Event()
+
+    async def wait_and_leave_slowly() -> None:
+        async with refusals.watched():
+            try:
+                has_begun.set()
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.01)  # as the pool does, which takes its place in the queue back
+
+    waiting = [asyncio.create_task(wait_and_leave_slowly()) for _ in range(3)]
+    await has_begun.wait()
+    refusals.failed(REFUSED)
+    await asyncio.sleep(0)  # those who wait are being let go
+    refusals.failed(REFUSED)
+    for task in waiting:
+        with pytest.raises(DatabaseUnavailableError, match="refuses connections"):
+            await task
