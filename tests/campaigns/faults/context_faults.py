@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.ingestion_faults import collection_for, ended, submit
@@ -24,7 +24,7 @@ class ContextOverflow(VendorFault):
     number = 11
     name = "a prompt longer than the model's context: for a third of the questions a bit, for a third far"
     client_sees = "an answer that cites only what was sent the second time, or 422"
-    settings: Mapping[str, str] = {"llm_fallbacks": '["anthropic"]'}
+    settings: ClassVar[Mapping[str, str]] = {"llm_fallbacks": '["anthropic"]'}
 
     def request(self, number: int) -> Mapping[str, Any]:
         return {"collection": "fault-11", "k": _PASSAGES, "max_tokens": 200}
