@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.campaigns.faults.audit import audit
+from tests.campaigns.faults.context_faults import ContextOverflow
 from tests.campaigns.faults.database_faults import ThawedConnections
 from tests.campaigns.faults.embedder_faults import EmbedderDown
 from tests.campaigns.faults.fault import Fault, is_refused
@@ -20,7 +21,13 @@ from tests.campaigns.message_campaign import deliver
 from tests.campaigns.stream_campaign import MODES, cut_streams
 from tests.campaigns.tenancy_campaign import interleave
 
-ROWS: tuple[type[Fault], ...] = (EmbedderDown, ThawedConnections, RedeliveredMessages, QueueDown)
+ROWS: tuple[type[Fault], ...] = (
+    ContextOverflow,
+    EmbedderDown,
+    ThawedConnections,
+    RedeliveredMessages,
+    QueueDown,
+)
 NO_BREAKER = {"llm_circuit_failures": "0", "query_timeout_s": "30", "query_log_timeout_s": "5"}
 """A slow machine has the time it needs: how late an answer is, is the long campaign's question."""
 

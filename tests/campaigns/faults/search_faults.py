@@ -48,16 +48,17 @@ class FilteredSearches(Fault):
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
         self._short: list[str] = []
         self._ways: Counter[str] = Counter()
-        _set_for_the_app(system, "SET enable_sort = off")  # an ordered index wherever one fits
+        _execute(system, "ALTER ROLE vectorforge_app SET enable_sort = off")  # an ordered index, if one fits
         await system.terminate_backends()
         try:
             async with Database(system.surroundings.app_url, pool_size=_SEARCHES_AT_ONCE) as database:
                 stores = [await self._fill(database, rank) for rank in range(1, _TENANTS + 1)]
                 await asyncio.to_thread(index_space, system.admin_url, f"cosine_{_SMALL}")
+                await asyncio.to_thread(_execute, system, "ANALYZE")
                 async with background(self._search_all(stores)):
                     yield
         finally:
-            _set_for_the_app(system, "RESET enable_sort")
+            _execute(system, "ALTER ROLE vectorforge_app RESET enable_sort")
             await system.terminate_backends()
 
     async def _fill(self, database: Database, rank: int) -> tuple[PgVectorStore, UUID, int]:
@@ -101,9 +102,9 @@ class FilteredSearches(Fault):
         return found
 
 
-def _set_for_the_app(system: System, setting: str) -> None:
+def _execute(system: System, statement: str) -> None:
     with psycopg.connect(system.admin_url, autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE vectorforge_app {setting}".encode())
+        connection.execute(statement.encode())
 
 
 class ChangedModel(VendorFault):
