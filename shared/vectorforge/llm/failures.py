@@ -84,9 +84,9 @@ def timed_out(provider: str) -> LLMTimeoutError:
 
 
 def _too_long(provider: str, prompt_tokens: int | None, limit_tokens: int | None) -> LLMContextOverflowError:
-    known = [f"it has {prompt_tokens} tokens" if prompt_tokens else ""]
-    known.append(f"{limit_tokens} are the limit, the answer included" if limit_tokens else "")
-    facts = ", ".join(filter(None, known))
+    known = [f"it has {prompt_tokens} tokens without the answer" if prompt_tokens else ""]
+    known.append(f"the limit is {limit_tokens} tokens" if limit_tokens else "")
+    facts = "; ".join(filter(None, known))
     return LLMContextOverflowError(
         f"The request is longer than the context of the model of provider {provider}"
         f"{f' ({facts})' if facts else ''}. Shorten the question, the instructions or the conversation, or "
