@@ -23,7 +23,7 @@ from vectorforge.testing.live_api import add_documents, ask_streaming, live_api,
 
 RAG = "/v1/rag/query"
 NAMES = ("bread", "rye", "oat", "corn", "rice", "malt")
-QUESTION = {"query": "How long must the dough rise?", "k": len(NAMES), "max_tokens": 100, "min_score": None}
+QUESTION: dict[str, Any] = {"query": "How long must the dough rise?", "k": len(NAMES), "max_tokens": 100}
 CITES_ALL = Reply(texts=tuple(f"Two hours [Context {n}]. " for n in range(1, len(NAMES) + 1)))
 FITS_HALF = SmallContext(900, CITES_ALL)
 FITS_NOTHING = SmallContext(150, CITES_ALL)

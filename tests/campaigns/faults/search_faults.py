@@ -48,10 +48,10 @@ class FilteredSearches(Fault):
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
         self._short: list[str] = []
         self._ways: Counter[str] = Counter()
-        _execute(system, "ALTER ROLE vectorforge_app SET enable_sort = off")  # an ordered index, if one fits
-        await system.terminate_backends()
+        # From here on a new connection takes an ordered index wherever one fits.
+        _execute(system, "ALTER ROLE vectorforge_app SET enable_sort = off")
         try:
-            async with Database(system.surroundings.app_url, pool_size=_SEARCHES_AT_ONCE) as database:
+            async with Database(system.postgres.app_url, pool_size=_SEARCHES_AT_ONCE) as database:
                 stores = [await self._fill(database, rank) for rank in range(1, _TENANTS + 1)]
                 await asyncio.to_thread(index_space, system.admin_url, f"cosine_{_SMALL}")
                 await asyncio.to_thread(_execute, system, "ANALYZE")
@@ -59,7 +59,6 @@ class FilteredSearches(Fault):
                     yield
         finally:
             _execute(system, "ALTER ROLE vectorforge_app RESET enable_sort")
-            await system.terminate_backends()
 
     async def _fill(self, database: Database, rank: int) -> tuple[PgVectorStore, UUID, int]:
         db: TenantDatabase = database.for_tenant(f"fault-29-{rank}")
