@@ -122,8 +122,9 @@ class SmallContextLLM(BaseLLMProvider):
         self.fitted.append(prompt + call.config.max_tokens <= self.limit)
         if self.fitted[-1]:
             return None
-        numbers = {"prompt_tokens": prompt, "limit_tokens": self.limit} if self.says_numbers else {}
-        return LLMContextOverflowError(**numbers)
+        if not self.says_numbers:
+            return LLMContextOverflowError()
+        return LLMContextOverflowError(prompt_tokens=prompt, limit_tokens=self.limit)
 
     async def _call_api(self, call: ProviderCall) -> Completion:
         if (refusal := self.refusal(call)) is not None:
