@@ -17,6 +17,7 @@ from vectorforge.errors import (
     ConfigurationError,
     InvalidInputError,
     LLMAuthenticationError,
+    LLMContextOverflowError,
     LLMError,
     LLMRateLimitError,
     LLMRequestError,
@@ -30,7 +31,7 @@ from vectorforge.testing.aws_events import aws_exception
 from vectorforge.testing.contracts_llm import MESSAGES, collect
 from vectorforge.testing.contracts_llm_streams import LLMStreamContract
 from vectorforge.testing.fake_bedrock import MODEL, FakeBedrock, check_input
-from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply
+from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply, SmallContext
 
 SYSTEM, QUESTION = (message["content"] for message in MESSAGES)
 CONVERSATION = [{"role": "user", "content": [{"text": QUESTION}]}]
@@ -244,6 +245,29 @@ async def test_errors(status: int, code: str, error: type[LLMError], retryable: 
     assert "secret" not in caught.value.message
     if error is not LLMAuthenticationError:
         assert caught.value.retry_after_s == 7
+
+
+# Fault 11: as boto3 raises it, before a stream and in one that has begun
+async def test_longer_than_the_context() -> None:
+    class EndsSo(FakeBedrock):
+        def error_event(self) -> bytes:
+            return aws_exception("validationException", "Input is too long for requested model.")
+
+    async with EndsSo() as server:
+        server.script(SmallContext(20), Reply(texts=(), ending="error"))
+        client = session(server.api_key).client("bedrock-runtime", endpoint_url=server.base_url)
+        with pytest.raises(client.exceptions.ValidationException, match="Input is too long"):
+            await asyncio.to_thread(
+                client.converse,
+                modelId=MODEL,
+                messages=CONVERSATION,
+                inferenceConfig={"maxTokens": 100},
+            )
+        client.close()
+        provider = bedrock(server, retries=0)
+        with pytest.raises(LLMContextOverflowError):
+            await collect(provider)
+        await provider.aclose()
 
 
 def test_the_errors_above_are_all_that_the_operations_have() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import anthropic as anthropic_sdk
+import openai as openai_sdk
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
@@ -16,7 +18,7 @@ from vectorforge.testing.contracts_llm import MESSAGES, collect
 from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import RecordedRequest
+from vectorforge.testing.fake_vendor import RecordedRequest, SmallContext
 
 SAMPLING = {"model": "m", "max_tokens": 1024}
 
@@ -80,6 +82,32 @@ async def test_anthropic() -> None:
     (block,) = theirs.content
     assert block.type == "text"
     assert ours.content == end.response.content == block.text == text
+
+
+# Fault 11: what the SDKs make of the fakes' refusals of requests that are too long
+async def test_longer_than_the_context() -> None:
+    asked: dict[str, Any] = {**SAMPLING, "messages": MESSAGES[1:]}
+    async with FakeOpenAI() as first, FakeAnthropic() as second:
+        first.unscripted = second.unscripted = SmallContext(20)
+        openai = AsyncOpenAI(api_key=first.api_key, base_url=first.base_url, max_retries=0)
+        with pytest.raises(openai_sdk.BadRequestError) as of_openai:
+            await openai.chat.completions.create(**asked)
+        anthropic = AsyncAnthropic(api_key=second.api_key, base_url=second.base_url, max_retries=0)
+        with pytest.raises(anthropic_sdk.BadRequestError) as of_anthropic:
+            await anthropic.messages.create(**asked)
+        await openai.close()
+        await anthropic.close()
+    error = of_openai.value
+    assert (error.code, error.param, error.type) == (
+        "context_length_exceeded",
+        "messages",
+        "invalid_request_error",
+    )
+    assert "maximum context length is 20 tokens" in error.message
+    body = of_anthropic.value.body
+    assert isinstance(body, Mapping)
+    assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
+    assert body["error"]["message"].startswith("prompt is too long: ")
 
 
 async def test_embeddings() -> None:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.campaigns.faults.audit import audit
+from tests.campaigns.faults.context_faults import ContextOverflow
 from tests.campaigns.faults.database_faults import ThawedConnections
 from tests.campaigns.faults.embedder_faults import EmbedderDown
 from tests.campaigns.faults.fault import Fault, is_refused
@@ -32,6 +33,7 @@ class EndedIndexBuild(KilledIndexBuild):
 
 
 ROWS: tuple[type[Fault], ...] = (
+    ContextOverflow,
     EmbedderDown,
     ThawedConnections,
     EndedIndexBuild,

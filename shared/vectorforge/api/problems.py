@@ -38,6 +38,7 @@ from vectorforge.errors import (
     InvalidInputError,
     LimitExceededError,
     LLMCircuitOpenError,
+    LLMContextOverflowError,
     LLMError,
     LLMRateLimitError,
     LLMTimeoutError,
@@ -59,6 +60,7 @@ STATUS_OF: Mapping[type[VectorForgeError], int] = {
     InvalidInputError: 422,
     EmbeddingInputError: 422,
     ExtractionError: 422,
+    LLMContextOverflowError: 422,
     EmbeddingRateLimitError: 429,
     LimitExceededError: 429,
     LLMRateLimitError: 429,
@@ -220,6 +222,8 @@ def install_problem_handlers(app: FastAPI) -> None:
 def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
     if isinstance(error, InvalidInputError | AnsweringModelNotFoundError) and error.field:
         return [FieldProblem(field=_printable(error.field), message=error.message)]
+    if isinstance(error, LLMContextOverflowError):
+        return [FieldProblem(field="messages", message=error.message, limit=error.limit_tokens)]
     if isinstance(error, LimitExceededError):
         return [FieldProblem(field=error.limit, message=error.message, limit=error.value)]
     return None

@@ -30,6 +30,7 @@ The classes stand in this package's modules, by theme; everybody imports them fr
     │   ├── LLMRateLimitError
     │   ├── LLMTimeoutError
     │   ├── LLMRequestError             the vendor refused the request itself
+    │   │   └── LLMContextOverflowError  it is longer than the model's context
     │   ├── LLMStreamError              the stream broke after its first token
     │   └── LLMCircuitOpenError         it failed so often that it is not asked for a while
     ├── AnswerUnavailableError          nobody can answer now, and nothing takes an answer's place
@@ -70,6 +71,7 @@ from vectorforge.errors.models import (
     EmbeddingTimeoutError,
     LLMAuthenticationError,
     LLMCircuitOpenError,
+    LLMContextOverflowError,
     LLMError,
     LLMRateLimitError,
     LLMRequestError,
@@ -129,6 +131,7 @@ __all__ = [
     "InvalidInputError",
     "LLMAuthenticationError",
     "LLMCircuitOpenError",
+    "LLMContextOverflowError",
     "LLMError",
     "LLMRateLimitError",
     "LLMRequestError",

@@ -81,6 +81,26 @@ class LLMRequestError(LLMError):
     code = "llm_request_refused"
 
 
+class LLMContextOverflowError(LLMRequestError):
+    """The request is longer than the model's context."""
+
+    code = "context_length_exceeded"  # OpenAI's own code for it
+    is_fault = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        prompt_tokens: int | None = None,
+        limit_tokens: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.prompt_tokens = prompt_tokens
+        """Of the request without its answer, as the vendor counts; None when it did not say."""
+        self.limit_tokens = limit_tokens
+        """What the model takes, often with its answer; None when the vendor did not say."""
+
+
 class LLMStreamError(LLMError):
     """The answer broke off before its end."""
 

@@ -9,19 +9,18 @@ follow. Where the search itself fails, 3, 5 and 6 remain; a model is asked witho
 caller allowed it ("ungrounded"). A step is taken before the first token or not at all.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
 from vectorforge.errors import DeadlineExceededError, LLMError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, Writer
 from vectorforge.llm.types import ProviderCapability
-from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.degradation_errors import is_final, may_answer_without_search, unavailable
-from vectorforge.pipeline.generation import generate_answer
 from vectorforge.pipeline.prompts import NO_RESULTS_ANSWER
 from vectorforge.pipeline.quoting import quote_passages
 from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.shortening import BuildContext, generate_within_context
 from vectorforge.pipeline.types import (
     Degradation,
     DegradedEvent,
@@ -34,7 +33,6 @@ from vectorforge.telemetry import InMemoryMetrics, MetricsCollector
 
 _KEPT_BACK_S = 2.0
 """Of the time, for the steps after the last model; a fifth of it when it is short."""
-BuildContext = Callable[[QueryRun], ContextPayload]
 
 
 class DegradationLadder:
@@ -60,8 +58,12 @@ class DegradationLadder:
         self.enabled = enabled
         self._metrics: MetricsCollector = metrics or InMemoryMetrics()
 
-    async def answer(self, run: QueryRun, payload: ContextPayload) -> AsyncGenerator[QueryEvent, None]:
+    async def answer(self, run: QueryRun, build_context: BuildContext) -> AsyncGenerator[QueryEvent, None]:
         """The answer after a search, or the one that was found in the cache.
+
+        Args:
+            run: Has its prompt.
+            build_context: Makes a shorter one.
 
         Yields:
             At most one ``DegradedEvent``, then tokens and citations, then one ``UsageEvent``.
@@ -76,7 +78,7 @@ class DegradationLadder:
                 yield event
             return
         try:
-            async with aclosing(self._written(run, payload)) as events:
+            async with aclosing(self._written(run, build_context)) as events:
                 async for event in events:
                     yield event
             return
@@ -84,7 +86,7 @@ class DegradationLadder:
             if not self.enabled or run.provider is None or is_final(run, exc):
                 raise
             error: VectorForgeError = exc
-        for event in await self._instead(run, payload, error):
+        for event in await self._instead(run, error):
             yield event
 
     def without_vectors(self, run: QueryRun) -> Iterator[DegradedEvent]:
@@ -108,16 +110,14 @@ class DegradationLadder:
         run.finish_reason = "empty"
         return _say(run, NO_RESULTS_ANSWER)
 
-    async def _instead(
-        self, run: QueryRun, payload: ContextPayload, error: VectorForgeError
-    ) -> Iterable[QueryEvent]:
+    async def _instead(self, run: QueryRun, error: VectorForgeError) -> Iterable[QueryEvent]:
         """The answer when no model gives one."""
         if run.stored is not None and run.stored.found_in(run):
             return self._stale(run, error)
-        if payload.used:
+        if run.payload is not None and run.used:
             run.structured = None  # what a model that failed has begun
             step = self._step(run, "passages", error, quoter=self._quoter)
-            return [step, *await quote_passages(run, payload, self._quoter)]
+            return [step, *await quote_passages(run, run.payload, self._quoter)]
         return self._last(run, error)
 
     def check_search(self, run: QueryRun, error: VectorForgeError) -> None:
@@ -153,11 +153,12 @@ class DegradationLadder:
             for event in self._stale(run, error):
                 yield event
             return
-        payload = build_context(run)
+        build_context(run)
         yield SourcesEvent([], [], run.retrieval_ms)
         if self._may_write(run):
             try:
-                async with aclosing(self._written(run, payload, ("ungrounded", error))) as events:
+                written = self._written(run, build_context, ("ungrounded", error))
+                async with aclosing(written) as events:
                     async for event in events:
                         yield event
                 return
@@ -173,7 +174,7 @@ class DegradationLadder:
         return run.config.allow_ungrounded and run.provider is not None and not _quotes(run.provider)
 
     async def _written(
-        self, run: QueryRun, payload: ContextPayload, *taken: tuple[Degradation, VectorForgeError]
+        self, run: QueryRun, build_context: BuildContext, *taken: tuple[Degradation, VectorForgeError]
     ) -> AsyncGenerator[QueryEvent, None]:
         """The answer by the first model that gives one, after the steps taken."""
         writers = self._writers(run)
@@ -181,7 +182,7 @@ class DegradationLadder:
         for number, writer in enumerate(writers, start=1):
             breaker = self._registry.breakers.find(writer.provider.name, writer.model)
             limit_s = self._limit_s(run, is_last=number == len(writers))
-            answer = generate_answer(run, payload, writer, breaker, limit_s=limit_s)
+            answer = generate_within_context(run, writer, breaker, build_context, limit_s=limit_s)
             try:
                 has_begun = False
                 async with aclosing(answer) as events:

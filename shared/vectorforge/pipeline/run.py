@@ -64,6 +64,11 @@ class QueryRun:
     retrieved: Passages = field(default_factory=Passages)
     """The passages found, best first."""
     payload: ContextPayload | None = None
+    """What a model was sent last."""
+    context_limit: int | None = None
+    """Tokens of the context at most, because a model did not take more."""
+    overflowed: bool = False
+    """Whether a model found the prompt too long, and a shorter one was made."""
     answer: str = ""
     response: LLMResponse | None = None
     citations: list[Citation] = field(default_factory=list)
@@ -139,17 +144,19 @@ class QueryRun:
 
     def context_config(self) -> ContextConfig:
         """The preset's context under the request's own template."""
-        preset, config = self.preset, self.config
+        preset, config, limit = self.preset, self.config, self.context_limit
         factor = preset.context_tokens_per_answer_token
         in_context = preset.history_policy == "last_exchanges"
         return ContextConfig(
             system_prompt_template=config.system_prompt or preset.system_prompt,
-            max_context_tokens=preset.max_context_tokens or (config.max_tokens * factor if factor else None),
+            max_context_tokens=limit
+            or preset.max_context_tokens
+            or (config.max_tokens * factor if factor else None),
             include_sources=config.include_sources,
             chunk_separator=preset.chunk_separator,
             format=preset.context_format,
             model=preset.counting_model,
-            max_context_chars=preset.context_chars,
+            max_context_chars=None if limit else preset.context_chars,
             exchanges=last_exchanges(config.history) if in_context else (),
             user_template=None if config.system_prompt else preset.user_template,
         )

@@ -72,7 +72,7 @@ class QuerySteps:
             yield SourcesEvent(payload.sources, run.retrieved, run.retrieval_ms)
             for step in self.ladder.without_vectors(run):
                 yield step
-            answer = self.ladder.answer(run, payload)
+            answer = self.ladder.answer(run, self._build_context)
         with self._stage(run, "generate"):
             async with aclosing(answer) as events:
                 async for event in events:
@@ -147,8 +147,9 @@ class QuerySteps:
         payload = run.payload = self.context_builder.build(
             run.search_text, run.retrieved, run.context_config()
         )
-        run.context_ms = _ms_since(started)
-        self.metrics.observe("context.build.duration_ms", run.context_ms)
+        elapsed_ms = _ms_since(started)
+        run.context_ms += elapsed_ms
+        self.metrics.observe("context.build.duration_ms", elapsed_ms)
         self.metrics.observe("context.tokens_used", payload.token_count)
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)

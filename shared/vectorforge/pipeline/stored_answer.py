@@ -47,7 +47,8 @@ class StoredAnswer:
         """The run's answer; None when it is none that another question should get.
 
         Only what a model wrote to its end is kept: no error, no step down the ladder, nothing cut off,
-        nothing that was found poor, and nothing quoted, which costs no more to make again.
+        nothing that was found poor, nothing from a prompt that had to be shortened, since another one is made
+        of the passages kept, and nothing quoted, which costs no more to make again.
         """
         response = run.response
         if response is None or response.metadata.get("extractive"):
@@ -56,7 +57,7 @@ class StoredAnswer:
         poor = (run.quality is not None and run.quality.low) or (
             run.structured is not None and run.structured.confidence == "low"
         )
-        if not whole or poor or run.degraded:
+        if not whole or poor or run.degraded or run.overflowed:
             return None
         return cls(
             retrieved=list(run.retrieved),

@@ -11,6 +11,7 @@ import pytest
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     LLMAuthenticationError,
+    LLMContextOverflowError,
     LLMError,
     LLMRateLimitError,
     LLMRequestError,
@@ -25,7 +26,7 @@ from vectorforge.testing.contracts_llm import (
     LLMProviderContract,
     collect,
 )
-from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply
+from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply, SmallContext
 
 
 class LLMVendorContract(LLMProviderContract, ABC):
@@ -187,6 +188,22 @@ class LLMVendorContract(LLMProviderContract, ABC):
             await (collect(provider) if stream else provider.generate(MESSAGES))
         assert "prompt" not in caught.value.message
         assert len(server.requests) == 1
+
+    # Fault 11: in each vendor's own words
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("limit", [20, 1040])
+    async def test_longer_than_the_context(
+        self, server: FakeVendor, provider: BaseLLMProvider, stream: bool, limit: int
+    ) -> None:
+        """Not tried again as it is, and told from other refusals; the prompt alone, or with its answer."""
+        server.script(SmallContext(limit))
+        with pytest.raises(LLMContextOverflowError) as caught:
+            await (collect(provider) if stream else provider.generate(MESSAGES))
+        [body] = server.bodies
+        asked = (caught.value.prompt_tokens, caught.value.limit_tokens)
+        assert asked in ((server.count_tokens(body), limit), (None, None))
+        server.script(SmallContext(9_000))
+        assert (await provider.generate(MESSAGES)).content == "".join(Reply().texts)
 
     @pytest.mark.parametrize(
         ("finish", "expected"),

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter
 
-from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
+from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Refusal, Reply, sse
 
 _FINISH: Mapping[FinishWord, str] = {
     "stop": "end_turn",
@@ -86,10 +86,21 @@ class FakeAnthropic(FakeVendor):
         """Overloaded."""
         return sse(self.error_body(529, "Overloaded"), "error")
 
-    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+    def error_body(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> Mapping[str, Any]:
         """``{"type": "error", "error": ...}``."""
         error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
         return {"type": "error", "error": error, "request_id": "req_1"}
+
+    def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
+        """The prompt alone, or it and the answer, are too long."""
+        if prompt > limit:
+            return Refusal(f"prompt is too long: {prompt} tokens > {limit} maximum")
+        return Refusal(
+            f"input length and `max_tokens` exceed context limit: {prompt} + {completion} > {limit}, "
+            "decrease input length or `max_tokens` and try again"
+        )
 
     def models_body(self, path: str) -> Mapping[str, Any]:
         """Two models."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from vectorforge.testing.aws_events import aws_event, aws_exception
 from vectorforge.testing.aws_signature import is_signed
-from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply
+from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Refusal, Reply
 
 MODEL = "eu.amazon.nova-2-lite-v1:0"
 _FINISH: Mapping[FinishWord, str] = {
@@ -93,13 +93,23 @@ class FakeBedrock(FakeVendor):
         """The model failed in the middle."""
         return aws_exception("modelStreamErrorException", "The model failed; the prompt was: secret")
 
-    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+    def error_body(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> Mapping[str, Any]:
         """``{"message": ...}``; the type is in a header."""
         return {"message": message}
 
     def error_headers(self, status: int) -> Mapping[str, str]:
         """The error's type."""
         return {"x-amzn-ErrorType": _ERROR_TYPES.get(status, "InternalServerException")}
+
+    def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
+        """Without any number, as of most models."""
+        return Refusal("Input is too long for requested model.")
+
+    def longest_answer(self, body: Any) -> int:
+        """In an object of its own."""
+        return int(body.get("inferenceConfig", {}).get("maxTokens") or 0)
 
     def models_body(self, path: str) -> Mapping[str, Any]:
         """A model, and an inference profile."""

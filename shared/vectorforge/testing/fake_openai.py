@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import TypeAdapter
 
-from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Reply, sse
+from vectorforge.testing.fake_vendor import FakeVendor, FinishWord, Refusal, Reply, sse
 
 _FINISH: Mapping[FinishWord, str] = {
     "stop": "stop",
@@ -87,11 +87,24 @@ class FakeOpenAI(FakeVendor):
         """A server error."""
         return sse(self.error_body(500, "The server had an error while processing your request."))
 
-    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+    def error_body(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> Mapping[str, Any]:
         """``{"error": ...}``."""
         kind = "server_error" if status >= 500 else "invalid_request_error"
-        code = "unsupported_parameter" if param else None
+        code = code or ("unsupported_parameter" if param else None)
         return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+    def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
+        """The messages alone, or they and the answer, are too long."""
+        had = f"your messages resulted in {prompt} tokens. Please reduce the length of the messages."
+        if prompt <= limit:
+            had = (
+                f"you requested {prompt + completion} tokens ({prompt} in the messages, {completion} in the "
+                "completion). Please reduce the length of the messages or completion."
+            )
+        message = f"This model's maximum context length is {limit} tokens. However, {had}"
+        return Refusal(message, "messages", "context_length_exceeded")
 
     def models_body(self, path: str) -> Mapping[str, Any]:
         """Two models."""

@@ -4,57 +4,19 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 
 from aiohttp import web
 
-FinishWord: TypeAlias = Literal["stop", "length", "refusal", "tool"]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call of a tool that a model wants made."""
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer with status 200."""
-
-    texts: tuple[str, ...] = ("The answer", " is ", "42 [Source 1].")
-    """Its pieces; one event each in a stream."""
-    finish: FinishWord = "stop"
-    """Why it ends; each fake has its vendor's word for it."""
-    tool_calls: tuple[ToolCall, ...] = ()
-    """Calls after the texts; ``finish`` should be "tool" then."""
-    usage: tuple[int, int] | None = (11, 7)
-    """Prompt and completion tokens; None: the vendor does not say."""
-    ending: Literal["complete", "eof", "cut", "stall", "error"] = "complete"
-    """What happens after the last text: all is well; the body ends in good order, but without the vendor's
-    last event; the connection breaks within an event; nothing but pings, for ever; an error event."""
-    without_choices: bool = False
-    """Whether the list that should hold the answer is empty."""
-    pause_s: float = 0.0
-    """Before each text."""
-    gate: Callable[[int], Awaitable[None]] | None = None
-    """Awaited in a stream before text n, from 0, and before its ending with the number of texts: so a test
-    decides when the stream goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An answer with an error status."""
-
-    status: int
-    retry_after: str | None = None
-    message: str = "scripted failure"
-
-
-Behaviour: TypeAlias = Reply | Failure
+from vectorforge.testing.vendor_behaviour import Behaviour as Behaviour
+from vectorforge.testing.vendor_behaviour import Failure as Failure
+from vectorforge.testing.vendor_behaviour import FinishWord as FinishWord
+from vectorforge.testing.vendor_behaviour import Refusal as Refusal
+from vectorforge.testing.vendor_behaviour import Reply as Reply
+from vectorforge.testing.vendor_behaviour import SmallContext as SmallContext
+from vectorforge.testing.vendor_behaviour import ToolCall as ToolCall
 
 
 @dataclass(slots=True)
@@ -168,8 +130,23 @@ class FakeVendor(ABC):
         """An error inside a stream."""
 
     @abstractmethod
-    def error_body(self, status: int, message: str, param: str | None = None) -> Mapping[str, Any]:
+    def error_body(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> Mapping[str, Any]:
         """Body of an error."""
+
+    @abstractmethod
+    def overflow(self, prompt: int, completion: int, limit: int) -> Refusal:
+        """What the vendor says of a request that is longer than the model's context, in tokens."""
+
+    def longest_answer(self, body: Any) -> int:
+        """Tokens that the answer to a request may have."""
+        return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
+
+    def count_tokens(self, body: Any) -> int:
+        """Tokens of a prompt: three characters each, of all that the model is to read."""
+        read = [body.get(name) for name in ("messages", "system", "prompt")]
+        return len(json.dumps(read, ensure_ascii=False)) // 3
 
     @abstractmethod
     def models_body(self, path: str) -> Mapping[str, Any]:
@@ -209,6 +186,10 @@ class FakeVendor(ABC):
         behaviour = self._script.popleft() if self._script else self.unscripted
         behaviour = behaviour(body) if callable(behaviour) else behaviour
         try:
+            if isinstance(behaviour, SmallContext):
+                if (refusal := self._overflow(behaviour, body)) is not None:
+                    return refusal
+                behaviour = behaviour.reply
             if isinstance(behaviour, Failure):
                 return self._failure(behaviour)
             if self.wants_stream(request.path, body):
@@ -222,8 +203,17 @@ class FakeVendor(ABC):
         sent = request.headers.get("Authorization", "")
         return self._error(401, f"Incorrect API key provided: {sent.removeprefix('Bearer ')}.")
 
-    def _error(self, status: int, message: str, param: str | None = None, **headers: str) -> web.Response:
-        body = self.error_body(status, message, param)
+    def _overflow(self, context: SmallContext, body: Any) -> web.Response | None:
+        prompt, completion = self.count_tokens(body), self.longest_answer(body)
+        if prompt + completion <= context.tokens:
+            return None
+        said = self.overflow(prompt, completion, context.tokens)
+        return self._error(400, said.message, said.param, said.code)
+
+    def _error(
+        self, status: int, message: str, param: str | None = None, code: str | None = None, **headers: str
+    ) -> web.Response:
+        body = self.error_body(status, message, param, code)
         return web.json_response(body, status=status, headers={**self.error_headers(status), **headers})
 
     def _refusal(self, request: web.Request, body: Any) -> web.Response | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.campaigns.faults.context_faults import CONTEXT_FAULTS
 from tests.campaigns.faults.database_faults import DATABASE_FAULTS
 from tests.campaigns.faults.embedder_faults import EMBEDDER_FAULTS
 from tests.campaigns.faults.fault import Fault
@@ -11,11 +12,14 @@ from tests.campaigns.faults.log_faults import LOG_FAULTS
 from tests.campaigns.faults.network_faults import NETWORK_FAULTS
 from tests.campaigns.faults.process_faults import PROCESS_FAULTS
 from tests.campaigns.faults.schema_faults import SCHEMA_FAULTS
+from tests.campaigns.faults.search_faults import SEARCH_FAULTS
 from tests.campaigns.faults.secret_faults import SECRET_FAULTS
 from tests.campaigns.faults.vendor_faults import VENDOR_FAULTS
 
 _ALL = (
     *VENDOR_FAULTS,
+    *CONTEXT_FAULTS,
+    *SEARCH_FAULTS,
     *EMBEDDER_FAULTS,
     *DATABASE_FAULTS,
     *NETWORK_FAULTS,
@@ -30,9 +34,6 @@ FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.numbe
 """The rows that are run, by number."""
 
 NOT_COVERED: Mapping[int, str] = {
-    11: "a prompt longer than the model's context",
-    29: "few rows of a filtered vector search (tests/integration/test_search_ways.py)",
-    31: "another model or dimension under load (tests/integration/test_embedding_switch.py)",
     44: "a question sent again after a timeout: there is no Idempotency-Key",
 }
 """Rows that this campaign does not run, with what they are and where another test has a part of them."""

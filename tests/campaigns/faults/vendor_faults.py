@@ -1,9 +1,9 @@
-"""Rows 1 to 12 and 14: what the vendors of models do."""
+"""Rows 1 to 10, 12 and 14: what the vendors of models do."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from vectorforge.testing.fake_vendor import Behaviour, Failure, Reply
 
 _NUMBER = re.compile(r"request (\d+):")
 _TEXTS = ("It takes ", "five days ", "[Source 1].")
+_REPLY = Reply(texts=_TEXTS)
 _SILENT = Reply(pause_s=3600)
 _FALLBACK = {"llm_fallbacks": '["anthropic"]'}
 _NO_LADDER = {"degraded_answers": "false"}
@@ -48,43 +49,134 @@ class VendorFault(Fault):
         try:
             yield
         finally:
-            vendor.unscripted = Reply(texts=_TEXTS)
+            vendor.unscripted = _REPLY
 
 
-class ShortRetryAfter(VendorFault):
-    number = 1
-    name = "429 with a short Retry-After, a twentieth of the calls, up to three times"
-    client_sees = "a full answer"
+def _row(
+    number: int,
+    name: str,
+    client_sees: str,
+    behaviour: Callable[[int, int], Behaviour],
+    is_right: Callable[[Answer], bool],
+    *,
+    settings: Mapping[str, str] = {},
+    at_once: int = VendorFault.at_once,
+) -> type[VendorFault]:
+    """A row that says nothing else than what the vendor does and which answers are right."""
 
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        limited = number % 20 == 0 and attempt < 1 + number // 20 % 3
-        return Failure(429, retry_after="0.1") if limited else Reply(texts=_TEXTS)
+    class Row(VendorFault):
+        def behaviour(self, number: int, attempt: int) -> Behaviour:
+            return behaviour(number, attempt)
+
+        def wrong(self, answer: Answer) -> str:
+            return "" if is_right(answer) else f"not {client_sees}"
+
+    Row.number, Row.name, Row.client_sees = number, name, client_sees
+    Row.settings, Row.at_once = settings, at_once
+    return Row
 
 
-class LongRetryAfter(VendorFault):
-    number = 2
-    name = "Retry-After of 90 s and an hour, without a fallback"
-    client_sees = "429 or 503 with Retry-After, at once"
-    settings = _NO_LADDER
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Failure(429, retry_after="90" if number % 2 else "3600")
-
-    def wrong(self, answer: Answer) -> str:
-        return "" if is_refused(answer, 429, 503) else "not refused with 429 or 503"
+def _is_full(answer: Answer) -> bool:
+    return is_degraded(answer)
 
 
-class ServerErrors(VendorFault):
-    number = 3
-    name = "500, 503 and 529 from the first vendor, with a fallback"
-    client_sees = "the other vendor's answer, marked"
-    settings = _FALLBACK
+def _is_the_fallbacks(answer: Answer) -> bool:
+    return is_degraded(answer, "provider")
 
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Failure((500, 503, 529)[number % 3])
 
-    def wrong(self, answer: Answer) -> str:
-        return "" if is_degraded(answer, "provider") else "not answered by the fallback"
+def _is_cut_stream(answer: Answer) -> bool:
+    """A stream that ends without its vendor's last word; a buffered answer may be degraded."""
+    return is_refused(answer, 502) if answer.streamed else True
+
+
+def _ends_by_the_deadline(answer: Answer) -> bool:
+    statuses = (504,) if answer.streamed else (503, 504)
+    return answer.is_answer or is_refused(answer, *statuses)
+
+
+def _is_limited(number: int, attempt: int) -> bool:
+    return number % 20 == 0 and attempt < 1 + number // 20 % 3
+
+
+_ODD_ENDS = (
+    Reply(texts=("I cannot help with that.",), finish="refusal"),
+    Reply(texts=_TEXTS, finish="length"),
+    Reply(texts=(), without_choices=True),
+)
+
+_ROWS = (
+    _row(
+        1,
+        "429 with a short Retry-After, a twentieth of the calls, up to three times",
+        "a full answer",
+        lambda number, attempt: Failure(429, retry_after="0.1") if _is_limited(number, attempt) else _REPLY,
+        _is_full,
+    ),
+    _row(
+        2,
+        "Retry-After of 90 s and an hour, without a fallback",
+        "429 or 503 with Retry-After, at once",
+        lambda number, _: Failure(429, retry_after="90" if number % 2 else "3600"),
+        lambda answer: is_refused(answer, 429, 503),
+        settings=_NO_LADDER,
+    ),
+    _row(
+        3,
+        "500, 503 and 529 from the first vendor, with a fallback",
+        "the other vendor's answer, marked",
+        lambda number, _: Failure((500, 503, 529)[number % 3]),
+        _is_the_fallbacks,
+        settings=_FALLBACK,
+    ),
+    _row(
+        5,
+        "a vendor that says nothing before its first token, with a fallback",
+        "the other vendor's answer, marked",
+        lambda *_: _SILENT,
+        _is_the_fallbacks,
+        settings=_FALLBACK,
+        at_once=64,
+    ),
+    _row(
+        6,
+        "a stream that only pings after its second text",
+        "what was said, ended by the deadline; or passages where nothing was said",
+        lambda *_: Reply(texts=_TEXTS[:2], ending="stall"),
+        _ends_by_the_deadline,
+        at_once=64,
+    ),
+    _row(
+        7,
+        "a stream that ends in good order, but without the vendor's last event",
+        "an error event, never done",
+        lambda *_: Reply(texts=_TEXTS, ending="eof"),
+        _is_cut_stream,
+        settings=_NO_BREAKER,
+    ),
+    _row(
+        8,
+        "a connection of the vendor that breaks within an event",
+        "an error event; passages instead of a buffered answer",
+        lambda *_: Reply(texts=_TEXTS, ending="cut"),
+        _is_cut_stream,
+        settings=_NO_BREAKER,
+    ),
+    _row(
+        9,
+        "an error event inside a stream with status 200",
+        "an error event; no text said twice",
+        lambda *_: Reply(texts=_TEXTS, ending="error"),
+        _is_cut_stream,
+        settings=_NO_BREAKER,
+    ),
+    _row(
+        10,
+        "no choices, a refusal, a cut answer",
+        "an answer with its finish_reason, or passages",
+        lambda number, _: _ODD_ENDS[number // 2 % 3],
+        lambda answer: answer.is_answer or is_refused(answer, 502),
+    ),
+)
 
 
 class RefusedKey(VendorFault):
@@ -111,92 +203,6 @@ class RefusedKey(VendorFault):
         return found
 
 
-class SilentVendor(VendorFault):
-    number = 5
-    name = "a vendor that says nothing before its first token, with a fallback"
-    client_sees = "the other vendor's answer, marked"
-    settings = _FALLBACK
-    at_once = 64
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return _SILENT
-
-    def wrong(self, answer: Answer) -> str:
-        return "" if is_degraded(answer, "provider") else "not answered by the fallback"
-
-
-class StallInTheMiddle(VendorFault):
-    number = 6
-    name = "a stream that only pings after its second text"
-    client_sees = "what was said, ended by the deadline; or passages where nothing was said"
-    at_once = 64
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(texts=_TEXTS[:2], ending="stall")
-
-    def wrong(self, answer: Answer) -> str:
-        if answer.streamed:
-            is_ended = answer.is_answer or is_refused(answer, 504)
-            return "" if is_ended else "neither ended by the deadline nor an error event"
-        return "" if answer.is_answer or is_refused(answer, 503, 504) else "neither degraded nor refused"
-
-
-class CutStream(VendorFault):
-    """Rows 7 to 9: a stream that ends without its vendor's last word."""
-
-    def wrong(self, answer: Answer) -> str:
-        if answer.streamed:
-            return "" if is_refused(answer, 502) else "not ended by an error event with status 502"
-        return ""
-
-
-class CleanEnd(CutStream):
-    number = 7
-    name = "a stream that ends in good order, but without the vendor's last event"
-    client_sees = "an error event, never done"
-    settings = _NO_BREAKER
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(texts=_TEXTS, ending="eof")
-
-
-class BrokenConnection(CutStream):
-    number = 8
-    name = "a connection of the vendor that breaks within an event"
-    client_sees = "an error event; passages instead of a buffered answer"
-    settings = _NO_BREAKER
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(texts=_TEXTS, ending="cut")
-
-
-class ErrorInsideStream(CutStream):
-    number = 9
-    name = "an error event inside a stream with status 200"
-    client_sees = "an error event; no text said twice"
-    settings = _NO_BREAKER
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(texts=_TEXTS, ending="error")
-
-
-class EmptyAndRefused(VendorFault):
-    number = 10
-    name = "no choices, a refusal, a cut answer"
-    client_sees = "an answer with its finish_reason, or passages"
-
-    def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return (
-            Reply(texts=("I cannot help with that.",), finish="refusal"),
-            Reply(texts=_TEXTS, finish="length"),
-            Reply(texts=(), without_choices=True),
-        )[number // 2 % 3]
-
-    def wrong(self, answer: Answer) -> str:
-        ended = answer.is_answer or is_refused(answer, 502)
-        return "" if ended else "neither an answer nor a refusal with 502"
-
-
 class RateLimitStorm(VendorFault):
     number = 12
     name = "a storm: nineteen of twenty calls get 429"
@@ -204,7 +210,7 @@ class RateLimitStorm(VendorFault):
     at_once = 100
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:
-        return Reply(texts=_TEXTS) if number % 20 == 0 else Failure(429, retry_after="1")
+        return _REPLY if number % 20 == 0 else Failure(429, retry_after="1")
 
     def wrong(self, answer: Answer) -> str:
         ended = answer.is_answer or is_refused(answer, 429, 503)
@@ -231,23 +237,10 @@ class EveryModelDown(VendorFault):
             async with super().inject(system, load):
                 yield
         finally:
-            system.other_vendor.unscripted = Reply(texts=_TEXTS)
+            system.other_vendor.unscripted = _REPLY
 
     def wrong(self, answer: Answer) -> str:
         return "" if is_degraded(answer, "passages") else "not the passages"
 
 
-VENDOR_FAULTS: tuple[type[Fault], ...] = (
-    ShortRetryAfter,
-    LongRetryAfter,
-    ServerErrors,
-    RefusedKey,
-    SilentVendor,
-    StallInTheMiddle,
-    CleanEnd,
-    BrokenConnection,
-    ErrorInsideStream,
-    EmptyAndRefused,
-    RateLimitStorm,
-    EveryModelDown,
-)
+VENDOR_FAULTS: tuple[type[Fault], ...] = (*_ROWS, RefusedKey, RateLimitStorm, EveryModelDown)

@@ -32,7 +32,7 @@ class MetaData(BaseModel):
 
 
 class SourcesData(BaseModel):
-    """Event ``sources``: the passages the model is given."""
+    """Event ``sources``: the passages for the model, which gets the first ``funnel.used`` of them."""
 
     sources: list[SourceBody]
     retrieval_ms: float

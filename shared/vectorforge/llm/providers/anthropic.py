@@ -226,7 +226,7 @@ class _Written:
                 self.is_complete = True
             case "error":
                 status = _STATUSES.get(event["error"].get("type"), 500)
-                self.error = failures.error_for_status(provider, status)
+                self.error = failures.error_for_status(provider, status, said=str(event["error"]))
         return ""
 
 

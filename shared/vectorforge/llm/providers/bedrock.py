@@ -162,7 +162,7 @@ class BedrockProvider(BaseLLMProvider):
     def _map_error(self, exc: Exception) -> LLMError:
         if (found := status_of(exc)) is not None:
             status, headers = found
-            return failures.error_for_status(self.name, status, headers)
+            return failures.error_for_status(self.name, status, headers, said=error_message(exc))
         match failure_of(exc):
             case "timeout":
                 return failures.timed_out(self.name)

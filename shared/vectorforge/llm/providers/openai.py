@@ -13,6 +13,7 @@ from vectorforge.errors import LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.context_overflow import find_overflow
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.response_format import openai_format, refused_openai_format, refused_steps
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
@@ -193,6 +194,8 @@ class OpenAIProvider(BaseLLMProvider):
     def _refused_name(self, exc: Exception) -> str | None:
         if not isinstance(exc, VendorStatusError) or exc.status != 400:
             return None
+        if find_overflow(exc.text) is not None:  # may speak of max_tokens, too
+            return None
         if "max_completion_tokens" in exc.text and exc.param in ("max_tokens", None):
             return "max_tokens"
         candidates = (*_SAMPLING, "stream_options")
@@ -287,4 +290,4 @@ def _error_in_stream(provider: str, error: Any) -> LLMError:
         status = 400
     else:
         status = 500
-    return failures.error_for_status(provider, status)
+    return failures.error_for_status(provider, status, said=str(error))

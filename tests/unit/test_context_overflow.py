@@ -1,0 +1,328 @@
+"""A prompt that is longer than the model's context: what vendors say of it, and the shorter one after it."""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorforge.errors import LLMContextOverflowError, LLMRequestError
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.context_overflow import find_overflow
+from vectorforge.llm.failures import error_for_status
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.types import Completion, Message, ProviderCall
+from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import (
+    CitationEvent,
+    DoneEvent,
+    ErrorEvent,
+    HistoryMessage,
+    QueryConfig,
+    QueryEvent,
+    SourcesEvent,
+    TokenEvent,
+)
+from vectorforge.retriever.base import BaseRetriever, Passages
+from vectorforge.testing.passages import make_passage
+from vectorforge.testing.query_parts import LogList
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import RetrievedChunk
+
+MAX_TOKENS = 512
+LABELS = range(1, 13)
+
+
+OPENAI = "This model's maximum context length is"
+VENDORS_WORDS = {
+    f"{OPENAI} 8192 tokens. However, your messages resulted in 8227 tokens. Please reduce the": (8227, 8192),
+    f"{OPENAI} 4097 tokens. However, you requested 4268 tokens (4012 in the messages, 256 in": (4012, 4097),
+    f"'max_tokens' is too large: 9. {OPENAI} 4096 tokens and your request has 4095 input tokens": (
+        4095,
+        4096,
+    ),
+    "{'error': {'message': 'Too long', 'code': 'context_length_exceeded'}}": (None, None),
+    "Your input exceeds the context window of this model. Please adjust your input.": (None, None),
+    "prompt is too long: 209353 tokens > 199999 maximum": (209353, 199999),
+    "The model returned the following errors: prompt is too long: 2049 tokens > 2000 maximum": (2049, 2000),
+    "input length and `max_tokens` exceed context limit: 90402 + 116650 > 204648, decrease": (90402, 204648),
+    "Input is too long for requested model.": (None, None),
+    "Too many input tokens. Max input tokens: 8192, request input token count: 9,000 ": (9000, 8192),
+    "The input token count (120) exceeds the maximum number of tokens allowed (104).": (120, 104),
+    "The input token count exceeds the maximum number of tokens allowed (1048576).": (None, 1048576),
+    "Input Tokens Exceeded: Number of input tokens exceeds maximum length.": (None, None),
+    "request (9000 tokens) exceeds the available context size (4096 tokens), try": (9000, 4096),
+}
+"""For where they stand, see llm/context_overflow.py."""
+
+
+# Fault 11
+@pytest.mark.parametrize("said", VENDORS_WORDS)
+def test_vendors_words(said: str) -> None:
+    found = find_overflow(said)
+    assert found is not None
+    assert (found.prompt_tokens, found.limit_tokens) == VENDORS_WORDS[said]
+    for status in (400, 422):
+        error = error_for_status("p", status, said=said)
+        assert isinstance(error, LLMContextOverflowError)
+        assert (error.retryable, error.is_fault, error.code) == (False, False, "context_length_exceeded")
+        assert said not in error.message
+        assert all(str(number) in error.message for number in VENDORS_WORDS[said] if number)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "max_tokens is too large: 50000. This model supports at most 16384 completion tokens."),
+        (400, "Invalid 'messages': array too long. Expected an array with maximum length 2048."),
+        (400, "temperature: range: 0..1"),
+        (400, ""),
+        (429, "Too many tokens, please wait before trying again."),  # a limit on tokens by time
+        (413, "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8000"),
+        (500, "prompt is too long: 9 tokens > 8 maximum"),
+    ],
+)
+def test_other_complaints_are_none(status: int, said: str) -> None:
+    assert not isinstance(error_for_status("p", status, said=said), LLMContextOverflowError)
+
+
+class SmallContextLLM(BaseLLMProvider):
+    """Refuses what is longer than its context, else cites everything that it could have been given.
+
+    Args:
+        limit: Tokens of prompt and longest answer.
+        ratio: Its tokens for each of ours.
+        says_numbers: Whether it names both.
+        refuses_after: Text that it says before it refuses; None: it refuses before any.
+    """
+
+    def __init__(
+        self, limit: int, *, ratio: float = 1.0, says_numbers: bool = True, refuses_after: str | None = None
+    ) -> None:
+        super().__init__(default_model="small-1")
+        self.limit, self.ratio, self.says_numbers = limit, ratio, says_numbers
+        self.refuses_after = refuses_after
+        self.calls: list[Sequence[Message]] = []
+        self.fitted: list[bool] = []
+
+    def provider_name(self) -> str:
+        return "small"
+
+    def count(self, messages: Sequence[Message]) -> int:
+        return math.ceil(self.ratio * sum(estimate_tokens(message["content"]) for message in messages))
+
+    def refusal(self, call: ProviderCall) -> LLMContextOverflowError | None:
+        prompt = self.count(call.messages)
+        self.calls.append(call.messages)
+        self.fitted.append(prompt + call.config.max_tokens <= self.limit)
+        if self.fitted[-1]:
+            return None
+        if not self.says_numbers:
+            return LLMContextOverflowError()
+        return LLMContextOverflowError(prompt_tokens=prompt, limit_tokens=self.limit)
+
+    async def _call_api(self, call: ProviderCall) -> Completion:
+        if (refusal := self.refusal(call)) is not None:
+            raise refusal
+        return self._end("".join(f"So it is [Source {number}]. " for number in LABELS))
+
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+        if (refusal := self.refusal(call)) is not None:
+            if self.refuses_after is not None:
+                yield self.refuses_after
+            raise refusal
+        for number in LABELS:
+            yield f"So it is [Source {number}]. "
+        yield self._end()
+
+    async def _list_models(self) -> list[str]:
+        return [self.default_model]
+
+    def _end(self, content: str = "") -> Completion:
+        return Completion("small-1", "stop", content, prompt_tokens=100, completion_tokens=10)
+
+
+class Found(BaseRetriever):
+    """Finds the same passages for every question."""
+
+    def __init__(self, passages: list[RetrievedChunk]) -> None:
+        self.passages = passages
+
+    async def retrieve(self, *args: Any, **options: Any) -> Passages:
+        return Passages(self.passages)
+
+
+def words(count: int, name: str) -> str:
+    return " ".join(f"{name}{number}" for number in range(count)) + "."
+
+
+def passages_of(*sizes: int) -> list[RetrievedChunk]:
+    return [make_passage(words(size, f"passage{number}word"), 0.9) for number, size in enumerate(sizes)]
+
+
+def conversation(*sizes: int) -> tuple[HistoryMessage, ...]:
+    return tuple(
+        message
+        for number, size in enumerate(sizes)
+        for message in (
+            HistoryMessage("user", words(size, f"question{number}word")),
+            HistoryMessage("assistant", words(size, f"answer{number}word")),
+        )
+    )
+
+
+class Asked:
+    """What came of a question, and what was sent for it."""
+
+    def __init__(
+        self,
+        llm: SmallContextLLM,
+        passages: list[RetrievedChunk],
+        history: tuple[HistoryMessage, ...] = (),
+        **config: Any,
+    ) -> None:
+        self.llm = llm
+        self.log = LogList()
+        registry = LLMProviderRegistry()
+        registry.register(llm)
+        registry.set_default("small")
+        service = QueryService(Found(passages), ContextBuilder(), registry, self.log)
+        settings = QueryConfig(max_tokens=MAX_TOKENS, history=history, **config)
+
+        async def ask() -> list[QueryEvent]:
+            return [event async for event in service.query_events("When?", uuid4(), settings)]
+
+        self.events = asyncio.run(ask())
+        self.last = self.events[-1]
+        self.service, self.settings = service, settings
+
+    @property
+    def sent(self) -> str:
+        """All texts of the last prompt."""
+        return "\n".join(message["content"] for message in self.llm.calls[-1])
+
+
+def least_prompt() -> int:
+    """Tokens, as we count, of a prompt without passages and conversation."""
+    payload = ContextBuilder().build("When?", [])
+    return estimate_tokens(payload.system_prompt) + estimate_tokens(payload.user_message)
+
+
+# Fault 11: trimmed and asked once more, else 422; what is cited was sent
+@given(
+    sizes=st.lists(st.integers(1, 120), min_size=1, max_size=8),
+    turns=st.lists(st.integers(1, 80), max_size=5),
+    limit=st.integers(MAX_TOKENS - 50, MAX_TOKENS + 4000),
+    ratio=st.floats(0.5, 2.5),
+    says_numbers=st.booleans(),
+)
+def test_what_is_sent_the_second_time_fits_or_is_refused(
+    sizes: list[int], turns: list[int], limit: int, ratio: float, says_numbers: bool
+) -> None:
+    llm = SmallContextLLM(limit, ratio=ratio, says_numbers=says_numbers)
+    passages = passages_of(*sizes)
+    asked = Asked(llm, passages, conversation(*turns))
+    assert 1 <= len(llm.calls) <= 2
+    if len(llm.calls) == 2:
+        first, second = map(llm.count, llm.calls)
+        assert (llm.fitted[0], second < first) == (False, True)
+    if not says_numbers:
+        assert isinstance(asked.last, DoneEvent) is llm.fitted[-1]
+    elif 0.95 * (limit - MAX_TOKENS) / ratio >= least_prompt() + 40:
+        assert isinstance(asked.last, DoneEvent)  # told how much is too much, it goes well at once
+    if isinstance(asked.last, ErrorEvent):
+        assert type(asked.last.error) is LLMContextOverflowError
+        assert not any(isinstance(event, TokenEvent | CitationEvent) for event in asked.events)
+        return
+    assert isinstance(asked.last, DoneEvent)
+    result, found = asked.last.result, [passage.chunk.id for passage in passages]
+    used = result.used_chunk_ids
+    assert used == found[: len(used)]
+    assert used
+    assert [source.chunk_id for source in result.sources] == used
+    assert all(source.text in asked.sent for source in result.sources)
+    for number in range(len(passages)):
+        assert (f"passage{number}word0" in asked.sent) == (number < len(used))
+    assert {citation.chunk_id for citation in result.citations} == set(used)
+    cited = [event.citation for event in asked.events if isinstance(event, CitationEvent)]
+    assert cited == result.citations
+    assert result.invalid_citations == len(LABELS) - len(used)
+    [sources] = [event for event in asked.events if isinstance(event, SourcesEvent)]
+    assert [source.chunk_id for source in sources.sources][: len(used)] == used
+    [row] = asked.log.rows
+    assert (row.used_chunk_ids, row.prompt_tokens, row.completion_tokens) == (used, 100, 10)
+
+
+def test_old_turns_go_before_passages() -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 1100)
+    asked = Asked(llm, passages_of(60, 60), conversation(60, 60, 5))
+    assert isinstance(asked.last, DoneEvent)
+    assert len(asked.last.result.used_chunk_ids) == 2
+    first, second = ("\n".join(m["content"] for m in call) for call in llm.calls)
+    assert "question0word0" in first
+    assert "question0word0" not in second
+    assert "answer2word0" in second
+    assert second.count("passage1word") == 60
+
+
+def test_a_conversation_that_alone_is_too_long_costs_no_passage() -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 600, says_numbers=False)
+    asked = Asked(llm, passages_of(10, 10), conversation(150))
+    assert isinstance(asked.last, DoneEvent)
+    assert len(asked.last.result.used_chunk_ids) == 2
+    assert "question0word" not in asked.sent
+
+
+def test_a_passage_that_alone_is_too_long_is_cut() -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 400)
+    asked = Asked(llm, passages_of(120))
+    assert isinstance(asked.last, DoneEvent)
+    [source] = asked.last.result.sources
+    assert 0 < len(source.text) < len(words(120, "passage0word"))
+    assert source.text in asked.sent
+
+
+def test_where_nothing_can_be_taken_away_it_is_not_asked_again() -> None:
+    for limit in (MAX_TOKENS + 20, 10):
+        llm = SmallContextLLM(limit, says_numbers=limit != 10)
+        asked = Asked(llm, passages_of(1))
+        assert isinstance(asked.last, ErrorEvent)
+        assert (asked.last.error.code, len(llm.calls)) == ("context_length_exceeded", 1)
+        [row] = asked.log.rows
+        assert (row.outcome, row.error_code, row.prompt_tokens) == ("error", "context_length_exceeded", 0)
+
+
+def test_after_the_first_token_nothing_is_asked_again() -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 400, refuses_after="So ")
+    asked = Asked(llm, passages_of(120, 120))
+    assert isinstance(asked.last, ErrorEvent)
+    assert (asked.last.partial_answer, len(llm.calls)) == ("So ", 1)
+
+
+def test_a_whole_answer_is_asked_for_again_as_well() -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 700)
+    asked = Asked(llm, passages_of(60, 60, 60))
+    assert isinstance(asked.last, DoneEvent)
+    whole = asyncio.run(asked.service.query("When?", uuid4(), asked.settings))
+    assert whole.used_chunk_ids == asked.last.result.used_chunk_ids
+    assert [citation.chunk_id for citation in whole.citations] == whole.used_chunk_ids
+    assert whole.funnel.dropped_by_budget == 3 - len(whole.used_chunk_ids) > 0
+    assert len(llm.calls) == 4
+
+
+@pytest.mark.parametrize("preset", ["rag_query", "docrag", "profile"])
+def test_every_preset_is_shortened(preset: str) -> None:
+    llm = SmallContextLLM(MAX_TOKENS + 900, ratio=1.5)
+    asked = Asked(llm, passages_of(60, 60, 60, 60), conversation(30, 30), preset=preset)
+    assert isinstance(asked.last, DoneEvent), asked.last
+    assert llm.fitted == [False, True]
+    assert asked.last.result.used_chunk_ids
+
+
+def test_it_is_a_refused_request_for_whoever_knows_no_more() -> None:
+    assert issubclass(LLMContextOverflowError, LLMRequestError)
