@@ -7,6 +7,7 @@ from uuid import UUID
 from vectorforge.bootstrap.tenant_caches import TenantCaches
 from vectorforge.bootstrap.tenant_limits import LimitServices
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.key_check import due_check
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
 from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -256,6 +257,15 @@ class TenantServices:
         from vectorforge.bootstrap.profile_services import ProfileServices
 
         return ProfileServices(self, self._application)
+
+    async def confirm_credential(self) -> None:
+        """Ask whether the running request's key is still good, if no transaction has: for who needs none.
+
+        Raises:
+            AuthenticationError: It is revoked or over.
+        """
+        if due_check() is not None:
+            await self._db.run([], repeatable=True)
 
     async def look_up_question(self, name_or_id: str, query: str, config: QueryConfig) -> KnownQuestion:
         """A collection by its id or its name, and what is kept of a question to it; an id wins.

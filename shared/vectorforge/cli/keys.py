@@ -141,7 +141,7 @@ def revoke(
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """End a key now. Servers that have just seen it take it for 30 seconds at most."""
+    """End a key now, in every server; requests that have begun go on."""
     with command(json_output=json_output, debug=debug) as terminal:
         from vectorforge.cli.confirmation import confirm
         from vectorforge.cli.session import run_in_session
