@@ -152,6 +152,7 @@ class TenantServices:
             metrics=self._application.metrics,
             max_top_k=self._application.config.query.max_top_k,
             query_vectors=self.caches.query_vectors,
+            per_document=self._application.config.query.max_passages_per_document,
         )
 
     @cached_property
