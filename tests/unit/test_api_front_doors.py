@@ -220,9 +220,11 @@ class Noted(dict[str, Any]):
         return super().__getitem__(name)
 
 
-@pytest.mark.parametrize("made", [rest_event(key_id=KEY_IDS["acme"]), url_event(session_of(ROLES["acme"]))])
+@pytest.mark.parametrize(
+    "made", [rest_event(), rest_event(key_id=KEY_IDS["acme"]), url_event(session_of(ROLES["acme"]))]
+)
 async def test_nothing_else_of_an_event_or_of_its_headers_is_looked_at(made: dict[str, Any]) -> None:
-    headers = Noted({"x-api-key-id": KEY_IDS["beta"], "x-tenant-id": "beta"})
+    headers = Noted({"x-api-key-id": KEY_IDS["beta"], "x-tenant-id": "beta", "x-api-key": KEYS["acme"]})
     event = Noted({**made, "headers": headers, "queryStringParameters": headers, "body": "{}"})
     principal = await Authenticator(ServerSettings(**SETTINGS)).authenticate(headers, event)
     assert principal.tenant == "acme"
