@@ -1,6 +1,6 @@
 """Who a request comes from, and what they may do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -31,6 +31,8 @@ class Principal:
     """What it may do; a scope that includes others stands beside these. May be empty."""
     credential: str
     """Names the credential in logs: a key's id, a role's name, the hash of a token's subject."""
+    remembered_keys: frozenset[str] = field(default=frozenset(), compare=False)
+    """Ids of keys that were taken from memory: whether they are still good is to be asked."""
 
     def allows(self, scope: Scope) -> bool:
         """Whether it may do what needs this scope."""

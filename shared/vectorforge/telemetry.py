@@ -23,6 +23,8 @@ Tags = Mapping[str, str]
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The ``X-Request-Id`` of the request that is being answered; what is logged meanwhile carries it."""
+CREDENTIAL: ContextVar[str | None] = ContextVar("credential", default=None)
+"""Names the credential of the request that is being answered, as ``Principal.credential``; no secret."""
 
 
 @dataclass(frozen=True, slots=True)

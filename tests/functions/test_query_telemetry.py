@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.emf import Measured, read_emf, read_fields
+from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
 from vectorforge.testing.fake_embeddings import Reply
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
@@ -21,6 +22,8 @@ QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
 SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
+SECRET_ID = "vectorforge/canaries"
+OLD, NEW, BROKEN = "sk-old-canary-0123456789", "sk-new-canary-0123456789", '{"openai_api_key": "sk-canary'
 MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
 
 
@@ -30,6 +33,12 @@ async def surroundings(
 ) -> AsyncIterator[QuerySurroundings]:
     async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def faulty_aws() -> Iterator[FaultyAws]:
+    with FaultyAws() as server:
+        yield server
 
 
 @pytest.fixture
@@ -182,3 +191,65 @@ async def test_a_failure_nobody_foresaw_is_logged_without_its_text(
         status, _, _ = await response_of(await function.invoke(event(QUERY)))
         assert status == 200
         assert function.starts == 1
+
+
+async def test_no_line_trace_or_answer_holds_a_secret(
+    surroundings: QuerySurroundings, event: Callable[..., Event], faulty_aws: FaultyAws
+) -> None:  # threats 18 and 19: all that can be said, with the keys in Secrets Manager
+    vendor = surroundings.vendor
+    vendor.api_key = OLD
+    faulty_aws.recover()
+    store(faulty_aws, OLD)
+    with XRayDaemon() as daemon:
+        variables = {
+            **faulty_aws.environment,
+            "VECTORFORGE_TRACING": "true",
+            "VECTORFORGE_PROVIDER_SECRET_ID": SECRET_ID,
+            "VECTORFORGE_SECRET_MAX_AGE_S": "1",
+            "VECTORFORGE_DEGRADED_ANSWERS": "false",
+            "AWS_XRAY_DAEMON_ADDRESS": daemon.address,
+            "POWERTOOLS_LOG_LEVEL": "DEBUG",
+        }
+        configuration = query_function(
+            surroundings,
+            "stream",
+            variables=variables,
+            without=("VECTORFORGE_OPENAI_API_KEY", "VECTORFORGE_EMBEDDING_API_KEY"),
+            handler="tests.functions.verbose_query_handler.handler",
+        )
+        shown: list[str] = []
+        async with FunctionProcess(configuration) as function, asyncio.timeout(120):
+
+            async def ask(name: str) -> int:
+                """How many spans failed."""
+                invocation = await function.invoke(event(name), trace_id=SAMPLED)
+                shown.append(str(await response_of(invocation)))
+                await invocation.completed.wait()
+                documents = daemon.received()
+                shown.append(str(documents))
+                return sum("fault" in document for document in documents)
+
+            assert await ask(QUERY) == 0
+            store(faulty_aws, NEW)
+            vendor.api_key = "another"  # it quotes the key that it refuses
+            assert await ask(QUERY) >= 1
+            assert await ask(STREAM) >= 1
+            for failure in (None, AwsFailure(503, "InternalServiceError")):
+                faulty_aws.put_secret(SECRET_ID, BROKEN)
+                faulty_aws.failure = failure
+                faulty_aws.calls.clear()
+                while not faulty_aws.calls:  # until the keys are old enough to be read anew
+                    await ask(STREAM)
+            shown.append(function.output.text)
+    asked = {str(request.headers) for request in vendor.requests}
+    assert any(OLD in headers for headers in asked)
+    assert any(NEW in headers for headers in asked)
+    assert "botocore" in function.output.text  # which says what it sends and gets
+    for text in shown:
+        assert "canary" not in text
+        assert EMBEDDING_KEY not in text
+        assert key_of(surroundings.tenant) not in text
+
+
+def store(aws: FaultyAws, key: str) -> None:
+    aws.put_secret(SECRET_ID, {"openai_api_key": key, "embedding_api_key": EMBEDDING_KEY})

@@ -55,7 +55,8 @@ def test_log_groups_are_those_of_the_templates(
 
 FIELDS = (
     # of our log lines
-    "level message name service correlation_id @message @timestamp message_id query_id error_code reason "
+    "level message name service correlation_id @message @timestamp message_id query_id credential "
+    "error_code reason "
     # of API Gateway's access log
     "apiKeyId error integrationStatus path responseBytes status"
 )

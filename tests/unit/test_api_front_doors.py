@@ -202,3 +202,31 @@ def test_a_principal_is_what_its_arn_says() -> None:
     named = IamPrincipal.named(f"arn:aws:iam::{ACCOUNT}:role/teams/acme/reader")
     assert named == IamPrincipal("aws", ACCOUNT, "role", "reader")
     assert named == IamPrincipal.calling(session_of("reader"))
+
+
+class Noted(dict[str, Any]):
+    """Notes what is asked for, and has whatever it is."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize(
+    "made", [rest_event(), rest_event(key_id=KEY_IDS["acme"]), url_event(session_of(ROLES["acme"]))]
+)
+async def test_nothing_else_of_an_event_or_of_its_headers_is_looked_at(made: dict[str, Any]) -> None:
+    headers = Noted({"x-api-key-id": KEY_IDS["beta"], "x-tenant-id": "beta", "x-api-key": KEYS["acme"]})
+    event = Noted({**made, "headers": headers, "queryStringParameters": headers, "body": "{}"})
+    principal = await Authenticator(ServerSettings(**SETTINGS)).authenticate(headers, event)
+    assert principal.tenant == "acme"
+    assert event.asked <= {"version", "requestContext"}
+    assert headers.asked <= {"authorization", "x-api-key"}

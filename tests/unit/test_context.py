@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextFormat
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
-from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, RAG_QUERY_SYSTEM_PROMPT, render_template
+from vectorforge.pipeline.prompts import (
+    DEFAULT_SYSTEM_PROMPT,
+    RAG_QUERY_SYSTEM_PROMPT,
+    fence,
+    render_template,
+)
 from vectorforge.testing.fenced import unfenced
 from vectorforge.testing.passages import make_passage as passage
 from vectorforge.tokens import estimate_tokens
@@ -146,3 +151,9 @@ class TestTemplates:
 
 def test_rag_query_prompt_is_the_fuller_one() -> None:  # B-032, C08
     assert RAG_QUERY_SYSTEM_PROMPT.endswith("\n\nContext:\n{context}")
+
+
+def test_each_prompt_has_a_fence_of_its_own() -> None:
+    """A number that a document could know would let it close the fence."""
+    fences = {fence("a passage") for _ in range(100)}
+    assert len(fences) == 100

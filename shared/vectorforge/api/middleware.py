@@ -17,13 +17,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vectorforge.api.access_log import log_access
 from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope
 from vectorforge.api.limit_headers import limit_headers
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import error_response, http_problem
+from vectorforge.db.key_check import KEY_CHECK, KeyCheck
 from vectorforge.errors import InsufficientScopeError, VectorForgeError
-from vectorforge.telemetry import REQUEST_ID
+from vectorforge.principal import Principal
+from vectorforge.telemetry import CREDENTIAL, REQUEST_ID
 
 JSON_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a route that takes no documents: 100 messages of 100,000 characters, and some."""
@@ -60,6 +63,7 @@ class RequestContext:
         finally:
             if (admission := state.get("admission")) is not None:
                 await admission.end()  # what the request did not come to settle itself
+            log_access(scope)
             REQUEST_ID.reset(token)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,6 +75,7 @@ class RequestContext:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                state["status"] = message["status"]
                 headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
                 headers.append((b"x-request-id", request_id.encode("latin-1")))
                 if b"cache-control" not in [name for name, _ in headers]:
@@ -209,23 +214,34 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] == "http":
-            try:
-                await self._admit(scope)
-            except VectorForgeError as exc:
-                # What is public needs no credential, and answers while there is no database.
-                if _route_path(scope) not in PUBLIC_PATHS:
-                    await error_response(scope["state"], exc)(scope, receive, send)
-                    return
-        await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        principal = None
+        try:
+            principal = await self._admit(scope)
+        except VectorForgeError as exc:
+            # What is public needs no credential, and answers while there is no database.
+            if _route_path(scope) not in PUBLIC_PATHS:
+                await error_response(scope["state"], exc)(scope, receive, send)
+                return
+        remembered = principal.remembered_keys if principal is not None else None
+        check = KEY_CHECK.set(KeyCheck(remembered, self._authenticator.forget) if remembered else None)
+        credential = CREDENTIAL.set(principal.credential if principal is not None else None)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            CREDENTIAL.reset(credential)
+            KEY_CHECK.reset(check)
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> Principal:
         principal = await self._authenticator.authenticate(Headers(scope=scope), scope.get("aws.event"))
         state = scope["state"]
         state["principal"], state["tenant_id"] = principal, principal.tenant
         required = required_scope(scope["method"], _route_path(scope))
         if required is not None and not principal.allows(required):
             raise InsufficientScopeError(required=required)
+        return principal
 
 
 class OpenOnDemand:

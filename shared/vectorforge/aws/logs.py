@@ -4,7 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from vectorforge.failure_log import describe
-from vectorforge.telemetry import REQUEST_ID
+from vectorforge.telemetry import CREDENTIAL, REQUEST_ID
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -16,7 +16,8 @@ def structure_logs(service: str) -> "Logger":
     """Print what the loggers of ``vectorforge`` say as JSON, one object a line, on standard output.
 
     Each line has timestamp, level, logger (``name``), message, ``service``, X-Ray trace id and, while a
-    request is answered, ``correlation_id``: its ``X-Request-Id``. Exceptions are shown by type and place,
+    request is answered, ``correlation_id``: its ``X-Request-Id``, and ``credential``: the name of the key or
+    identity that asks, never the key itself. Exceptions are shown by type and place,
     since their texts may hold keys, URLs or rows. The level is INFO, or what ``POWERTOOLS_LOG_LEVEL`` or the
     function's log level says. Other libraries keep the handler of Lambda's runtime on the root logger.
 
@@ -42,12 +43,15 @@ def structure_logs(service: str) -> "Logger":
 
 
 class _LineFilter(logging.Filter):
-    """Adds the id of the request that a line belongs to, and takes the text from its exception."""
+    """Adds the request that a line belongs to, and who sent it, and takes the text from its exception."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request_id = REQUEST_ID.get()
         if request_id is not None:
             record.correlation_id = request_id
+        credential = CREDENTIAL.get()
+        if credential is not None:
+            record.credential = credential
         if record.exc_info and record.exc_info[1] is not None:
             record.msg, record.args = f"{record.getMessage()}: {describe(record.exc_info[1])}", ()
             record.exc_info = record.exc_text = None

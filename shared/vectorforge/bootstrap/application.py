@@ -247,6 +247,8 @@ class Application(BackgroundWork):
         llm = self.config.llm.model_dump(mode="json")  # secrets are masked
         embedding = self.config.embedding.model_dump(mode="json", exclude={"model_cache_dir"})
         rerank = self.config.rerank.model_dump(mode="json", include={"rerank_url", "rerank_model"})
+        if self.config.query.max_passages_per_document:
+            rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
     async def go_on_erasing(self) -> bool:

@@ -7,6 +7,7 @@ from uuid import UUID
 from vectorforge.bootstrap.tenant_caches import TenantCaches
 from vectorforge.bootstrap.tenant_limits import LimitServices
 from vectorforge.bootstrap.tenant_repositories import TenantRepositories
+from vectorforge.db.key_check import due_check
 from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
@@ -81,6 +82,7 @@ class TenantServices(TenantRepositories):
             metrics=self._application.metrics,
             max_top_k=self._application.config.query.max_top_k,
             query_vectors=self.caches.query_vectors,
+            per_document=self._application.config.query.max_passages_per_document,
         )
 
     @cached_property
@@ -186,6 +188,15 @@ class TenantServices(TenantRepositories):
         from vectorforge.bootstrap.profile_services import ProfileServices
 
         return ProfileServices(self, self._application)
+
+    async def confirm_credential(self) -> None:
+        """Ask whether the running request's key is still good, if no transaction has: for who needs none.
+
+        Raises:
+            AuthenticationError: It is revoked or over.
+        """
+        if due_check() is not None:
+            await self._db.run([], repeatable=True)
 
     async def look_up_question(self, name_or_id: str, query: str, config: QueryConfig) -> KnownQuestion:
         """A collection by its id or its name, and what is kept of a question to it; an id wins.

@@ -121,7 +121,7 @@ def revoke(
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """End a key now. Servers that have just seen it take it for 30 seconds at most."""
+    """End a key now, in every server; requests that have begun go on."""
     with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
         from vectorforge.cli.confirmation import confirm
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI
 
+from vectorforge.api import access_log
 from vectorforge.api.app import create_app
 from vectorforge.api.doors import QUESTION_DOORS
 from vectorforge.bootstrap import Application
@@ -47,6 +48,8 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
+            if server.auth == "api_key":  # there may be several who ask
+                access_log.logger.setLevel(logging.INFO)
             found = await session.services.collections.list()  # with its counts
             chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
             _announce(terminal, setup, url, chosen, answering_provider(session))

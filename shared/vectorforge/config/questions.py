@@ -14,6 +14,8 @@ class QuerySettings(Section):
     max_query_length: int = Field(default=10_000, ge=1)
     """Characters; longer questions are cut, with a warning."""
     max_top_k: int = Field(default=100, ge=1, le=1000)
+    max_passages_per_document: int = Field(default=0, ge=0, le=1000)
+    """Of those found for a question, while others match; 0: no cap."""
     max_answer_tokens: int = Field(default=16_384, ge=1)
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     history_max_tokens: int = Field(default=4096, ge=0)

@@ -15,9 +15,11 @@ from psycopg_pool import PoolClosed, TooManyRequests
 
 from vectorforge.db.conninfo import is_refused
 from vectorforge.db.exchange import Exchange
+from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.login import PasswordSource, make_password, password_options
 from vectorforge.db.refusals import Refusals
 from vectorforge.errors import (
+    AuthenticationError,
     DatabaseError,
     DatabaseUnavailableError,
     InvalidInputError,
@@ -42,6 +44,8 @@ _REFUSED_CLASSES = ("22", "23")
 https://www.postgresql.org/docs/17/errcodes-appendix.html"""
 _BEING_ERASED = "VF001"
 """Of ours: ``vectorforge.enter_tenant`` refuses a tenant that is being erased."""
+_KEY_OVER = "VF002"
+"""Of ours: ``vectorforge.check_keys`` finds a key that is revoked or over."""
 _READ_ONLY = "25006"
 """The server has become a replica: a connection made anew may lead to its successor."""
 
@@ -208,6 +212,7 @@ class translated_errors:  # noqa: N801 - read as the statement that it makes wit
     Raises:
         DatabaseUnavailableError: No connection, a lost one, or the server gave up for lack of something.
         TenantBeingErasedError: The tenant that was to be entered is being erased.
+        AuthenticationError: A key that was remembered is revoked or over.
         InvalidInputError: A value that PostgreSQL cannot store, such as a NUL character in text.
         RefusedRowError: Any other value or row that a type or a constraint forbids.
         DatabaseError: Everything else.
@@ -240,6 +245,8 @@ def _translated(exc: BaseException) -> VectorForgeError | None:
         return RefusedRowError()
     if state == _BEING_ERASED:
         return TenantBeingErasedError()
+    if state == _KEY_OVER:
+        return AuthenticationError(WRONG_KEY, presented=True)
     if state == _READ_ONLY:
         return DatabaseUnavailableError("The database is read-only now.")
     return DatabaseError()

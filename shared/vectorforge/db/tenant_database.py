@@ -1,9 +1,10 @@
 """The only way to data, which is with a tenant."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from vectorforge.db.key_check import due_check
 from vectorforge.db.tenant_id import checked_tenant
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from vectorforge.db.connection import Database
     from vectorforge.db.exchange import Call, Outcome
+
+_NOTHING_TO_CHECK = nullcontext()
 
 Params = Sequence[Any] | Mapping[str, Any]
 
@@ -38,6 +41,7 @@ class TenantDatabase:
         Raises:
             DatabaseUnavailableError: No connection, or it was lost.
             TenantBeingErasedError: Nobody may enter the tenant now.
+            AuthenticationError: A key that the running request was let in with is revoked or over.
             InvalidInputError: A value that PostgreSQL cannot store.
             DatabaseError: The database refused a statement.
         """
@@ -45,7 +49,11 @@ class TenantDatabase:
 
         with translated_errors():
             async with self._database.connection() as connection, connection.transaction():
-                await connection.execute(self._enter.encode(), (self.tenant_id,))
+                check = due_check()
+                enter: Call = (self._enter, (self.tenant_id,))
+                query, params = enter if check is None else check.beside(enter)
+                with check or _NOTHING_TO_CHECK, translated_errors():
+                    await connection.execute(query.encode(), params)
                 yield connection
 
     async def fetch_all(
@@ -95,8 +103,10 @@ class TenantDatabase:
         from vectorforge.db.session import translated_errors
 
         if ef_search is None:
-            entering: Call = (self._enter, (self.tenant_id,))
+            enter: Call = (self._enter, (self.tenant_id,))
         else:
-            entering = (_ENTER_SEARCH, (self.tenant_id, ef_search))
-        with translated_errors():
+            enter = (_ENTER_SEARCH, (self.tenant_id, ef_search))
+        check = due_check()
+        entering = enter if check is None else check.beside(enter)
+        with check or _NOTHING_TO_CHECK, translated_errors():
             return (await self._database.run([entering, *calls], repeatable=repeatable))[1:]

@@ -9,6 +9,7 @@ from uuid import UUID
 from vectorforge.db.repositories.question_repo import FoundQuestion, RidingStatement
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
+    AuthenticationError,
     DatabaseUnavailableError,
     InvalidInputError,
     LimitExceededError,
@@ -101,12 +102,13 @@ class QuestionLookUp:
             LimitExceededError: ``riding`` says so, and so is InvalidInputError.
             NotFoundError: There is no such collection.
             DatabaseUnavailableError: No connection, or it was lost.
+            AuthenticationError: The request's key is revoked or over.
         """
         text, digest = self._prepare(query, config)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 found = await self._questions.find(name_or_id, text, digest, riding=riding)
-        except (DatabaseUnavailableError, LimitExceededError, InvalidInputError):
+        except (AuthenticationError, DatabaseUnavailableError, LimitExceededError, InvalidInputError):
             raise
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The caches were not read: %s", type(exc).__name__)

@@ -20,10 +20,11 @@ from vectorforge.errors import (
     NotFoundError,
 )
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages, with_current_model
+from vectorforge.retriever.document_cap import search_capped
 from vectorforge.retriever.kept_vectors import QueryVectors, kept_beside
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
-from vectorforge.vectorstore.base import VectorStore
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class HybridRetriever(BaseRetriever):
         metrics: Where ``retriever.*`` goes.
         max_top_k: Largest ``top_k`` accepted.
         query_vectors: Bound to the same tenant; None: every process embeds for itself.
+        per_document: Passages of one document at most while others match, see ``document_cap``; 0: no cap.
+            Passages of a profile have none.
     """
 
     tags: ClassVar[Mapping[str, str]] = {"retriever_type": "hybrid"}
@@ -70,7 +73,9 @@ class HybridRetriever(BaseRetriever):
         metrics: MetricsCollector | None = None,
         max_top_k: int = 100,
         query_vectors: QueryVectors | None = None,
+        per_document: int = 0,
     ) -> None:
+        self._per_document = per_document
         self._embedding_registry = embedding_registry
         self._vector_store = vector_store
         self._collection_repo = collection_repo
@@ -150,17 +155,21 @@ class HybridRetriever(BaseRetriever):
                 error = exc
         vector = None if mode is SearchMode.LEXICAL else fresh or kept
         async with self._keeping(known, collection, query, fresh, embedding_provider):
-            found = await self._vector_store.search(
+            nearest = partial(
+                self._nearest,
                 query_vector=vector,
                 query_text=None if mode is SearchMode.DENSE else query,
                 dense_weight=collection.dense_weight,
-                top_k=top_k,
                 filters=filters,
                 metric=metric,
                 collection_id=collection_id,
                 profile_id=profile_id,
                 space=collection.space or None,
             )
+            if self._per_document and profile_id is None:
+                found = await search_capped(nearest, top_k, self._per_document)
+            else:
+                found = await nearest(top_k)
         if error is not None and not found:
             raise error  # who answers without passages has other means
         if vector is None and min_score:
@@ -172,6 +181,9 @@ class HybridRetriever(BaseRetriever):
         # exact text: A-019
         logger.info(f"Retrieved {len(results)} chunks for query (top_k={top_k}, metric={metric.value})")
         return results
+
+    async def _nearest(self, top_k: int, **search: Any) -> NearestChunks:
+        return await self._vector_store.search(top_k=top_k, **search)
 
     def _mode(self, collection: Collection, asked: SearchMode | None) -> SearchMode:
         mode = collection.search_mode if asked is None else SearchMode(asked)  # of a variant, it is text

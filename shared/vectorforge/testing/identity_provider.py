@@ -1,5 +1,6 @@
 """An identity provider on a real socket: it serves its public keys as a JWKS, and signs tokens."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -43,6 +44,10 @@ class IdentityProvider:
         """By id; what stands before a "-" is its kind."""
         self.answer: Response | None = None
         """What is answered instead of the keys."""
+        self.gate: asyncio.Event | None = None
+        """What every answer waits for."""
+        self.asked = asyncio.Event()
+        """Set when somebody asks for the keys."""
 
     @property
     def settings(self) -> IdentitySettings:
@@ -85,6 +90,9 @@ async def identity_provider() -> AsyncIterator[IdentityProvider]:
 
     async def keys(_: Request) -> Response:
         provider.fetched += 1
+        provider.asked.set()
+        if provider.gate is not None:
+            await provider.gate.wait()
         return provider.answer or Response(json.dumps(provider.public_keys()), media_type="application/json")
 
     async with serve(Starlette(routes=[Route("/jwks.json", keys)])) as url:

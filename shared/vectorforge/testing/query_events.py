@@ -1,7 +1,7 @@
 """The events of ``events/query_*.json`` for a process of the query function, and what it answers to them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -41,7 +41,12 @@ def load_event(name: str, *, body: Mapping[str, Any] | None = None, **headers: s
 
 
 def query_function(
-    surroundings: QuerySurroundings, mode: Mode, *, variables: Mapping[str, str] | None = None, **options: Any
+    surroundings: QuerySurroundings,
+    mode: Mode,
+    *,
+    variables: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
+    **options: Any,
 ) -> FunctionConfiguration:
     """The query function: streaming under our runtime, buffered under AWS's own. Warnings are errors in it.
 
@@ -49,9 +54,11 @@ def query_function(
         surroundings: Database and vendors.
         mode: Its VECTORFORGE_RESPONSE_MODE.
         variables: Added to its environment.
+        without: Names of variables that are taken out of it.
         **options: Other fields of the configuration.
     """
     environment = {**surroundings.environment(response_mode=mode), "PYTHONWARNINGS": "error"}
+    environment = {name: value for name, value in environment.items() if name not in without}
     command = RUNTIME_COMMAND if mode == "stream" else AWSLAMBDARIC_COMMAND
     return surroundings.function({**environment, **(variables or {})}, command=command, **options)
 

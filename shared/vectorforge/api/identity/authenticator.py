@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdentities
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
+from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
 from vectorforge.principal import Principal, Scope
@@ -28,7 +29,6 @@ MAX_KEY_CHARS = 512
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NO_CREDENTIAL = "An API key is required: Authorization: Bearer <key>."
 _NOBODY_S = "The front door knows the caller, but the caller is assigned to no tenant here."
-_WRONG_KEY = "The API key is not valid."
 _SEVERAL = "The request's credentials belong to different tenants."
 
 
@@ -100,6 +100,11 @@ class Authenticator:
             raise AuthenticationError(_NOBODY_S if known else _NO_CREDENTIAL, presented=known)
         return _together(found)
 
+    def forget(self, key_id: str) -> None:
+        """Look a key of the database up when it comes next: it was found to be over."""
+        if self._issued is not None:
+            self._issued.forget(key_id)
+
     async def _of_keys(self, headers: Mapping[str, str], caller: FrontDoorCaller) -> list[Principal]:
         """Whom the keys of ours and the access token stand for."""
         checked = caller.api_key_id is not None
@@ -124,7 +129,7 @@ class Authenticator:
         if found is None and self._issued is not None:
             found = await self._issued.find(key)
         if found is None and required:
-            raise AuthenticationError(_WRONG_KEY if key else _NO_CREDENTIAL, presented=bool(key))
+            raise AuthenticationError(WRONG_KEY if key else _NO_CREDENTIAL, presented=bool(key))
         return found
 
     def _find_configured(self, key: str) -> Principal | None:
@@ -148,7 +153,8 @@ def _together(found: Collection[Principal]) -> Principal:
         raise AuthenticationError(_SEVERAL, presented=True)
     first, *others = found
     scopes = first.scopes.intersection(*(other.scopes for other in others))
-    return Principal(first.tenant, scopes, "+".join(principal.credential for principal in found))
+    remembered = frozenset().union(*(principal.remembered_keys for principal in found))
+    return Principal(first.tenant, scopes, "+".join(principal.credential for principal in found), remembered)
 
 
 def _check_tenants(settings: ServerSettings) -> None:

@@ -5,6 +5,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of, is_issued_key
@@ -14,7 +15,8 @@ from vectorforge.principal import Principal
 Value = TypeVar("Value")
 
 REMEMBERED_S = 30.0
-"""For how long a key that was revoked elsewhere may still be good here, and a new one be none."""
+"""For how long a key is not looked up again, nor one that is none. Whether it is still good is asked all the
+same, in the request's first transaction (``db.key_check``)."""
 MAX_KEYS = 10_000
 MAX_WRONG_KEYS = 1_000
 """Anybody can send wrong keys, so these push out none that are good."""
@@ -89,8 +91,9 @@ class IssuedKeys:
             return None
         left_s = REMEMBERED_S if found.seconds_left is None else min(REMEMBERED_S, found.seconds_left)
         principal = Principal(found.tenant_id, found.scope.included, credential_of(found.id))
+        remembered = replace(principal, remembered_keys=frozenset({found.id}))
         self._wrong.pop(digest, None)
-        _put(self._good, digest, (self._clock() + left_s, principal), MAX_KEYS)
+        _put(self._good, digest, (self._clock() + left_s, remembered), MAX_KEYS)
         return principal
 
 

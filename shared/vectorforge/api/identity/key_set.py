@@ -70,7 +70,7 @@ class KeySet:
         Raises:
             IdentityProviderUnavailableError: There are no keys that are young enough, and none can be had.
         """
-        if self._due(key_id):
+        if self._due(key_id) and not (self._fetching.locked() and self._is_good(key_id)):
             async with self._fetching:
                 if self._due(key_id):  # who was here before may have fetched them
                     await self._fetch()
@@ -84,11 +84,14 @@ class KeySet:
             return since_try >= RETRY_S
         return key_id not in self._keys and since_try >= MIN_INTERVAL_S
 
+    def _is_good(self, key_id: str) -> bool:
+        """Whether the key is there: who has it need not wait for younger ones that somebody else fetches."""
+        return key_id in self._keys and not self._older_than(MAX_AGE_S + STALE_S)
+
     def _older_than(self, age_s: float) -> bool:
         return self._fetched_at is None or self._clock() - self._fetched_at > age_s
 
     async def _fetch(self) -> None:
-        self._tried_at = self._clock()
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 document = await self._document()
@@ -96,6 +99,8 @@ class KeySet:
         except (ConnectionError, OSError, TimeoutError, ValueError) as exc:
             logger.warning("The keys of the identity provider cannot be fetched: %s", type(exc).__name__)
             return
+        finally:
+            self._tried_at = self._clock()  # when it ended: those who waited must not try again, one by one
         self._keys = await asyncio.to_thread(read_keys, document)
         self._fetched_at = self._clock()
 

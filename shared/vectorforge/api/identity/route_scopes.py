@@ -3,7 +3,9 @@
 A route that is not here cannot be served: ``doors`` refuses to open its module.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from re import Pattern
 
 from starlette.routing import compile_path
 
@@ -99,13 +101,31 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
 """Method and path of each route by what it needs, the paths as the routes have them."""
 
 _SCOPES: Mapping[str, Scope] = {route: scope for scope, routes in ROUTES.items() for route in routes}
-# Paths are matched as the router does it, so that the two never see different routes.
-_PATTERNS = [
-    (method, compile_path(path)[0], scope)
-    for route, scope in _SCOPES.items()
-    for method, path in [route.split(" ", 1)]
-    if "{" in path
-]
+_FIRST_SEGMENTS = 2
+"""Which no route takes from a caller: by them and by the number of slashes its pattern is found."""
+
+
+def _indexed() -> Mapping[tuple[str, str, int | None], Sequence[tuple[Pattern[str], Scope]]]:
+    """The patterns of all routes; of those that take any number of segments, the number is None.
+
+    Those without parameters are among them, for the router's patterns let a newline stand at the end.
+    """
+    index = defaultdict[tuple[str, str, int | None], list[tuple[Pattern[str], Scope]]](list)
+    for route, scope in _SCOPES.items():
+        method, path = route.split(" ", 1)
+        if "{" in (start := _start_of(path)):
+            raise ValueError(f"{route} has a parameter among its first {_FIRST_SEGMENTS} segments")
+        slashes = None if ":path}" in path else path.count("/")
+        # Paths are matched as the router does it, so that the two never see different routes.
+        index[method, start, slashes].append((compile_path(path)[0], scope))
+    return dict(index)
+
+
+def _start_of(path: str) -> str:
+    return "/".join(path.split("/", _FIRST_SEGMENTS + 1)[: _FIRST_SEGMENTS + 1])
+
+
+_PATTERNS = _indexed()
 
 
 def required_scope(method: str, path: str) -> Scope | None:
@@ -122,7 +142,13 @@ def required_scope(method: str, path: str) -> Scope | None:
     exact = _SCOPES.get(f"{method} {path}")
     if exact is not None:
         return exact
-    found = [scope for known, pattern, scope in _PATTERNS if known == method and pattern.match(path)]
+    start = _start_of(path.removesuffix("\n"))
+    found = [
+        scope
+        for slashes in (path.count("/"), None)
+        for pattern, scope in _PATTERNS.get((method, start, slashes), ())
+        if pattern.match(path)
+    ]
     return max(found, key=lambda scope: len(scope.included), default=None)
 
 

@@ -41,7 +41,7 @@ async def rotate_key(
 
 @router.delete("/{key_id}", responses=problems(404))
 async def revoke_key(request: Request, key_id: KeyId, tenant: Tenant) -> KeyBody:
-    """End a key now; other processes that have just seen it take it for 30 seconds at most."""
+    """End a key now, in every process; requests that have begun go on."""
     ended = await tenant.api_keys.revoke(key_id)
     _issued(request).forget(key_id)
     return KeyBody.of(ended)

@@ -30,6 +30,7 @@ async def create_embeddings(
     async with cancelled_on_disconnect(request.receive):
         tokens = await asyncio.to_thread(count_tokens, body.input, model)
         await tenant.limits.admit(Claim(tokens=tokens, field="input"))
+        await tenant.confirm_credential()
         vectors = await embed(provider, model, body, deadline_of(request, application))
         tenant.limits.note_used(tokens)
     is_base64 = body.encoding_format == "base64"

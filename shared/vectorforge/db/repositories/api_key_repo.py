@@ -187,7 +187,7 @@ class ApiKeyRepository:
         return NewApiKey(secret, _key(row))
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key now. Processes that have just seen it take it for good for 30 seconds at most.
+        """End a key now. Requests that have begun go on; later ones are refused, see ``db.key_check``.
 
         Raises:
             NotFoundError: There is no such key in use.

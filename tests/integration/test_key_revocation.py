@@ -1,0 +1,153 @@
+"""A key that one process revokes is refused by every other that remembers it, at no cost to good ones."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.integration.test_api_tenants import CASES, Alice, alice, request
+from vectorforge.config import QuerySettings
+from vectorforge.db.key_check import WRONG_KEY
+from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.principal import Scope
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.pin_detector import PinDetector
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+VECTORFORGE = Path(sys.executable).with_name("vectorforge")
+QUESTION = {"query": "How hot is the oven?"}
+_FIXTURE = alice
+READS_NOTHING_OF_A_TENANT = {
+    ("GET", "/metrics"),
+    ("GET", "/v1/providers"),
+    ("GET", "/v1/providers/{name}/models"),
+}
+"""Names of models, and of a path that is none: for them a key may be remembered for 30 seconds."""
+
+
+def bearer(key: NewApiKey) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key.secret}"}
+
+
+def keys_of(api: LiveApi, tenant: str) -> ApiKeyRepository:
+    return api.application.for_tenant(tenant).api_keys
+
+
+@pytest.fixture
+async def api(
+    app_url: str, make_tenant: Callable[[], str]
+) -> AsyncIterator[tuple[LiveApi, str, ScriptedLLM]]:
+    """A server with a tenant, and the model that it asks."""
+    tenant, model = make_tenant(), ScriptedLLM(["At 230 degrees [Source 1]."])
+    config = settings_for(app_url, [tenant], query=QuerySettings(degraded_answers=False))
+    async with live_api(config, model) as served, served.client(tenant) as client:
+        await add_documents(client, await new_collection(client), bread="The oven is at 230 degrees.")
+        yield served, tenant, model
+
+
+async def test_a_key_revoked_by_another_process_is_refused_at_once(
+    api: tuple[LiveApi, str, ScriptedLLM], postgres_server: EmbeddedPostgres, tmp_path: Path
+) -> None:  # security 10
+    served, tenant, model = api
+    key = await keys_of(served, tenant).create("leaked", Scope.READ)
+    async with served.client(None) as client:
+        client.headers.update(bearer(key))
+        for _ in range(2):  # the second time from memory
+            assert (await client.post("/v1/rag/query", json=QUESTION)).status_code == 200
+        asked = len(model.calls)
+        process = await asyncio.create_subprocess_exec(
+            *(VECTORFORGE, "keys", "revoke", key.key.id, "--tenant", tenant, "--yes"),
+            env={**os.environ, "VECTORFORGE_DATABASE_URL": postgres_server.app_url},
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()
+        refused = await client.post("/v1/rag/query", json={"query": "How hot is it?"})
+        assert (refused.status_code, refused.json()["detail"]) == (401, WRONG_KEY)
+        assert refused.headers["www-authenticate"] == 'Bearer error="invalid_token"'
+        assert len(model.calls) == asked
+        # It is forgotten, so that routes which read nothing refuse it as well.
+        assert (await client.get("/v1/providers")).status_code == 401
+
+
+async def test_no_route_serves_a_key_that_was_revoked_elsewhere(alice: Alice) -> None:
+    served: set[tuple[str, str]] = set()
+    keys = keys_of(alice.api, alice.name)  # tells nothing to those who authenticate
+    async with alice.api.client(None) as client:
+        for (method, path), case in CASES.items():
+            key = await keys.create("short", Scope.ADMIN)
+            client.headers.update(bearer(key))
+            assert (await client.get("/v1/providers")).status_code == 200  # now it is remembered
+            await keys.revoke(key.key.id)
+            response = await request(client, method, alice.fill(path + case.query), alice.fill_body(case))
+            if path.startswith("/mcp"):
+                assert response.json()["result"]["isError"], response.text
+                assert WRONG_KEY in response.text
+            elif response.status_code != 401:
+                served.add((method, path))
+    assert served == READS_NOTHING_OF_A_TENANT
+
+
+async def test_streams_begin_with_the_refusal(api: tuple[LiveApi, str, ScriptedLLM]) -> None:
+    served, tenant, model = api
+    keys = keys_of(served, tenant)
+    async with served.client(None) as client:
+        for more in ({"stream": True}, {"stream": True, "resumable": True}):
+            key = await keys.create("short", Scope.READ)
+            client.headers.update(bearer(key))
+            assert (await client.post("/v1/rag/query", json={**QUESTION, **more})).status_code == 200
+            asked = len(model.calls)
+            await keys.revoke(key.key.id)
+            response = await client.post("/v1/rag/query", json={"query": "And then?", **more})
+            assert (response.status_code, len(model.calls)) == (401, asked)
+
+
+async def test_ends_and_successors_are_seen_as_well(api: tuple[LiveApi, str, ScriptedLLM]) -> None:
+    served, tenant, _ = api
+    keys = keys_of(served, tenant)
+    async with served.client(None) as client:
+        old, other = await keys.create("old", Scope.READ), await keys.create("other", Scope.READ)
+        both = {**bearer(old), "X-Api-Key": other.secret}
+        for headers in (bearer(old), bearer(other), both):
+            assert (await client.get("/v1/collections", headers=headers)).status_code == 200
+        await keys.rotate(old.key.id, overlap=timedelta(hours=1))
+        assert (await client.get("/v1/collections", headers=both)).status_code == 200
+        await keys.revoke(other.key.id)
+        assert (await client.get("/v1/collections", headers=both)).status_code == 401  # one of two
+        assert (await client.get("/v1/collections", headers=bearer(old))).status_code == 200
+
+
+async def test_a_question_costs_no_statement_more(
+    api: tuple[LiveApi, str, ScriptedLLM], pin_detector: PinDetector
+) -> None:
+    served, tenant, _ = api
+    issued = await keys_of(served, tenant).create("good", Scope.READ)
+
+    async def cost(client: httpx2.AsyncClient, name: str) -> tuple[int, int]:
+        await client.post("/v1/rag/query", json={"query": f"Warm up {name}"})
+        found = []
+        for number in range(6):  # the fewest, for workers look for jobs meanwhile
+            before = (pin_detector.messages["Sync"], pin_detector.statements)
+            response = await client.post("/v1/rag/query", json={"query": f"How hot, {name} {number}?"})
+            assert response.status_code == 200
+            after = (pin_detector.messages["Sync"], pin_detector.statements)
+            found.append((after[0] - before[0], after[1] - before[1]))
+        return min(found)
+
+    async with served.client(tenant) as configured, served.client(None) as with_key:
+        with_key.headers.update(bearer(issued))
+        costs: dict[str, Any] = {
+            "configured": await cost(configured, "configured"),
+            "issued": await cost(with_key, "issued"),
+        }
+    assert costs["issued"] == costs["configured"]
+    assert costs["issued"][0] == 3  # look-up, search, log

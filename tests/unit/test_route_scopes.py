@@ -1,0 +1,47 @@
+"""What a path needs is found by an index, and is what matching every route's pattern would find."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.routing import compile_path
+
+from vectorforge.api.identity.route_scopes import ROUTES, required_scope
+from vectorforge.principal import Scope
+
+ALL = [
+    (method, compile_path(path)[0], scope)
+    for scope, routes in ROUTES.items()
+    for route in routes
+    for method, path in [route.split(" ", 1)]
+]
+METHODS = sorted({method for method, _, _ in ALL})
+SEGMENTS = sorted({segment for routes in ROUTES.values() for route in routes for segment in route.split("/")})
+LITERALS = [segment.partition(" ")[0] for segment in SEGMENTS if "{" not in segment]
+ENDS = st.sampled_from(["", "/", "\n", "\n\n", "/\n"])
+
+
+def matched(method: str, path: str) -> Scope | None:
+    """By all patterns, one after the other, as the router does it."""
+    found = [scope for known, pattern, scope in ALL if known == method and pattern.match(path)]
+    return max(found, key=lambda scope: len(scope.included), default=None)
+
+
+@given(
+    st.sampled_from(METHODS),
+    st.lists(st.sampled_from([*LITERALS, "x", "a b", "x\n", "..", "%2f"]), max_size=6),
+    ENDS,
+)
+def test_the_index_finds_what_all_patterns_would(method: str, segments: list[str], end: str) -> None:
+    for path in ("/" + "/".join(segments) + end, "/v1/" + "/".join(segments) + end):
+        exact = required_scope(method, path)
+        assert exact is matched(method, path), path
+
+
+def test_every_route_needs_its_scope_however_its_path_ends() -> None:
+    for scope, routes in ROUTES.items():
+        for route in routes:
+            method, path = route.split(" ", 1)
+            filled = path.replace("{model:path}", "a/b/c").replace("{", "").replace("}", "")
+            for end in ("", "\n"):
+                found = required_scope(method, filled + end)
+                assert found is not None, route
+                assert scope.included <= found.included, (route, end)
