@@ -28,6 +28,8 @@ from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 PARTS: Final = ("api", *MACHINES, "parsers")
+_ENOUGH: Final = 1_000
+"""Requests after which every operation should have answered well once."""
 _EXPLANATION = """
 parts:
   api        requests made of the OpenAPI document (schemathesis), valid and not, to a server in a process of
@@ -129,13 +131,17 @@ async def _api(server: ApiServer, options: argparse.Namespace, on_step: Callable
         on_case=lambda: on_step(next(sent), options.cases),
     )
     seconds = time.monotonic() - began
-    statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.statuses.items()))
+    statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.total.items()))
     return Row(
         "requests made of the OpenAPI document",
-        f"{findings.cases:,} to {findings.operations} operations in {seconds:.0f} s ({statuses}); "
+        f"{findings.cases:,} to {len(findings.statuses)} operations in {seconds:.0f} s ({statuses}); "
         + _today(options.seed),
-        "no 500, no status code, content type or body that the document does not name",
-        [f"{what}\n{example}" for what, example in sorted(findings.problems.items())],
+        "no 500, no status code, content type or body that the document does not name; every operation did what it "
+        "was asked at least once",
+        [
+            *(f"{what}\n{example}" for what, example in sorted(findings.problems.items())),
+            *(f"{one}: never answered well" for one in findings.never_well if findings.cases >= _ENOUGH),
+        ],
     )
 
 

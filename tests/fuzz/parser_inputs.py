@@ -10,6 +10,15 @@ from typing import Any, Final
 import docx
 from hypothesis import strategies as st
 
+from tests.fuzz.credential_parsers import CREDENTIAL_PARSERS, credential_inputs
+from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
+from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
+
+_ELSEWHERE: Final = (
+    (CREDENTIAL_PARSERS, credential_inputs),
+    (REQUEST_PARSERS, request_inputs),
+    (VENDOR_PARSERS, vendor_inputs),
+)
 _EVENTS: Final = Path(__file__).parents[2] / "events"
 _PDF: Final = b"""%PDF-1.4
 1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
@@ -34,6 +43,9 @@ _FILTERS: Final = (
 @cache
 def inputs(parser: str) -> Sequence[bytes]:
     """What the parser reads well, at least one."""
+    for names, others in _ELSEWHERE:
+        if parser in names:
+            return others(parser)
     return {
         "text": [
             b"Plain text.\r\nTwo lines.",
@@ -145,5 +157,7 @@ FOUND: Final[Mapping[str, Sequence[bytes]]] = {
         b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',
     ],
     "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
+    **REQUEST_FOUND,
+    **VENDOR_FOUND,
 }
 """What a parser stumbled over once."""
