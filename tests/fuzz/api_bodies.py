@@ -1,6 +1,6 @@
 """Bodies that the API takes, and what becomes of them when somebody tampers with them.
 
-Bodies made of schemas alone seldom come through: a question to a model that is not there, a tool that is none.
+Those made of schemas alone seldom come through: a question to a model that is not there, a tool that is none.
 """
 
 import json

@@ -91,7 +91,9 @@ async def _begin_change(client: httpx2.AsyncClient, collection: str) -> None:
     path = f"/v1/collections/{collection}/embedding-switch"
     (await client.post(path, json={"embedding_provider": "other"})).raise_for_status()
     async with asyncio.timeout(_WAIT_S):
-        while (await client.get(path)).json()["state"] == "filling":
+        while True:
+            if (await client.get(path)).json()["state"] != "filling":
+                return
             await asyncio.sleep(0.05)
 
 
@@ -101,7 +103,10 @@ async def _stock(server: ApiServer) -> None:
         base_url=server.url, headers=headers_of(server.spare), timeout=30
     ) as client:
         async with asyncio.timeout(_WAIT_S):
-            while (found := await client.get("/v1/collections")).status_code == 409:
+            while True:
+                found = await client.get("/v1/collections")
+                if found.status_code != 409:
+                    break
                 await asyncio.sleep(0.05)
         if not found.json()["collections"]:
             await add_documents(client, await new_collection(client), first=_TEXT)

@@ -5,6 +5,7 @@ document names for the route, and a body as its schema says.
 """
 
 import asyncio
+import logging
 import random
 import threading
 from collections import Counter
@@ -31,6 +32,8 @@ from schemathesis.specs.openapi.checks import (
 from tests.fuzz.api_bodies import known_body, overlaid, tampered
 from tests.fuzz.api_furniture import Furniture, furnish
 from tests.fuzz.api_server import ApiServer, headers_of
+
+logger = logging.getLogger(__name__)
 
 _CHECKS: list[CheckFunction] = [
     status_code_conformance,
@@ -147,6 +150,8 @@ class _Sender:
     def _note(self, operation: str, status: int, wrong: Mapping[str, str]) -> None:
         self.findings.statuses[operation][status] += 1
         for what, example in wrong.items():
+            if what not in self.findings.problems:
+                logger.warning("Found: %s\n%s", what, example)  # a run takes long
             self.findings.problems.setdefault(what, example)
         self._on_case()
 
@@ -221,17 +226,20 @@ def _run_operation(operation: Any, sender: _Sender, *, cases: int, seed_of: str)
 
 
 def _run_round(operations: Sequence[Any], sender: _Sender, cases: int, seed_of: str) -> None:
-    """All operations, those last that delete.
+    """All operations, those last that end most.
 
     In one thread: CPython 3.11 may not parse in several, and Hypothesis reads the source of lambdas
     (https://github.com/python/cpython/issues/106905).
     """
-    for operation in sorted(operations, key=_ends_something):
+    for operation in sorted(operations, key=_how_much_ends):
         _run_operation(operation, sender, cases=cases, seed_of=f"{seed_of}-{operation.label}")
 
 
-def _ends_something(operation: Any) -> bool:
-    return operation.method.upper() == "DELETE" or operation.path.endswith(("/finish", "/cancel"))
+def _how_much_ends(operation: Any) -> int:
+    """0: nothing; 1: a part of a collection, or what is in none; 2: a collection with all that is in it."""
+    if operation.method.upper() == "DELETE":
+        return 2 if operation.path.endswith(("{collection_id}", "{vector_store_id}")) else 1
+    return 1 if operation.path.endswith(("/finish", "/cancel")) else 0
 
 
 async def fuzz_api(

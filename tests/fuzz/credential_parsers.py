@@ -1,4 +1,4 @@
-"""What reads credentials: headers, access tokens, an identity provider's keys, front doors' identities, secrets."""
+"""What reads credentials: headers, tokens, an identity provider's keys, front doors' identities, secrets."""
 
 import hashlib
 import json
@@ -135,9 +135,11 @@ def read_secret(content: bytes) -> None:
     """A secret of Secrets Manager: an object, or an error without a word of it."""
     try:
         assert isinstance(secret_fields("name", content, "settings"), dict)
+        return
     except ConfigurationError as exc:
-        assert exc.message == "Secret name must be a JSON object of settings."
-        assert exc.__cause__ is None
+        told = exc
+    assert told.message == "Secret name must be a JSON object of settings."
+    assert told.__cause__ is None
 
 
 def credential_inputs(parser: str) -> Sequence[bytes]:
@@ -164,7 +166,8 @@ def credential_inputs(parser: str) -> Sequence[bytes]:
 
 _OTHER_KEYS: Final = (
     b'{"keys": [{"kty": "EC", "crv": "P-256", "kid": "e", "alg": "ES256", '
-    b'"x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},'
+    b'"x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", '
+    b'"y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},'
     b' {"kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB"}, {"kty": "oct", "kid": "s", "k": "AQAB"}]}'
 )
 """RFC 7517, A.1, and two that are of no use."""

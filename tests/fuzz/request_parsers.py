@@ -1,8 +1,10 @@
-"""What reads requests beside the OpenAPI document's schemas, and what looks through answers while they are written."""
+"""What reads requests beside the schemas, and what looks through answers while they are written."""
 
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from fastapi.exceptions import RequestValidationError
@@ -101,10 +103,8 @@ def read_attributes(content: bytes) -> None:
 def read_arguments(content: bytes) -> None:
     """Arguments of tools: MCP's as JSON that was read, a model's as a text."""
     for name, tool in TOOLS.items():
-        try:
+        with suppress(ValidationError):
             tool.arguments.model_validate(_json(content))
-        except ValidationError:
-            pass
         try:
             check_arguments(name, _text(content))
         except InvalidInputError:
@@ -143,7 +143,7 @@ def watch_answer(content: bytes) -> None:
         assert "".join(_in_pieces(text, size, pieces.feed, pieces.finish)) == told
     checked = [CitationChecker("How long?", passages) for _ in range(2)]
     found = [
-        sum(_in_pieces(text, length, checker.feed, checker.finish), [])
+        list(chain(*_in_pieces(text, length, checker.feed, checker.finish)))
         for checker, length in zip(checked, (len(text) + 1, size), strict=True)
     ]
     assert found[0] == found[1]
@@ -164,7 +164,8 @@ REQUEST_PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
 
 _ID: Final = "0192a0c4-5b1e-7c3a-9d2f-111111111111"
 _FORM: Final = (
-    b'0--b\r\nContent-Disposition: form-data; name="files"; filename="a.md"\r\nContent-Type: text/markdown\r\n'
+    b'0--b\r\nContent-Disposition: form-data; name="files"; filename="a.md"\r\n'
+    b"Content-Type: text/markdown\r\n"
     b'\r\nText.\r\n--b\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n{"year": 2024}\r\n--b--\r\n'
 )
 _RECORD: Final = '{"type": "vectorforge.query_log", "id": "1", "tenant_id": "a", "query": "x"}'
@@ -176,7 +177,7 @@ def request_inputs(parser: str) -> Sequence[bytes]:
     return {
         "documents": [
             _FORM,
-            b'1{"documents": [{"source": "a.md", "text": "Text.", "metadata": {"year": 2024}, "title": "T"}]}',
+            b'1{"documents": [{"source": "a.md", "text": "Text.", "metadata": {"y": 1}, "title": "T"}]}',
         ],
         "log-cursor": [urlsafe_b64encode(f"2026-11-23T06:00:00+00:00/{_ID}".encode()).rstrip(b"=")],
         "openai-cursor": [_ID.encode(), b"\n" + _ID.encode()],
@@ -198,9 +199,9 @@ def request_inputs(parser: str) -> Sequence[bytes]:
             b'1,"' + _RECORD.replace('"', '""').encode() + b'"',
         ],
         "written-answer": [
-            b"2Five working days [Source 1], since 2 May 2024. See [here](https://shop.example/refund?id=1).",
-            b"3![x](https://evil.example/?q=1) <img src=https://evil.example> www.evil.example `[1]` Card 4111 "
-            b"1111 1111 1111, DE89370400440532013000, a@b.example.",
+            b"2Five working days [Source 1], since 2 May 2024. See [it](https://shop.example/refund?id=1).",
+            b"3![x](https://evil.example/?q=1) <img src=https://evil.example> www.evil.example `[1]` 1. A",
+            b"4Card 4111 1111 1111 1111, DE89370400440532013000, a@b.example. In May 2024 [Source 1, 2].",
         ],
     }[parser]
 

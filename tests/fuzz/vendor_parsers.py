@@ -1,4 +1,4 @@
-"""What reads the answers of vendors, over a real connection to a server that answers whatever it is told to."""
+"""What reads the answers of vendors, over a connection to a server that answers whatever it is told to."""
 
 import asyncio
 import math
@@ -140,6 +140,10 @@ def read_ranking(content: bytes) -> None:
 
 _USAGE: Final = b'"usage": {"prompt_tokens": 3, "completion_tokens": 1}'
 _MESSAGE: Final = b'{"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 3}}}'
+_ANTHROPIC_ANSWER: Final = (
+    b'0{"model": "m", "content": [{"type": "text", "text": "Five"}], "stop_reason": "end_turn", '
+    b'"usage": {"input_tokens": 3, "output_tokens": 1}}'
+)
 _DELTA: Final = b'{"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Five"}}'
 
 
@@ -158,10 +162,7 @@ def vendor_inputs(parser: str) -> Sequence[bytes]:
             b'data: {"choices": [], ' + _USAGE + b"}\n\ndata: [DONE]\n\n",
             b'0data: {"error": {"code": 429, "type": "rate_limit"}}\n\n',
         ],
-        "anthropic-answer": [
-            b'0{"model": "m", "content": [{"type": "text", "text": "Five"}], "stop_reason": "end_turn", '
-            b'"usage": {"input_tokens": 3, "output_tokens": 1}}',
-        ],
+        "anthropic-answer": [_ANTHROPIC_ANSWER],
         "anthropic-stream": [
             b"0data: " + _MESSAGE + b"\n\nevent: x\ndata: " + _DELTA + b"\n\n"
             b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, '
@@ -200,7 +201,7 @@ _NESTED: Final = b"[" * 1000 + b"]" * 1000
 VENDOR_FOUND: Final[dict[str, Sequence[bytes]]] = {
     "openai-answer": [
         b'0{"choices": [{"message": {"content": [{"type": "text"}]}}]}',
-        b'0{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": "3", "completion_tokens": -1}}',
+        b'0{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": "3"}}',
         b'0{"model": {}, "choices": [{"message": {"content": "a"}}]}',
     ],
     "complaint": [_NESTED],

@@ -200,7 +200,7 @@ def read_scores(body: bytes, count: int) -> list[float]:
     """The scores of a reranker's answer, in the order of the texts.
 
     Args:
-        body: ``[{"index": 0, "score": 0.5}, ...]`` or ``{"results": [{"index": 0, "relevance_score": ...}]}``.
+        body: ``[{"index": 0, "score": 0.5}]`` (TEI), or objects with a ``relevance_score`` in ``results``.
         count: How many texts it was asked about.
 
     Raises:
