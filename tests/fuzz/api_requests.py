@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.fuzz.api_bodies import known_body, overlaid, tampered
 from tests.fuzz.api_furniture import Furniture, furnish
 from tests.fuzz.api_server import ApiServer, headers_of
+from tests.fuzz.closed_responses import closed
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +279,7 @@ async def fuzz_api(
 
 def _load(server: ApiServer, only: str) -> list[Any]:
     document = requests.get(f"{server.url}/openapi.json", timeout=_TIMEOUT_S).json()
-    schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig())
+    schema = schemathesis.openapi.from_dict(closed(document), config=SchemathesisConfig())
     schema.config.update(base_url=server.url)
     found: list[Any] = []
     for result in schema.get_all_operations():

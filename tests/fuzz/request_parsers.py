@@ -58,7 +58,7 @@ def read_documents(content: bytes) -> None:
     async def receive() -> Message:
         return messages.pop() if messages else {"type": "http.disconnect"}
 
-    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "app": None}
     headers = [(b"content-type", media_type.encode())]
     try:
         items = result_of(
