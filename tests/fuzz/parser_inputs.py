@@ -150,11 +150,16 @@ def _damaged_word() -> bytes:
     return bytes(content)
 
 
+_WRITTEN: Final = b"""{"Records": [
+    {"s3": {"object": {"key": "%s"}, "bucket": {"name": "b"}}, "eventName": "ObjectCreated:Put"}
+]}"""
 FOUND: Final[Mapping[str, Sequence[bytes]]] = {
     "docx": [_damaged_word()],
     "queue-message": [
         b'{"Records": [{"s3": {"object": {"key": 5}, "bucket": {"name": "b"}}, "eventName": "ObjectC"}]}',
         b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',
+        _WRITTEN % b"t/c/a%00",
+        _WRITTEN % b"t/c/\\ud800",
     ],
     "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
     **REQUEST_FOUND,

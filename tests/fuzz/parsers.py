@@ -185,9 +185,11 @@ def read_log_message(content: bytes) -> None:
 def read_queue_message(content: bytes) -> None:
     """A message of the ingestion queue: a job, or a notification of S3."""
     try:
-        Message("id", "receipt", 1, content.decode("utf-8", "replace")).content()
+        found = Message("id", "receipt", 1, content.decode("utf-8", "replace")).content()
     except InvalidInputError:
         return
+    for upload in found if isinstance(found, list) else ():
+        _storable(upload.source)
 
 
 def read_bulk_batch(content: bytes) -> None:

@@ -118,6 +118,7 @@ def read_upload_key(content: bytes) -> None:
         parsed = UploadKey.parse(key)
     except InvalidInputError:
         return
+    assert "\0" not in key
     assert key.partition("/")[0] == parsed.tenant_id
     assert "/" not in parsed.tenant_id + parsed.collection_name
 
