@@ -181,3 +181,5 @@ CREDENTIAL_PARSERS: Final = {
     "secret": read_secret,
 }
 """By the names that the command takes."""
+CREDENTIAL_FOUND: Final = {"secret": [b"[" * 2000]}
+"""What a parser stumbled over once."""

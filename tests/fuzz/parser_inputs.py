@@ -10,7 +10,7 @@ from typing import Any, Final
 import docx
 from hypothesis import strategies as st
 
-from tests.fuzz.credential_parsers import CREDENTIAL_PARSERS, credential_inputs
+from tests.fuzz.credential_parsers import CREDENTIAL_FOUND, CREDENTIAL_PARSERS, credential_inputs
 from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
 from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
 
@@ -162,6 +162,7 @@ FOUND: Final[Mapping[str, Sequence[bytes]]] = {
         _WRITTEN % b"t/c/\\ud800",
     ],
     "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
+    **CREDENTIAL_FOUND,
     **REQUEST_FOUND,
     **VENDOR_FOUND,
 }
