@@ -130,8 +130,9 @@ class Completion:
     """Goes into ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.content, str) and isinstance(self.model, str)):
-            raise TypeError("what should be text is none")
+        for name in ("content", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is no text")
         for name in ("prompt_tokens", "completion_tokens"):
             if not _is_count(getattr(self, name)):
                 object.__setattr__(self, name, None)
