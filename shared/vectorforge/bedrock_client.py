@@ -75,7 +75,10 @@ class BedrockClient:
                 contentType="application/json",
                 accept="application/json",
             )
-            return json.loads(answer["body"].read())
+            try:
+                return json.loads(answer["body"].read())
+            except RecursionError:
+                raise ValueError("nested too deeply") from None
 
         return await _in_thread(work)
 

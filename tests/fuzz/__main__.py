@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 import tempfile
@@ -27,7 +28,11 @@ from tests.fuzz.reliability_section import PAGE, Row, table, write
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
+logger = logging.getLogger(__name__)
+
 PARTS: Final = ("api", *MACHINES, "parsers")
+_ENOUGH: Final = 1_000
+"""Requests after which every operation should have answered well once."""
 _EXPLANATION = """
 parts:
   api        requests made of the OpenAPI document (schemathesis), valid and not, to a server in a process of
@@ -76,6 +81,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts (default: all)")
     parser.add_argument("--cases", type=int, default=10_000, help="requests of the API (default 10,000)")
     parser.add_argument("--operations", default="", help="those whose method and path contain this")
+    parser.add_argument("--each", action="store_true", help="print the statuses of each operation")
     parser.add_argument("--runs", type=int, default=100, help="of each state machine (default 100)")
     parser.add_argument("--seconds", type=int, default=20, help="for each parser (default 20)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
@@ -129,13 +135,20 @@ async def _api(server: ApiServer, options: argparse.Namespace, on_step: Callable
         on_case=lambda: on_step(next(sent), options.cases),
     )
     seconds = time.monotonic() - began
-    statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.statuses.items()))
+    if options.each:
+        for operation, seen in findings.statuses.items():
+            print(operation, *(f"{count} x {status}" for status, count in sorted(seen.items())), sep="  ")
+    statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.total.items()))
     return Row(
         "requests made of the OpenAPI document",
-        f"{findings.cases:,} to {findings.operations} operations in {seconds:.0f} s ({statuses}); "
+        f"{findings.cases:,} to {len(findings.statuses)} operations in {seconds:.0f} s ({statuses}); "
         + _today(options.seed),
-        "no 500, no status code, content type or body that the document does not name",
-        [f"{what}\n{example}" for what, example in sorted(findings.problems.items())],
+        "no 500, no status code, content type or body that the document does not name; no operation that "
+        "always refuses",
+        [
+            *(f"{what}\n{example}" for what, example in sorted(findings.problems.items())),
+            *(f"{one}: never answered well" for one in findings.never_well if findings.cases >= _ENOUGH),
+        ],
     )
 
 
@@ -175,7 +188,9 @@ def _parsers(options: argparse.Namespace, on_step: Callable[[int, int], None]) -
         on_step(number, len(PARSERS))
         result = fuzz_parser(name, seconds=options.seconds, seed=options.seed)
         executions += result.executions
-        findings += [f"{name}: {result.finding}"] if result.finding else []
+        if result.finding:
+            findings.append(f"{name}: {result.finding}")
+            logger.warning("Found: %s", findings[-1])
     on_step(len(PARSERS), len(PARSERS))
     amount = f"{executions:,} inputs, {options.seconds} s for each; {_today(options.seed)}"
     return Row("parsers, led by coverage", amount, means, findings)

@@ -5,6 +5,7 @@ document names for the route, and a body as its schema says.
 """
 
 import asyncio
+import logging
 import random
 import threading
 from collections import Counter
@@ -19,6 +20,7 @@ from hypothesis.errors import HypothesisException
 from schemathesis import GenerationMode
 from schemathesis.checks import CheckFunction
 from schemathesis.config import SchemathesisConfig
+from schemathesis.core import NOT_SET
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.core.result import Err
 from schemathesis.specs.openapi.checks import (
@@ -27,7 +29,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.fuzz.api_server import ApiServer, furnish
+from tests.fuzz.api_bodies import known_body, overlaid, tampered
+from tests.fuzz.api_furniture import Furniture, furnish
+from tests.fuzz.api_server import ApiServer, headers_of
+from tests.fuzz.closed_responses import closed
+
+logger = logging.getLogger(__name__)
 
 _CHECKS: list[CheckFunction] = [
     status_code_conformance,
@@ -39,6 +46,41 @@ _KNOWN_ID_SHARE = 0.7
 """Of the ids in paths and bodies: those of something that exists. Random ones find nothing, and end early."""
 _NO_HTTP = "Invalid HTTP request received."
 """The HTTP server's own answer to headers that HTTP does not allow; the API never sees them."""
+_ENDS_A_TENANT = frozenset({"DELETE /v1/tenant"})
+"""Sent by another tenant, since nothing would be left for the others."""
+_STRANGERS: Sequence[Mapping[str, str]] = (
+    {},
+    {"Authorization": "Bearer key-of-nobody"},
+    {"Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."},
+    {"Authorization": "Basic QWxhZGRpbg=="},
+    {"X-API-Key": "vf_0123456789abcdef_" + "0" * 43},
+)
+_ODD_HEADERS: Sequence[Mapping[str, str]] = (
+    {"X-Request-ID": "\u00ff" * 300},
+    {"Last-Event-ID": "9" * 11},
+    {"Last-Event-ID": "-1"},
+    {"Accept": "text/event-stream"},
+    {"Accept": "application/octet-stream"},
+    {"Content-Type": "text/plain"},
+    {"Content-Type": "application/json; charset=utf-16"},
+    {"Content-Encoding": "gzip"},
+    {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    {"Traceparent": "00-" + "f" * 32 + "-" + "0" * 16 + "-ff"},
+    {"Expect": "100-continue"},
+)
+_ODD_SHARE = 0.05
+_ODD_TEXTS = (
+    "",
+    "\x00",
+    "9" * 5000,
+    "1e400",
+    "NaN",
+    "-1",
+    "\u0661",
+    "null",
+    "[" * 5000,
+    "0001-01-01T00:00:00+23:59",
+)
 _ROUND = 40
 """Cases of an operation between two times of furnishing: what is there gets deleted on the way."""
 
@@ -47,15 +89,25 @@ _ROUND = 40
 class ApiFindings:
     """What came of it."""
 
-    operations: int = 0
-    statuses: Counter[int] = field(default_factory=Counter)
+    statuses: dict[str, Counter[int]] = field(default_factory=dict)
+    """Operation -> how often it answered with which status."""
     problems: dict[str, str] = field(default_factory=dict)
     """What is wrong -> one request and response that show it."""
 
     @property
     def cases(self) -> int:
         """Requests sent."""
-        return self.statuses.total()
+        return self.total.total()
+
+    @property
+    def total(self) -> Counter[int]:
+        """How often which status came."""
+        return sum(self.statuses.values(), Counter())
+
+    @property
+    def never_well(self) -> list[str]:
+        """Operations that did not once do what they were asked."""
+        return [one for one, seen in self.statuses.items() if not any(200 <= status < 300 for status in seen)]
 
 
 class _Sender:
@@ -63,32 +115,61 @@ class _Sender:
 
     def __init__(self, server: ApiServer, on_case: Callable[[], None]) -> None:
         self.findings = ApiFindings()
-        self.ids: Mapping[str, str] = {}
+        self.furniture = Furniture({}, {}, {})
         self._server = server
         self._on_case = on_case
         self._local = threading.local()
 
     def send(self, case: Any, chance: random.Random) -> None:
-        _put_ids(case, self.ids, chance)
+        operation = case.operation.label
+        known = self.furniture.known_to(operation)
+        _put_ids(case, known, chance)
+        raw = _change_body(case, known_body(operation, known, chance), chance)
+        if raw is None:
+            more: dict[str, Any] = {}
+        else:
+            more = {"data": raw, "headers": {"Content-Type": "application/json"}}
+        more["headers"] = {**more.get("headers", {}), **self._headers(operation, chance)}
         session = self._local.__dict__.setdefault("session", requests.Session())
-        where = f"{case.method} {case.path}"
         try:
-            response = case.call(
-                session=session, headers=self._server.headers, timeout=_TIMEOUT_S, allow_redirects=False
-            )
+            response = case.call(session=session, timeout=_TIMEOUT_S, allow_redirects=False, **more)
         except requests.RequestException as exc:
-            self._note(0, {f"{where}: {type(exc).__name__}": repr(case)})
+            self._note(operation, 0, {f"{operation}: {type(exc).__name__}": repr(case)})
             return
-        self._note(response.status_code, _wrong(where, case, response))
+        self._note(operation, response.status_code, _wrong(operation, case, response, raw))
 
-    def _note(self, status: int, wrong: Mapping[str, str]) -> None:
-        self.findings.statuses[status] += 1
+    def _headers(self, operation: str, chance: random.Random) -> dict[str, str]:
+        """Those of the tenant, mostly; of somebody else, or with something odd beside them."""
+        if operation in _ENDS_A_TENANT:
+            return headers_of(self._server.spare)
+        if (kind := chance.random()) < 0.85:
+            return self._server.headers
+        if kind < 0.90:
+            return {**self._server.headers, **chance.choice(_ODD_HEADERS)}
+        return dict(chance.choice((*_STRANGERS, self.furniture.reader)))
+
+    def _note(self, operation: str, status: int, wrong: Mapping[str, str]) -> None:
+        self.findings.statuses[operation][status] += 1
         for what, example in wrong.items():
+            if what not in self.findings.problems:
+                logger.warning("Found: %s\n%s", what, example)  # a run takes long
             self.findings.problems.setdefault(what, example)
         self._on_case()
 
 
-def _wrong(where: str, case: Any, response: Any) -> dict[str, str]:
+def _change_body(case: Any, known: dict[str, Any] | None, chance: random.Random) -> bytes | None:
+    """Put in what the operation takes, sometimes, or what is to be sent as it is."""
+    kind = chance.random()
+    if known is None or kind < 0.5:
+        return None
+    if kind < 0.8:
+        case.body, case.media_type = overlaid(known, case.body, chance), "application/json"
+        return None
+    case.body = NOT_SET
+    return tampered(known, chance)
+
+
+def _wrong(where: str, case: Any, response: Any, raw: bytes | None) -> dict[str, str]:
     found: list[str] = []
     status = response.status_code
     if response.text == _NO_HTTP:
@@ -103,7 +184,8 @@ def _wrong(where: str, case: Any, response: Any) -> dict[str, str]:
         found += [_named(where, status, failure) for failure in group.exceptions]
     except Failure as failure:
         found.append(_named(where, status, failure))
-    shown = f"{case.as_curl_command()}\n  -> {status} {response.text[:600]}" if found else ""
+    sent = "" if raw is None else f"\n  body {raw[:600]!r}"
+    shown = f"{case.as_curl_command()[:2000]}{sent}\n  -> {status} {response.text[:600]}" if found else ""
     return dict.fromkeys(found, shown)
 
 
@@ -111,13 +193,15 @@ def _named(where: str, status: int, failure: BaseException) -> str:
     return f"{where}: {status}: {getattr(failure, 'title', type(failure).__name__)}"
 
 
-def _put_ids(case: Any, ids: Mapping[str, str], chance: random.Random) -> None:
-    """Let most cases meet something that exists."""
+def _put_ids(case: Any, known: Mapping[str, Any], chance: random.Random) -> None:
+    """Let most cases meet something that exists; and a few something that no parameter should be."""
     for values in (case.path_parameters, case.query, case.body):
         if isinstance(values, dict):
-            for name in values.keys() & ids.keys():
+            for name in values.keys() & known.keys():
                 if chance.random() < _KNOWN_ID_SHARE:
-                    values[name] = ids[name]
+                    values[name] = known[name]
+    if (names := [one.name for one in case.operation.query]) and chance.random() < _ODD_SHARE:
+        case.query = {**(case.query or {}), chance.choice(names): chance.choice(_ODD_TEXTS)}
 
 
 def _run_operation(operation: Any, sender: _Sender, *, cases: int, seed_of: str) -> None:
@@ -143,13 +227,20 @@ def _run_operation(operation: Any, sender: _Sender, *, cases: int, seed_of: str)
 
 
 def _run_round(operations: Sequence[Any], sender: _Sender, cases: int, seed_of: str) -> None:
-    """All operations, those last that delete.
+    """All operations, those last that end most.
 
     In one thread: CPython 3.11 may not parse in several, and Hypothesis reads the source of lambdas
     (https://github.com/python/cpython/issues/106905).
     """
-    for operation in sorted(operations, key=lambda one: one.method.upper() == "DELETE"):
+    for operation in sorted(operations, key=_how_much_ends):
         _run_operation(operation, sender, cases=cases, seed_of=f"{seed_of}-{operation.label}")
+
+
+def _how_much_ends(operation: Any) -> int:
+    """0: nothing; 1: a part of a collection, or what is in none; 2: a collection with all that is in it."""
+    if operation.method.upper() == "DELETE":
+        return 2 if operation.path.endswith(("{collection_id}", "{vector_store_id}")) else 1
+    return 1 if operation.path.endswith(("/finish", "/cancel")) else 0
 
 
 async def fuzz_api(
@@ -176,10 +267,10 @@ async def fuzz_api(
     operations = await asyncio.to_thread(_load, server, only)
     if not operations:
         raise ValueError(f"No operation contains {only!r}.")
-    sender.findings.operations = len(operations)
+    sender.findings.statuses = {one.label: Counter() for one in operations}
     number = 0
     while (missing := cases - sender.findings.cases) > 0:
-        sender.ids = await furnish(server)
+        sender.furniture = await furnish(server)
         share = min(_ROUND, max(2, -(-missing // len(operations))))
         await asyncio.to_thread(_run_round, operations, sender, share, f"{seed_number}-{number}")
         number += 1
@@ -188,7 +279,7 @@ async def fuzz_api(
 
 def _load(server: ApiServer, only: str) -> list[Any]:
     document = requests.get(f"{server.url}/openapi.json", timeout=_TIMEOUT_S).json()
-    schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig())
+    schema = schemathesis.openapi.from_dict(closed(document), config=SchemathesisConfig())
     schema.config.update(base_url=server.url)
     found: list[Any] = []
     for result in schema.get_all_operations():

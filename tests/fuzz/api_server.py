@@ -13,24 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import httpx2
-
 from vectorforge.api.app import create_app
 from vectorforge.config import AwsSettings, LimitSettings
 from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import (
-    add_documents,
-    ask_streaming,
-    build_application,
-    key_of,
-    new_collection,
-    settings_for,
-)
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.live_api import build_application, key_of, settings_for
 from vectorforge.testing.live_server import serve
 
 ROOT = Path(__file__).parents[2]
-_QUESTION = {"query": "How long does a refund take?"}
-_TEXT = "A refund takes five working days. Opened goods are exchanged."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +33,22 @@ class ApiServer:
     @property
     def headers(self) -> dict[str, str]:
         """What each request of the tenant needs."""
-        return {"Authorization": f"Bearer {key_of(self.tenant)}"}
+        return headers_of(self.tenant)
+
+    @property
+    def spare(self) -> str:
+        """Another tenant, to be erased without a loss."""
+        return spare_of(self.tenant)
+
+
+def headers_of(tenant: str) -> dict[str, str]:
+    """What each request of a tenant needs."""
+    return {"Authorization": f"Bearer {key_of(tenant)}"}
+
+
+def spare_of(tenant: str) -> str:
+    """The name of the tenant that is erased in its place."""
+    return f"{tenant}-spare"
 
 
 @asynccontextmanager
@@ -73,51 +78,19 @@ async def api_server(database_url: str, tenant: str, *, log: IO[bytes]) -> Async
         await process.wait()
 
 
-async def furnish(server: ApiServer) -> dict[str, str]:
-    """Give the tenant one of everything; returns the ids by the names that paths and bodies have for them."""
-    async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=30) as client:
-        for left in (await client.get("/v1/collections")).json()["collections"]:
-            if left["name"] in ("default", "store"):
-                await client.delete(f"/v1/collections/{left['id']}")
-        collection, store = [await new_collection(client, name) for name in ("default", "store")]
-        jobs = [
-            await add_documents(client, one, first=_TEXT, second="Another.") for one in (collection, store)
-        ]
-        conversation = (await client.post("/v1/conversations", json={"title": "Refunds"})).json()
-        said = {**_QUESTION, "conversation_id": conversation["id"]}
-        answer = (await client.post("/v1/rag/query", json=said)).json()
-        resumable = await ask_streaming(client, "/v1/rag/query", {**_QUESTION, "resumable": True})
-        await client.post("/v1/profiles/7", json={"profile_summary": _TEXT})
-        key = (await client.post("/v1/keys", json={"name": "fuzz"})).json()
-    passage = answer["context"][0]
-    return {
-        "collection_id": collection,
-        "vector_store_id": store,
-        "file_id": jobs[1]["documents"][0]["document_id"],
-        "document_id": passage["document_id"],
-        "chunk_id": passage["chunk_id"],
-        "job_id": jobs[0]["id"],
-        "query_id": resumable[0].data["request_id"],
-        "conversation_id": conversation["id"],
-        "profile_id": "7",
-        "key_id": key.get("id", "none"),  # a tenant has 1,000 at most
-        "name": "extractive",
-        "model": f"vectorforge/{collection}",
-        "collection": collection,
-    }
-
-
 async def _serve() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     tenant = os.environ["FUZZ_TENANT"]
     config = settings_for(
         os.environ["FUZZ_DATABASE_URL"],
-        [tenant],
+        [tenant, spare_of(tenant)],
         server={"local_tenant": tenant},  # it may read /metrics
         aws=AwsSettings(uploads_bucket="uploads"),
         limits=LimitSettings(limit_requests_per_minute=1_000_000, limit_tokens_per_day=10**12),  # counted
     )
-    async with serve(create_app(build_application(config))) as url:
+    application = build_application(config)
+    application.embedding_registry.register(HashingEmbedder(name="other", dimension=32))  # to change to
+    async with serve(create_app(application)) as url:
         sys.stdout.write(url + "\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

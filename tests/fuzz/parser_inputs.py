@@ -10,6 +10,15 @@ from typing import Any, Final
 import docx
 from hypothesis import strategies as st
 
+from tests.fuzz.credential_parsers import CREDENTIAL_FOUND, CREDENTIAL_PARSERS, credential_inputs
+from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
+from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
+
+_ELSEWHERE: Final = (
+    (CREDENTIAL_PARSERS, credential_inputs),
+    (REQUEST_PARSERS, request_inputs),
+    (VENDOR_PARSERS, vendor_inputs),
+)
 _EVENTS: Final = Path(__file__).parents[2] / "events"
 _PDF: Final = b"""%PDF-1.4
 1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
@@ -34,6 +43,9 @@ _FILTERS: Final = (
 @cache
 def inputs(parser: str) -> Sequence[bytes]:
     """What the parser reads well, at least one."""
+    for names, others in _ELSEWHERE:
+        if parser in names:
+            return others(parser)
     return {
         "text": [
             b"Plain text.\r\nTwo lines.",
@@ -138,12 +150,20 @@ def _damaged_word() -> bytes:
     return bytes(content)
 
 
+_WRITTEN: Final = b"""{"Records": [
+    {"s3": {"object": {"key": "%s"}, "bucket": {"name": "b"}}, "eventName": "ObjectCreated:Put"}
+]}"""
 FOUND: Final[Mapping[str, Sequence[bytes]]] = {
     "docx": [_damaged_word()],
     "queue-message": [
         b'{"Records": [{"s3": {"object": {"key": 5}, "bucket": {"name": "b"}}, "eventName": "ObjectC"}]}',
         b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',
+        _WRITTEN % b"t/c/a%00",
+        _WRITTEN % b"t/c/\\ud800",
     ],
     "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
+    **CREDENTIAL_FOUND,
+    **REQUEST_FOUND,
+    **VENDOR_FOUND,
 }
 """What a parser stumbled over once."""

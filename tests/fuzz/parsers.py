@@ -8,6 +8,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tests.fuzz.credential_parsers import CREDENTIAL_PARSERS
+from tests.fuzz.request_parsers import REQUEST_PARSERS
+from tests.fuzz.vendor_parsers import VENDOR_PARSERS
 from vectorforge.aws.query_log_record import parse_message
 from vectorforge.errors import ExtractionError, FilterError, InvalidInputError
 from vectorforge.ingestion.chunk import chunk_text
@@ -182,9 +185,11 @@ def read_log_message(content: bytes) -> None:
 def read_queue_message(content: bytes) -> None:
     """A message of the ingestion queue: a job, or a notification of S3."""
     try:
-        Message("id", "receipt", 1, content.decode("utf-8", "replace")).content()
+        found = Message("id", "receipt", 1, content.decode("utf-8", "replace")).content()
     except InvalidInputError:
         return
+    for upload in found if isinstance(found, list) else ():
+        _storable(upload.source)
 
 
 def read_bulk_batch(content: bytes) -> None:
@@ -229,5 +234,8 @@ PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "queue-message": read_queue_message,
     "bulk-batch": read_bulk_batch,
     "http-event": read_http_event,
+    **CREDENTIAL_PARSERS,
+    **REQUEST_PARSERS,
+    **VENDOR_PARSERS,
 }
 """By the names that the command takes."""

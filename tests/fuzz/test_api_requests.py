@@ -15,5 +15,5 @@ def explained(findings: ApiFindings, server_log: Path) -> str:
 async def test_every_operation_answers_as_documented(server: ApiServer, server_log: Path) -> None:
     findings = await fuzz_api(server, cases=140, seed_number=7)
     assert not findings.problems, explained(findings, server_log)
-    assert findings.operations > 50
-    assert findings.statuses[200] > 30  # requests that come through, too
+    assert len(findings.statuses) > 65
+    assert findings.total[200] > 30  # requests that come through, too

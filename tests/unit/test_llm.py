@@ -28,12 +28,13 @@ from vectorforge.errors import (
 from vectorforge.health import HealthChecker
 from vectorforge.llm import response_body
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.failures import error_for_status, parse_retry_after
+from vectorforge.llm.failures import error_for_status
 from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry, ProviderSpec
 from vectorforge.llm.request_checks import check_sampling
 from vectorforge.llm.types import Completion, LLMRequestConfig, ProviderCall, ProviderCapability
 from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.vendor_errors import parse_retry_after
 
 
 class Quoter(BaseLLMProvider):
@@ -345,6 +346,9 @@ def test_errors_of_statuses(status: int, kind: type[LLMError], retryable: bool) 
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999 00:00:00 GMT"}, None),
+        ({"retry-after": "Mon, 01 Jan 2026 00:00:00 +99999999999999"}, None),
+        ({"retry-after": "Mon, 99999999999999999999 Jan 2026 00:00:00 GMT"}, None),
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:

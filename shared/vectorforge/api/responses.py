@@ -41,6 +41,13 @@ def event_stream_content() -> dict[str, Any]:
     return {"text/event-stream": {"itemSchema": {"oneOf": events}}}
 
 
+def nameless_events_content(description: str) -> dict[str, Any]:
+    """The media type of a stream whose events have data and no name; ``description`` says what is in it."""
+    data = {"type": "string", "description": description}
+    schema = {"type": "object", "required": ["data"], "properties": {"data": data}}
+    return {"text/event-stream": {"itemSchema": schema}}
+
+
 def _event_schema(event: str, data: str) -> dict[str, Any]:
     return {
         "type": "object",

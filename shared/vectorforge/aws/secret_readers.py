@@ -61,7 +61,7 @@ def secret_reader(
 
             providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
         found = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
-        return _fields(secret_id, found, content)
+        return secret_fields(secret_id, found, content)
 
     return _guarded(
         read,
@@ -95,11 +95,20 @@ def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reade
     )
 
 
-def _fields(secret_id: str, text: str | bytes, content: str) -> Mapping[str, Any]:
-    """The secret as a JSON object. The parser's own error carries the text, so it is not chained."""
+def secret_fields(secret_id: str, text: str | bytes, content: str) -> Mapping[str, Any]:
+    """The secret as a JSON object. The parser's own error carries the text, so it is not chained.
+
+    Args:
+        secret_id: For the error.
+        text: What it holds.
+        content: What it should hold, for the error.
+
+    Raises:
+        ConfigurationError: It is no JSON object.
+    """
     try:
         fields = json.loads(text)
-    except ValueError:  # not UTF-8 either
+    except (ValueError, RecursionError):  # not UTF-8 either
         fields = None
     if not isinstance(fields, dict):
         raise ConfigurationError(f"Secret {secret_id} must be a JSON object of {content}.")

@@ -35,6 +35,8 @@ class UploadKey:
         collection_name = collection_name.strip()
         if not (collection_name and path):
             raise InvalidInputError("The key of an upload is <tenant>/<collection>/<path>.", field="key")
+        if "\0" in key or any(unicodedata.category(c) == "Cs" for c in key):
+            raise InvalidInputError("The key of an upload holds NUL or what is no text.", field="key")
         return cls(checked_tenant(tenant_id), collection_name, path)
 
     @classmethod

@@ -1,8 +1,6 @@
 """Our errors for what a remote embedding provider did; its own text never gets into them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from vectorforge.errors import (
     EmbeddingAuthenticationError,
@@ -11,6 +9,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
+from vectorforge.vendor_errors import parse_retry_after
 
 
 def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> EmbeddingError:
@@ -26,7 +25,7 @@ def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> Emb
     if status == 404:
         return EmbeddingError(f'The embedding provider knows no model "{model}", or its address is wrong.')
     if status == 429:
-        return EmbeddingRateLimitError(retry_after_s=_retry_after_s(headers))
+        return EmbeddingRateLimitError(retry_after_s=parse_retry_after(headers))
     if status in (400, 413, 422):
         return EmbeddingInputError("The embedding provider refused the texts.")
     error = EmbeddingError(f"The embedding provider failed with status {status}.")
@@ -52,17 +51,3 @@ def retryable(error: EmbeddingError) -> EmbeddingError:
     """The error, marked as one that may pass."""
     error.retryable = True
     return error
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from Retry-After: a number or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        wait = parsedate_to_datetime(value) - datetime.now(UTC)
-    except (TypeError, ValueError):  # not a date, or one without a time zone
-        return None
-    return max(0.0, wait.total_seconds())

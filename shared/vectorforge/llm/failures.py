@@ -1,8 +1,7 @@
 """Our errors for what a vendor did; a vendor's own text never gets into them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 
 from vectorforge.errors import (
     LLMAuthenticationError,
@@ -14,7 +13,12 @@ from vectorforge.errors import (
     LLMTimeoutError,
 )
 from vectorforge.llm.context_overflow import find_overflow
-from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendor_errors import (
+    VendorConnectionError,
+    VendorStatusError,
+    VendorTimeoutError,
+    parse_retry_after,
+)
 
 _REFUSALS = frozenset({400, 422})
 """Bad request, and what some servers of OpenAI's API say instead."""
@@ -113,32 +117,3 @@ def broken_stream(provider: str) -> LLMStreamError:
 def unusable_answer(provider: str) -> LLMError:
     """An answer that does not have the vendor's documented shape."""
     return LLMError(f"Provider {provider} sent an answer that cannot be read")
-
-
-def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds to wait, 0 or more; None when the vendor named none that can be read.
-
-    Source: RFC 9110 section 10.2.3 (seconds or a date); ``retry-after-ms`` is OpenAI's finer one.
-    """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after")
-    seconds = _number(text)
-    if seconds is not None or text is None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if 0 <= value < float("inf") else None

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+_MOST_TOKENS: Final = 2**31 - 1
 
 Message: TypeAlias = Mapping[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``"""
@@ -111,7 +113,11 @@ class ProviderCall:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a provider says about a finished answer."""
+    """What a provider says about a finished answer. Numbers that count no tokens are as if not said.
+
+    Raises:
+        TypeError: The text or the model's name is no text, so that the answer cannot be used.
+    """
 
     model: str
     finish_reason: FinishReason
@@ -122,3 +128,16 @@ class Completion:
     completion_tokens: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Goes into ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
+
+    def __post_init__(self) -> None:
+        for name in ("content", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is no text")
+        for name in ("prompt_tokens", "completion_tokens"):
+            if not _is_count(getattr(self, name)):
+                object.__setattr__(self, name, None)
+
+
+def _is_count(value: object) -> bool:
+    """JSON of a vendor may hold anything in its place; the log's columns take 32 bits."""
+    return type(value) is int and 0 <= value <= _MOST_TOKENS

@@ -85,8 +85,8 @@ class HttpReranker:
         if response.status_code != 200:
             raise RerankError(f"The reranker answered with status {response.status_code}.")
         try:
-            return _read(json.loads(response.content), len(texts))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            return read_scores(response.content, len(texts))
+        except ValueError:
             raise RerankError("The reranker's answer is not in the expected form.") from None
 
     async def _post(self, query: str, texts: Sequence[str]) -> "httpx2.Response":
@@ -196,17 +196,25 @@ def _reason(exc: BaseException) -> str:
     return str(exc) if isinstance(exc, RerankError) else type(exc).__name__
 
 
-def _read(answer: Any, count: int) -> list[float]:
-    """The scores in the order of the texts.
+def read_scores(body: bytes, count: int) -> list[float]:
+    """The scores of a reranker's answer, in the order of the texts.
+
+    Args:
+        body: ``[{"index": 0, "score": 0.5}]`` (TEI), or objects with a ``relevance_score`` in ``results``.
+        count: How many texts it was asked about.
 
     Raises:
-        ValueError: Not one finite number for each text; so do TypeError, KeyError and AttributeError.
+        ValueError: It is no JSON, or has not one finite number for each text.
     """
-    items = answer["results"] if isinstance(answer, dict) else answer
-    by_index: dict[int, float] = {}
-    for item in items:
-        score = item["relevance_score"] if "relevance_score" in item else item["score"]
-        by_index[item["index"]] = float(score)
+    try:
+        answer = json.loads(body)
+        items = answer["results"] if isinstance(answer, dict) else answer
+        by_index: dict[int, float] = {}
+        for item in items:
+            score = item["relevance_score"] if "relevance_score" in item else item["score"]
+            by_index[item["index"]] = float(score)
+    except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as exc:
+        raise ValueError("not scores") from exc
     if by_index.keys() != set(range(count)) or not all(map(math.isfinite, by_index.values())):
-        raise ValueError
+        raise ValueError("not one finite score for each text")
     return [by_index[index] for index in range(count)]

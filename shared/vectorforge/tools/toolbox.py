@@ -68,7 +68,7 @@ class ProfileToolbox:
                 back to the model, which can then correct itself.
             VectorForgeError: The search failed.
         """
-        asked = _checked(name, arguments)
+        asked = check_arguments(name, arguments)
         if isinstance(asked, _ContextArguments):
             context = await semantic_search_with_context(
                 asked.query,
@@ -85,7 +85,12 @@ class ProfileToolbox:
         return json.dumps([_shown(chunk) for chunk in found], ensure_ascii=False)
 
 
-def _checked(name: str, arguments: str | Mapping[str, Any]) -> _SearchArguments:
+def check_arguments(name: str, arguments: str | Mapping[str, Any]) -> _SearchArguments:
+    """The arguments of a call, as the model wrote them (JSON) or as an object.
+
+    Raises:
+        InvalidInputError: There is no tool of this name, or they do not fit it.
+    """
     model = _ARGUMENTS.get(name)
     if model is None:
         raise InvalidInputError(f"There is no such tool; there are: {', '.join(PARAMETERS)}.", field="name")

@@ -21,7 +21,7 @@ def _object_in_a_text(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value  # which the next check refuses by its type
     return value
 

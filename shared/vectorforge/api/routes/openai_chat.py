@@ -13,6 +13,7 @@ from vectorforge.api.openai.models import look_up_answering_collection
 from vectorforge.api.openai.refusals import refuse_impossible
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
 from vectorforge.api.question_route import QuestionRoute
+from vectorforge.api.responses import nameless_events_content
 from vectorforge.api.schemas.openai_chat import ChatCompletion, ChatCompletionRequest
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
@@ -21,6 +22,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer: JSON, or with `stream: true` chunks as server-sent events that end with "
         "`data: [DONE]`.",
+        "content": nameless_events_content("JSON of a `chat.completion.chunk`, or `[DONE]`."),
     },
     **openai_problems(404, 409, 413, 415, 429, 502, 504),
 }

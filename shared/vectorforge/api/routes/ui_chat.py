@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.querying import answer_as_stream, check_config, look_up_question
 from vectorforge.api.question_route import QuestionRoute
-from vectorforge.api.responses import ANSWER_PROBLEMS
+from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
 from vectorforge.api.schemas.ui_chat import UIChatRequest
 from vectorforge.api.ui_messages.conversation import history_of, question_of
 from vectorforge.api.ui_messages.encoder import UIMessageEncoder
@@ -18,7 +18,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer as a UI message stream, version 1, of the AI SDK: server-sent events "
         "whose data is JSON, and `[DONE]`. https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": nameless_events_content("JSON of a part of the message, or `[DONE]`."),
     },
     **ANSWER_PROBLEMS,
 }

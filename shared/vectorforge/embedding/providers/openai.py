@@ -147,7 +147,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             raise _translated(exc, model) from self._client.without_key(exc)
         except ValueError as exc:
             raise failures.no_embeddings() from exc
-        return _vectors(answer)
+        return read_vectors(answer)
 
     def _options(self, model: str) -> dict[str, Any]:
         """More fields of the request."""
@@ -176,7 +176,7 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)  # takes NaN, which some servers send and which is refused as what it is
 
 
-def _vectors(body: bytes) -> list[Vector]:
+def read_vectors(body: bytes) -> list[Vector]:
     """The vectors of a response, in the order of the texts.
 
     Gemini leaves out an ``index`` of 0 and others leave out all: the place in the list stands for it.
@@ -189,7 +189,7 @@ def _vectors(body: bytes) -> list[Vector]:
         indexes = [item.get("index", place) for place, item in enumerate(items)]
         decode = _decoder(len(items))
         vectors = dict(zip(indexes, (_decoded(item["embedding"], decode) for item in items), strict=True))
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as exc:
         raise failures.no_embeddings() from exc
     if vectors.keys() != set(range(len(items))):
         raise EmbeddingError("The embedding provider's vectors cannot be matched to the texts.")

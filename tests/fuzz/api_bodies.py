@@ -1,0 +1,192 @@
+"""Bodies that the API takes, and what becomes of them when somebody tampers with them.
+
+Those made of schemas alone seldom come through: a question to a model that is not there, a tool that is none.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+_QUESTION: Final = "How long does a refund take?"
+_ASKED: Final[Mapping[str, Any]] = {"query": _QUESTION, "filters": {"kind": {"$in": ["first", 1]}}}
+_PRECISELY: Final[Mapping[str, Any]] = {**_ASKED, "search_mode": "hybrid", "min_score": 0.1, "max_tokens": 50}
+_SAID: Final = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello to you."}]
+_ATTRIBUTES: Final = {"type": "and", "filters": [{"type": "eq", "key": "kind", "value": "first"}]}
+_PARTS: Final = [{"role": "user", "id": "m", "parts": [{"type": "text", "text": _QUESTION}]}]
+_CHAT: Final[Mapping[str, Any]] = {
+    "model": "{model}",
+    "messages": [*_SAID, {"role": "user", "content": _QUESTION}],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "filters": {"kind": "first"},
+}
+
+
+def _call(tool: str, **arguments: Any) -> Mapping[str, Any]:
+    params = {"name": tool, "arguments": {"query": _QUESTION, **arguments}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+KNOWN: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "POST /v1/collections": [{"name": "made-{any}", "language": "german", "search_mode": "hybrid"}],
+    "PATCH /v1/collections/{collection_id}": [{"search_mode": "lexical", "dense_weight": 0.5}],
+    "POST /v1/collections/{collection_id}/embedding-switch": [
+        {"embedding_provider": "other", "dry_run": True},
+        {"embedding_provider": "other", "query_prefix": "q: ", "document_prefix": "d: "},
+    ],
+    "POST /v1/collections/{collection_id}/embedding-switch/switch": [
+        {"skip_comparison": True},
+        {"questions": [{"question": _QUESTION, "relevant": ["first.md"]}], "k": 3, "dry_run": True},
+    ],
+    "POST /v1/conversations": [{"title": "Refunds"}],
+    "POST /v1/collections/{collection_id}/documents": [
+        {
+            "documents": [
+                {"source": "{any}.md", "text": "# A\n\nOne more.", "title": "T", "metadata": {"n": 1}}
+            ]
+        }
+    ],
+    "POST /v1/collections/{collection_id}/documents/delete": [
+        {"filters": {"kind": {"$ne": "first"}}, "dry_run": True},
+        {"filters": {"n": {"$gte": 1}}},
+    ],
+    "POST /v1/collections/{collection_id}/uploads": [
+        {"path": "a/{any}.pdf", "content_type": "application/pdf", "size_bytes": 1000}
+    ],
+    "POST /v1/search": [{"query": _QUESTION, "collection": "{collection_id}", "top_k": 3, "min_score": 0.1}],
+    "POST /v1/rag/query": [
+        {**_ASKED, "conversation_id": "{conversation_id}", "rewrite": True},
+        {**_ASKED, "messages": _SAID, "stream": True, "resumable": True, "provider": "extractive"},
+        {"query": _QUESTION, "dry_run": True},
+    ],
+    "POST /v1/collections/{collection_id}/query": [
+        {**_PRECISELY, "system_prompt": "Use {{context}}.", "llm_provider": "extractive"},
+        {**_PRECISELY, "stream": True},
+    ],
+    "POST /v1/docrag/query": [
+        {"query": _QUESTION, "conversation_history": _SAID, "n_results": 3},
+        {"query": _QUESTION, "stream": True, "collection": "{collection_id}"},
+    ],
+    "POST /v1/profiles/{profile_id}": [
+        {"profile_summary": "Ada writes programs.", "experiences": [{"title": "Engineer"}], "skills": ["SQL"]}
+    ],
+    "PUT /v1/profiles/{profile_id}": [
+        {"profile_summary": "Ada.", "documents": [{"text": "A letter.", "source_type": "project"}]}
+    ],
+    "POST /v1/profiles/{profile_id}/documents": [
+        {"text": "# A letter\n\nShe came.", "source_type": "project", "source_id": "1", "title": "T"}
+    ],
+    "POST /v1/profiles/{profile_id}/search": [{"query": "programs", "top_k": 3, "max_length": 900}],
+    "POST /v1/profiles/{profile_id}/query": [
+        {"query": "What does Ada write?"},
+        {"query": "Ada?", "stream": True},
+    ],
+    "POST /v1/chat/completions": [_CHAT, {**_CHAT, "stream": False, "stream_options": None}],
+    "POST /v1/embeddings": [
+        {"model": "hashing", "input": ["a", "b"], "encoding_format": "base64"},
+        {"model": "hashing", "input": "a"},
+    ],
+    "POST /v1/responses": [
+        {
+            "model": "vectorforge",
+            "input": [{"role": "user", "content": [{"type": "input_text", "text": _QUESTION}]}],
+            "tools": [
+                {"type": "file_search", "vector_store_ids": ["{vector_store_id}"], "filters": _ATTRIBUTES}
+            ],
+            "include": ["file_search_call.results"],
+        },
+        {"model": "{model}", "input": _QUESTION, "stream": True, "instructions": "Be brief."},
+    ],
+    "POST /v1/vector_stores": [{"name": "store-{any}", "metadata": {}}],
+    "POST /v1/vector_stores/{vector_store_id}/search": [
+        {"query": [_QUESTION, "goods"], "filters": _ATTRIBUTES, "ranking_options": {"score_threshold": 0.1}}
+    ],
+    "POST /v1/vector_stores/{vector_store_id}/files": [{"file_id": "{file_id}", "attributes": {"n": 1}}],
+    "POST /api/chat": [{"messages": _PARTS, "collection": "{collection_id}", "trigger": "submit-message"}],
+    "POST /mcp": [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        _call("semantic_search", top_k=3, filters='{"kind": "first"}'),
+        _call("semantic_search_with_context", collection="{collection_id}", max_length=900),
+        _call("ask", profile_id=7),
+    ],
+    "POST /v1/keys": [{"name": "fuzz", "scope": "write", "expires_in_days": 30}],
+    "POST /v1/keys/{key_id}/rotate": [{"overlap_hours": 0.5}],
+}
+"""By operation; names of ids in braces stand for ids, and ``{any}`` for a text that is new each time."""
+
+_ODD: Final = (
+    *("null", "true", "-1", "0", "1.5", "9223372036854775808", "1e400", "NaN", "-Infinity", "2147483648"),
+    *(
+        '""',
+        '" "',
+        '"\\u0000"',
+        '"\\ud800"',
+        '"\\udc00x"',
+        '"%s {0} {query} $1"',
+        "[]",
+        "{}",
+        "[null]",
+        '{"": 0}',
+    ),
+    *('"\u0661\u0662"', '"' + "\u0130" * 300 + '"', '"' + "a " * 60_000 + '"', "9" * 5000),
+    *("[" * depth + "]" * depth for depth in (18, 250, 990, 3000)),
+    *('{"a":' * depth + "1" + "}" * depth for depth in (18, 990)),
+)
+"""JSON as it comes, some of which no parser, no column or no stack has room for."""
+_MARK: Final = "\x01mark\x01"
+
+
+def known_body(operation: str, ids: Mapping[str, Any], chance: random.Random) -> dict[str, Any] | None:
+    """A body that the operation takes; None: it takes none."""
+    if operation not in KNOWN:
+        return None
+    names = {**ids, "any": f"{chance.getrandbits(64):x}"}
+    filled: dict[str, Any] = _filled(chance.choice(KNOWN[operation]), names)
+    return filled
+
+
+def tampered(body: Mapping[str, Any], chance: random.Random) -> bytes:
+    """The body as JSON, one part of it replaced by something odd, or as what is no JSON any more."""
+    marked = json.dumps(_with_mark(body, chance))
+    text = marked.replace(json.dumps(_MARK), chance.choice(_ODD))
+    sent = text.encode("utf-8")
+    match chance.randrange(12):
+        case 0:
+            return sent[: chance.randrange(len(sent))]
+        case 1:
+            return sent.replace(b'"', b"\xff", 1)
+        case 2:
+            return text.encode(chance.choice(("utf-8-sig", "utf-16", "utf-32")))
+        case _:
+            return sent
+
+
+def overlaid(known: Mapping[str, Any], generated: Any, chance: random.Random) -> dict[str, Any]:
+    """The known body with up to two parts of the one that was made of the schema."""
+    others = list(generated) if isinstance(generated, dict) else []
+    chosen = chance.sample(others, min(len(others), chance.randrange(3)))
+    return {**known, **{name: generated[name] for name in chosen}}
+
+
+def _filled(value: Any, names: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        for name, given in names.items():
+            value = value.replace(f"{{{name}}}", str(given))
+        return value
+    if isinstance(value, Mapping):
+        return {key: _filled(part, names) for key, part in value.items()}
+    return [_filled(part, names) for part in value] if isinstance(value, list) else value
+
+
+def _with_mark(value: Any, chance: random.Random) -> Any:
+    """The value with a mark in the place of one part of it."""
+    if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
+        return _MARK
+    if isinstance(value, list):
+        place = chance.randrange(len(value))
+        return [_with_mark(part, chance) if at == place else part for at, part in enumerate(value)]
+    if chance.random() < 0.15:
+        return {**value, "unknown": _MARK}
+    name = chance.choice(list(value))
+    return {**value, name: _with_mark(value[name], chance)}

@@ -1,0 +1,138 @@
+"""One of everything in a running server, so that requests meet something that exists."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from tests.fuzz.api_server import ApiServer, headers_of
+from vectorforge.testing.live_api import add_documents, ask_streaming, new_collection
+
+_QUESTION = {"query": "How long does a refund take?"}
+_TEXT = "A refund takes five working days. Opened goods are exchanged."
+_NAMES = ("default", "store", "changing", "changed")
+_SWITCH = "/v1/collections/{collection_id}/embedding-switch"
+_WAIT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Furniture:
+    """What there is, by the names that paths, queries and bodies have for it."""
+
+    ids: Mapping[str, Any]
+    of_operations: Mapping[str, Mapping[str, Any]]
+    """What the names mean for one operation alone."""
+    reader: Mapping[str, str]
+    """Headers of somebody who may only read."""
+
+    def known_to(self, operation: str) -> Mapping[str, Any]:
+        """What the names mean for an operation ("GET /v1/jobs")."""
+        return {**self.ids, **self.of_operations.get(operation, {})}
+
+
+async def furnish(server: ApiServer) -> Furniture:
+    """Give the tenant one of everything anew; what it has besides stays."""
+    async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=30) as client:
+        for left in (await client.get("/v1/collections")).json()["collections"]:
+            if left["name"] in _NAMES:
+                await client.delete(f"/v1/collections/{left['id']}")
+        collection, store, changing, changed = [await new_collection(client, name) for name in _NAMES]
+        jobs = [
+            await add_documents(client, one, first=_TEXT, second="Another.")
+            for one in (collection, store, changing, changed)
+        ]
+        ids = await _asked(client, collection, jobs[0]["id"])
+        ids |= {"vector_store_id": store, "file_id": jobs[1]["documents"][0]["document_id"]}
+        ids |= await _kept(client, jobs[3]["documents"][1]["document_id"])
+        for one in (changing, changed):
+            await _begin_change(client, one)
+        (
+            await client.post(
+                f"/v1/collections/{changed}/embedding-switch/switch", json={"skip_comparison": True}
+            )
+        )
+        page = (await client.get("/v1/queries", params={"limit": 1})).json()
+        made = (await client.post("/v1/keys", json={"name": "reader", "scope": "read"})).json()
+    await _stock(server)
+    own = _names_of_operations(ids, changing, changed, page["next"], server.spare)
+    return Furniture(ids, own, {"Authorization": f"Bearer {made.get('key', 'none')}"})
+
+
+async def _asked(client: httpx2.AsyncClient, collection: str, job: str) -> dict[str, Any]:
+    """A question, its answer and what came of both."""
+    conversation = (await client.post("/v1/conversations", json={"title": "Refunds"})).json()["id"]
+    answer = (await client.post("/v1/rag/query", json={**_QUESTION, "conversation_id": conversation})).json()
+    resumable = await ask_streaming(client, "/v1/rag/query", {**_QUESTION, "resumable": True})
+    passage = answer["context"][0]
+    return {
+        "collection_id": collection,
+        "collection": collection,
+        "conversation_id": conversation,
+        "document_id": passage["document_id"],
+        "chunk_id": passage["chunk_id"],
+        "query_id": resumable[0].data["request_id"],
+        "job_id": job,
+    }
+
+
+async def _kept(client: httpx2.AsyncClient, document: str) -> dict[str, Any]:
+    """A profile, a key, and the erasure of a document."""
+    await client.post("/v1/profiles/7", json={"profile_summary": _TEXT})
+    key = (await client.post("/v1/keys", json={"name": "fuzz"})).json()  # a tenant has 1,000 at most
+    erasure = (await client.delete(f"/v1/documents/{document}")).json()
+    return {"profile_id": 7, "key_id": key.get("id", "none"), "erasure_id": erasure["id"]}
+
+
+async def _begin_change(client: httpx2.AsyncClient, collection: str) -> None:
+    """Have a collection embedded by another model, so far that it can be switched."""
+    path = f"/v1/collections/{collection}/embedding-switch"
+    (await client.post(path, json={"embedding_provider": "other"})).raise_for_status()
+    async with asyncio.timeout(_WAIT_S):
+        while True:
+            if (await client.get(path)).json()["state"] != "filling":
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _stock(server: ApiServer) -> None:
+    """Something to be erased for the tenant that is erased; it may be closed for a moment."""
+    async with httpx2.AsyncClient(
+        base_url=server.url, headers=headers_of(server.spare), timeout=30
+    ) as client:
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                found = await client.get("/v1/collections")
+                if found.status_code != 409:
+                    break
+                await asyncio.sleep(0.05)
+        if not found.json()["collections"]:
+            await add_documents(client, await new_collection(client), first=_TEXT)
+
+
+def _names_of_operations(
+    ids: Mapping[str, Any], changing: str, changed: str, after: str | None, spare: str
+) -> dict[str, dict[str, Any]]:
+    answers = {"model": f"vectorforge/{ids['collection']}"}
+    condition, attributes = {"kind": "first"}, {"type": "eq", "key": "kind", "value": "first"}
+    files = "/v1/vector_stores/{vector_store_id}/files"
+    return {
+        "GET /v1/providers/{name}/models": {"name": "extractive"},
+        f"GET {_SWITCH}": {"collection_id": changing},
+        f"POST {_SWITCH}/switch": {"collection_id": changing},
+        f"POST {_SWITCH}/cancel": {"collection_id": changing},
+        f"POST {_SWITCH}/rollback": {"collection_id": changed},
+        f"POST {_SWITCH}/finish": {"collection_id": changed},
+        "GET /v1/models/{model}": answers,
+        "POST /v1/chat/completions": answers,
+        "POST /v1/responses": answers,
+        "POST /v1/embeddings": {"model": "hashing"},
+        "GET /v1/queries": {"after": after, "offset": 0},
+        "GET /v1/vector_stores": {"after": ids["vector_store_id"]},
+        "GET /v1/collections/{collection_id}/documents": {"filters": json.dumps(condition)},
+        f"GET {files}": {"after": ids["file_id"], "filters": json.dumps(attributes)},
+        "GET /v1/queries/{query_id}/events": {"last_event_id": "1", "Last-Event-ID": "1"},
+        "DELETE /v1/tenant": {"confirm": spare},
+    }

@@ -1,0 +1,58 @@
+"""The OpenAPI document with responses closed: a field that it does not name is one too many."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+_SCHEMAS = "#/components/schemas/"
+
+
+def closed(document: dict[str, Any]) -> dict[str, Any]:
+    """A copy in which objects of responses have no other properties than those that are listed.
+
+    Schemas that requests use too stay as they are, and so do objects that say what others may hold.
+    """
+    made = copy.deepcopy(document)
+    operations = [one for methods in made["paths"].values() for one in methods.values()]
+    sent = _reached(made, [(one.get("requestBody"), one.get("parameters")) for one in operations])
+    answered = [one["responses"] for one in operations]
+    names = _reached(made, answered) - sent
+    for schema in (*answered, *(made["components"]["schemas"][name] for name in names)):
+        for part in _objects(schema):
+            part.setdefault("additionalProperties", False)
+    return made
+
+
+def _reached(document: dict[str, Any], roots: Any) -> set[str]:
+    """Names of the schemas that are used there, also by way of others."""
+    reached: set[str] = set()
+    left = list(_references(roots))
+    while left:
+        if (name := left.pop()) not in reached:
+            reached.add(name)
+            left += _references(document["components"]["schemas"][name])
+    return reached
+
+
+def _references(value: Any) -> Iterator[str]:
+    for part in _objects_of_any_kind(value):
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference.startswith(_SCHEMAS):
+            yield reference.removeprefix(_SCHEMAS)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Schemas of objects that list their properties."""
+    for part in _objects_of_any_kind(value):
+        if part.get("type") == "object" and isinstance(part.get("properties"), dict):
+            yield part
+
+
+def _objects_of_any_kind(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for part in value.values():
+            yield from _objects_of_any_kind(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _objects_of_any_kind(part)
