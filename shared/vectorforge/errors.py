@@ -4,13 +4,16 @@
     ├── ConfigurationError              a setting is missing or contradicts another
     ├── SecretsUnavailableError         keys that are kept elsewhere cannot be read now
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
-    │   └── FilterError                 a metadata filter that cannot be understood
+    │   ├── FilterError                 a metadata filter that cannot be understood
+    │   └── IdempotencyKeyReusedError   another request came under the same key
     ├── NotFoundError
     │   └── AnsweringModelNotFoundError  a client of OpenAI's API named a model that is not there
     ├── ConflictError                   the request contradicts what is stored
     │   ├── DimensionMismatchError
     │   ├── EmbeddingModelChangedError  the collection's model is another by now
     │   ├── TenantBeingErasedError      nobody may enter it until that is done
+    │   ├── IdempotentAnswerPendingError  the first request under the key has not ended yet
+    │   ├── IdempotentAnswerTooLongError  so it cannot be given again
     │   └── EmbeddingSwitchRefusedError  the new model finds too little of what the old one finds
     ├── AuthenticationError             no credential, or not one of ours
     ├── InsufficientScopeError          the credential may not do this
@@ -112,6 +115,12 @@ class FilterError(InvalidInputError):
     code = "invalid_filter"
 
 
+class IdempotencyKeyReusedError(InvalidInputError):
+    """Another request came under this Idempotency-Key."""
+
+    code = "idempotency_key_reused"
+
+
 class NotFoundError(VectorForgeError):
     """There is nothing with this id."""
 
@@ -161,6 +170,20 @@ class TenantBeingErasedError(ConflictError):
     """All data of this tenant are being erased; try again when that is done."""
 
     code = "tenant_being_erased"
+
+
+class IdempotentAnswerPendingError(ConflictError):
+    """The first request under this Idempotency-Key is still being answered; try again."""
+
+    code = "idempotent_answer_pending"
+    retryable = True
+    retry_after_s = 2.0
+
+
+class IdempotentAnswerTooLongError(ConflictError):
+    """The answer under this Idempotency-Key was too long to be kept; ask under another key."""
+
+    code = "idempotent_answer_too_long"
 
 
 class AuthenticationError(VectorForgeError):

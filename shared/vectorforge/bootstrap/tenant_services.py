@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what no question needs is imported when it is asked for
     from vectorforge.bootstrap.model_changes import ModelChanges
     from vectorforge.bootstrap.profile_services import ProfileServices
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
     from vectorforge.erasure.eraser import Eraser
     from vectorforge.ingestion.pipeline import IngestionPipeline
@@ -108,6 +109,19 @@ class TenantServices:
         settings = self._application.config
         return AnswerStreamRepository(
             self._db, kept_s=settings.streams.stream_buffer_s, longest_s=settings.query.query_timeout_s
+        )
+
+    @cached_property
+    def idempotent_answers(self) -> "IdempotentAnswerRepository":
+        """Answers of the tenant under an ``Idempotency-Key``."""
+        from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+
+        settings = self._application.config
+        return IdempotentAnswerRepository(
+            self._db,
+            kept_s=settings.streams.idempotency_kept_s,
+            longest_s=settings.query.query_timeout_s,
+            max_keys=settings.streams.idempotency_max_keys,
         )
 
     @cached_property
