@@ -9,6 +9,7 @@ from tests.campaigns.faults.function_faults import FUNCTION_FAULTS
 from tests.campaigns.faults.ingestion_faults import INGESTION_FAULTS
 from tests.campaigns.faults.log_faults import LOG_FAULTS
 from tests.campaigns.faults.process_faults import PROCESS_FAULTS
+from tests.campaigns.faults.repeat_faults import REPEAT_FAULTS
 from tests.campaigns.faults.vendor_faults import VENDOR_FAULTS
 
 _ALL = (
@@ -18,6 +19,7 @@ _ALL = (
     *LOG_FAULTS,
     *INGESTION_FAULTS,
     *PROCESS_FAULTS,
+    *REPEAT_FAULTS,
     *FUNCTION_FAULTS,
 )
 FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.number))
@@ -31,6 +33,5 @@ NOT_COVERED: Mapping[int, str] = {
     32: "a killed CREATE INDEX CONCURRENTLY (tests/integration/test_vector_indexes.py)",
     33: "a migration that waits for locks under load (tests/integration/test_migrations.py)",
     42: "a password rotated under load (of vendors' keys: tests/integration/test_provider_secret_faults.py)",
-    44: "a question sent again after a timeout: there is no Idempotency-Key",
 }
 """Rows that this campaign does not run, with what they are and where another test has a part of them."""
