@@ -20,6 +20,7 @@ from tests.integration.keyed_servers import (
     keyed_servers,
     new_key,
 )
+from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
 from vectorforge.limits.settings import TenantLimits
 from vectorforge.limits.types import Limits
@@ -121,15 +122,18 @@ class TestOneAnswer:
             assert len(await servers.logs()) == 1
 
     @BOTH
-    async def test_is_charged_once(self, servers: KeyedServers, body: dict[str, Any]) -> None:
-        limits = TenantLimits(servers.database.for_tenant(servers.tenant))
+    async def test_is_charged_once(
+        self, app_url: str, tenants: tuple[str, str], direct_database: Database, body: dict[str, Any]
+    ) -> None:
+        limits = TenantLimits(direct_database.for_tenant(tenants[0]))
         await limits.change(
             Limits(tokens_per_day=1_000_000, concurrent_streams=1, cost_per_month_usd=Decimal(50))
         )
-        before, key = (await limits.usage()).tokens, new_key()
-        await asyncio.gather(*(servers.ask(number, key, body) for number in range(5)))
-        used = await limits.usage()
-        assert (used.tokens - before, used.streams) == (110, 0)
+        async with keyed_servers(app_url, tenants) as servers:
+            before, key = (await limits.usage()).tokens, new_key()
+            await asyncio.gather(*(servers.ask(number, key, body) for number in range(5)))
+            used = await limits.usage()
+            assert (used.tokens - before, used.streams) == (110, 0)
 
 
 class TestWhoseKey:
