@@ -150,15 +150,20 @@ class TestWhoseKey:
 
     @pytest.mark.parametrize(
         ("path", "body"),
-        [(RAG, {**QUESTION, "k": 4}), (RAG, STREAM), ("/v1/docrag/query", QUESTION)],
-        ids=["field", "stream", "path"],
+        [
+            (RAG, {**QUESTION, "k": 4}),
+            (RAG, STREAM),
+            ("/v1/docrag/query", QUESTION),
+            ("/v1/collections/{collection}/query", QUESTION),
+        ],
+        ids=["field", "stream", "path", "path with a parameter"],
     )
     async def test_another_request_is_refused(
         self, servers: KeyedServers, path: str, body: dict[str, Any]
     ) -> None:
         key = new_key()
         answer = await servers.ask(0, key)
-        refused = await servers.ask(1, key, body, path)
+        refused = await servers.ask(1, key, body, path.format(collection=servers.collection_id))
         assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
         problem = refused.json()
         assert problem["code"] == "idempotency_key_reused"

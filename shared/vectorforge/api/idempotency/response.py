@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.idempotency.kept_answer import KeptAnswer
-from vectorforge.api.idempotency.key import fingerprint_of, key_of
+from vectorforge.api.idempotency.key import HEADER, fingerprint_of, key_of
 from vectorforge.api.querying import deadline_of
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
 from vectorforge.errors import (
@@ -21,7 +21,7 @@ from vectorforge.errors import (
     IdempotentAnswerTooLongError,
 )
 
-REPLAYED = ("Idempotent-Replayed", "true")
+REPLAYED = ("idempotent-replayed", "true")
 MAX_WAITING = 16
 """Requests that wait for one answer in this process; each asks the database up to ten times a second."""
 
@@ -85,8 +85,7 @@ class IdempotentResponse(Response):
             return None
         if not found.is_same:
             raise IdempotencyKeyReusedError(
-                "This Idempotency-Key came with another path or body; use a new one for each request.",
-                field="Idempotency-Key",
+                f"This {HEADER} came with another path or body; use a new one for each request.", field=HEADER
             )
         if found.state == "overflowed":
             raise IdempotentAnswerTooLongError
@@ -140,7 +139,7 @@ class IdempotentResponse(Response):
         parts = await self._answers.read(found.query_id, 0)
         if not parts:
             raise AnswerStreamLostError  # it was forgotten or erased a moment ago
-        headers = {**(found.headers or _JSON), REPLAYED[0].lower(): REPLAYED[1]}
+        headers = dict([*(found.headers or _JSON).items(), REPLAYED])
         if parts[-1][0] == found.last_id:
             headers["content-length"] = str(sum(len(events) for _, events in parts))
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
