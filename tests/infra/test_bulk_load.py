@@ -10,7 +10,12 @@ from infra.settings import PROD, STAGES, StageSettings
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge import errors
 
-_OF_ANSWERS = (errors.LLMError, errors.AnswerUnavailableError, errors.AnswerStreamLostError)
+_OF_ANSWERS = (
+    errors.LLMError,
+    errors.AnswerUnavailableError,
+    errors.AnswerStreamLostError,
+    errors.IdempotentAnswerPendingError,
+)
 """No document is answered."""
 
 

@@ -3,10 +3,7 @@
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import httpx2
@@ -14,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.integration.server_processes import server_process
 from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
 from vectorforge.db.connection import Database, TenantDatabase
@@ -26,10 +24,9 @@ from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.live_query_function import LockStep, QuerySurroundings, query_surroundings
+from vectorforge.testing.live_query_function import LockStep, query_surroundings
 from vectorforge.testing.scripted_llm import ScriptedLLM
 
-SERVER = Path(__file__).with_name("streaming_server.py")
 QUESTION = {"query": "How long does a refund take?", "stream": True, "resumable": True}
 
 
@@ -47,24 +44,6 @@ async def resume(client: httpx2.AsyncClient, query_id: str, after: int) -> list[
     async with client.stream("GET", f"/v1/queries/{query_id}/events", headers=headers) as response:
         response.raise_for_status()
         return await first_events(response)
-
-
-@asynccontextmanager
-async def server_process(surroundings: QuerySurroundings) -> AsyncIterator[tuple[int, str]]:
-    """Its process id and URL."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(SERVER),
-        env={**os.environ, **surroundings.environment()},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        yield process.pid, (await process.stdout.readline()).decode().strip()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def test_the_readers_of_a_killed_writer_are_told(

@@ -103,7 +103,8 @@ class AnswerBuffer:
         return True
 
     async def __aenter__(self) -> Self:
-        self._writing = asyncio.create_task(self._write_all())
+        if self._writing is None:  # a response may enter again what has been kept since before its search
+            self._writing = asyncio.create_task(self._write_all())
         return self
 
     async def __aexit__(

@@ -6,16 +6,29 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge.api.identity.route_scopes import required_scope
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.schemas.documents import DocumentsRequest
 from vectorforge.api.schemas.events import EVENT_DATA
 
 _FIRST_ERROR_STATUS = 400
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "description": "Names the request: sent again, it gets the answer of the first time, and costs nothing.",
+}
+_REPLAYED = {
+    "schema": {"const": "true"},
+    "description": "The answer was made for an earlier request with the same `Idempotency-Key`.",
+}
 _PROBLEM = "#/components/schemas/Problem"
 
 
@@ -29,6 +42,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             tags=app.openapi_tags,
         )
+        question_paths = {
+            context.path
+            for context in iter_route_contexts(app.routes)
+            if isinstance(context.original_route, QuestionRoute)
+        }
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 if scope := required_scope(method.upper(), path):
@@ -36,6 +54,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 if is_openai_path(path):
                     operation["responses"].pop("422", None)  # it is answered with 400
                 _name_problem_media_type(operation["responses"])
+                if path in question_paths and method == "post":
+                    operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+                    operation["responses"]["200"]["headers"] = {"Idempotent-Replayed": _REPLAYED}
         document["components"]["schemas"].update(_more_schemas())
         app.openapi_schema = document
     return app.openapi_schema

@@ -33,6 +33,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
     ExtractionError,
+    IdempotentAnswerPendingError,
     IdentityProviderUnavailableError,
     InsufficientScopeError,
     InvalidInputError,
@@ -130,7 +131,8 @@ def retry_after_s(error: Exception) -> int | None:
     """Whole seconds for ``Retry-After``; None when trying again is no use."""
     if not isinstance(error, VectorForgeError):
         return None
-    if status_of(error) not in (429, 503) or isinstance(error, ConfigurationError):
+    may_pass = status_of(error) in (429, 503) or isinstance(error, IdempotentAnswerPendingError)
+    if not may_pass or isinstance(error, ConfigurationError):
         return None
     return max(1, math.ceil(error.retry_after_s or _DEFAULT_RETRY_AFTER_S))
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
@@ -28,6 +28,9 @@ from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import KnownQuestion
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters import parse
+
+if TYPE_CHECKING:  # imported for the first request that has a key
+    from vectorforge.api.idempotency.kept_answer import KeptAnswer
 
 
 async def find_asked_collection(
@@ -199,13 +202,16 @@ async def answer_as_stream(
     """The answer as server-sent events; returns when the search is done.
 
     ``Cache-Control: no-cache`` has it made anew. ``encoder`` makes another format than our own of it;
-    a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md).
+    a ``resumable`` answer has ours, and is kept for a client that comes back (docs/streams.md); so is any
+    under an ``Idempotency-Key``.
 
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
     state = request.scope["state"]
-    stop, deadline = StopSignal(), deadline_of(request, application)
+    kept: KeptAnswer | None = state.get("kept_answer")
+    stop = StopSignal() if kept is None else kept.stop
+    deadline = deadline_of(request, application)
     async with time_of_a_question(application, deadline):
         await tenant.limits.admit_question(query, config, is_stream=True)
     events = tenant.query_service.query_events(
@@ -223,6 +229,8 @@ async def answer_as_stream(
         with_sources=with_sources,
     )
     ping_interval_s: float = request.app.state.ping_interval_s
+    if kept is not None:
+        return await kept.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
     if not resumable:
         opened = await OpenedQuery.open(events)
         return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)

@@ -23,13 +23,15 @@ from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.problems import http_problem
 
 _OWN_PARAMETERS = frozenset({"request", "body", "application", "tenant"})
+_IDEMPOTENCY_KEY = "idempotency-key"
 
 
 class QuestionRoute(APIRoute):
     """A route whose handler takes ``request``, ``body``, ``application``, ``tenant`` and what is in its path.
 
     The body is a model that is read from JSON; what is returned is a model or a response. The route may have
-    no dependencies beside these, for they would not be asked.
+    no dependencies beside these, for they would not be asked. A request with an ``Idempotency-Key`` is
+    answered once (``vectorforge.api.idempotency``).
     """
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, by_fastapi: ASGIApp) -> None:
@@ -57,7 +59,7 @@ class QuestionRoute(APIRoute):
         if question is None:
             await by_fastapi(scope, _unread(body, receive), send)
             return
-        response = await self._answer(request, question, {})
+        response = await self._answer(request, body, question, {})
         await response(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -80,10 +82,11 @@ class QuestionRoute(APIRoute):
                 values = {name: read(request.path_params[name]) for name, read in readers.items()}
             except ValueError:
                 return await by_fastapi(request)
-            question = self._question(request, await request.body())
+            body = await request.body()
+            question = self._question(request, body)
             if question is None:
                 return await by_fastapi(request)
-            return await self._answer(request, question, values)
+            return await self._answer(request, body, question, values)
 
         return handle
 
@@ -99,7 +102,16 @@ class QuestionRoute(APIRoute):
         except (ValueError, RecursionError):
             return None
 
-    async def _answer(self, request: Request, question: BaseModel, values: Mapping[str, Any]) -> Response:
+    async def _answer(
+        self, request: Request, body: bytes, question: BaseModel, values: Mapping[str, Any]
+    ) -> Response:
+        if _IDEMPOTENCY_KEY not in request.headers:
+            return await self._ask(request, question, values)
+        from vectorforge.api.idempotency.response import IdempotentResponse
+
+        return IdempotentResponse(request, body, lambda asked: self._ask(asked, question, values))
+
+    async def _ask(self, request: Request, question: BaseModel, values: Mapping[str, Any]) -> Response:
         found = await self.endpoint(
             request=request,
             body=question,

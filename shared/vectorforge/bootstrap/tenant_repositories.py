@@ -15,6 +15,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 
 if TYPE_CHECKING:  # what no question needs is imported when it is asked for
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
+    from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
     from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 
 
@@ -85,4 +86,17 @@ class TenantRepositories:
         settings = self._config
         return AnswerStreamRepository(
             self._db, kept_s=settings.streams.stream_buffer_s, longest_s=settings.query.query_timeout_s
+        )
+
+    @cached_property
+    def idempotent_answers(self) -> "IdempotentAnswerRepository":
+        """Answers of the tenant under an ``Idempotency-Key``."""
+        from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
+
+        settings = self._config
+        return IdempotentAnswerRepository(
+            self._db,
+            kept_s=settings.streams.idempotency_kept_s,
+            longest_s=settings.query.query_timeout_s,
+            max_keys=settings.streams.idempotency_max_keys,
         )

@@ -58,7 +58,7 @@ class CacheSettings(Section):
 
 
 class StreamSettings(Section):
-    """Streamed answers that are kept for readers who come back."""
+    """Answers that are kept for clients who come back."""
 
     stream_buffer_s: float = Field(default=600.0, gt=0, le=86_400)
     """For how long, after their end."""
@@ -66,3 +66,7 @@ class StreamSettings(Section):
     """Of one answer's events at most, in memory and in the database; a longer one is not kept."""
     resume_grace_s: float = Field(default=30.0, ge=0, le=900)
     """How long an answer that nobody reads any more is written on."""
+    idempotency_kept_s: float = Field(default=86_400.0, gt=0, le=86_400)
+    """For how long an answer under an ``Idempotency-Key`` is given again."""
+    idempotency_max_keys: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Of each tenant; the oldest answers are forgotten first."""

@@ -7,13 +7,16 @@ The classes stand in this package's modules, by theme; everybody imports them fr
     │   └── UnknownModelError           the provider has no such model
     ├── SecretsUnavailableError         keys that are kept elsewhere cannot be read now
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
-    │   └── FilterError                 a metadata filter that cannot be understood
+    │   ├── FilterError                 a metadata filter that cannot be understood
+    │   └── IdempotencyKeyReusedError   another request came under the same key
     ├── NotFoundError
     │   └── AnsweringModelNotFoundError  a client of OpenAI's API named a model that is not there
     ├── ConflictError                   the request contradicts what is stored
     │   ├── DimensionMismatchError
     │   ├── EmbeddingModelChangedError  the collection's model is another by now
     │   ├── TenantBeingErasedError      nobody may enter it until that is done
+    │   ├── IdempotentAnswerPendingError  the first request under the key has not ended yet
+    │   ├── IdempotentAnswerTooLongError  so it cannot be given again
     │   └── EmbeddingSwitchRefusedError  the new model finds too little of what the old one finds
     ├── AuthenticationError             no credential, or not one of ours
     ├── InsufficientScopeError          the credential may not do this
@@ -87,6 +90,9 @@ from vectorforge.errors.requests import (
     EmbeddingSwitchRefusedError,
     ExtractionError,
     FilterError,
+    IdempotencyKeyReusedError,
+    IdempotentAnswerPendingError,
+    IdempotentAnswerTooLongError,
     InvalidInputError,
     NotFoundError,
     TenantBeingErasedError,
@@ -126,6 +132,9 @@ __all__ = [
     "EmbeddingTimeoutError",
     "ExtractionError",
     "FilterError",
+    "IdempotencyKeyReusedError",
+    "IdempotentAnswerPendingError",
+    "IdempotentAnswerTooLongError",
     "IdentityProviderUnavailableError",
     "InsufficientScopeError",
     "InvalidInputError",

@@ -21,6 +21,12 @@ class FilterError(InvalidInputError):
     code = "invalid_filter"
 
 
+class IdempotencyKeyReusedError(InvalidInputError):
+    """Another request came under this Idempotency-Key."""
+
+    code = "idempotency_key_reused"
+
+
 class NotFoundError(VectorForgeError):
     """There is nothing with this id."""
 
@@ -70,6 +76,20 @@ class TenantBeingErasedError(ConflictError):
     """All data of this tenant are being erased; try again when that is done."""
 
     code = "tenant_being_erased"
+
+
+class IdempotentAnswerPendingError(ConflictError):
+    """The first request under this Idempotency-Key is still being answered; try again."""
+
+    code = "idempotent_answer_pending"
+    retryable = True
+    retry_after_s = 2.0
+
+
+class IdempotentAnswerTooLongError(ConflictError):
+    """The answer under this Idempotency-Key was too long to be kept; ask under another key."""
+
+    code = "idempotent_answer_too_long"
 
 
 class DeadlineExceededError(VectorForgeError):

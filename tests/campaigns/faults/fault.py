@@ -41,6 +41,10 @@ class Fault(ABC):
         """Whether a client goes away in the middle of its stream."""
         return False
 
+    async def ask(self, load: Load, number: int) -> Answer:
+        """What a client does with its question; its last answer."""
+        return await load.ask(number)
+
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
         """What answers in this row, as long as it lasts; gives a client with the tenant's key."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,8 @@ class Load:
     leaves: Callable[[int], bool] = lambda _: False
     """Whether the client of a streamed answer goes away after its first token."""
     on_answer: Callable[[Answer], None] = lambda _: None
+    asking: "Callable[[Load, int], Awaitable[Answer]]" = lambda load, number: load.ask(number)
+    """What a client does with its question, by number; its last answer counts."""
     asked: int = 0
     answers: list[Answer] = field(default_factory=list)
     _progress: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -110,7 +112,7 @@ class Load:
                 async with self._progress:
                     self.asked += 1
                     self._progress.notify_all()
-                answer = await self._ask(number)
+                answer = await self.asking(self, number)
                 async with self._progress:
                     self.answers.append(answer)
                     self._progress.notify_all()
@@ -135,13 +137,29 @@ class Load:
         async with self._progress:
             await self._progress.wait_for(lambda: len(self.answers) >= share * self.requests)
 
-    async def _ask(self, number: int) -> Answer:
+    async def ask(
+        self,
+        number: int,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        headers: Mapping[str, str] | None = None,
+        leaves: bool | None = None,
+    ) -> Answer:
+        """Send a question once.
+
+        Args:
+            number: Of the question.
+            client: Another one.
+            headers: Of the request, beside the usual ones.
+            leaves: Whether the client goes away after the first token; None: as ``self.leaves`` says.
+        """
         answer = Answer(self.question(number), streamed=self.streams(number))
         body = {"query": answer.question, "stream": answer.streamed, **self.fields(number)}
         answer.question, started = body["query"], time.monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await self._read(answer, body, leaves=self.leaves(number))
+                leaving = self.leaves(number) if leaves is None else leaves
+                await self._read(client or self.client, answer, body, headers or {}, leaves=leaving)
         except TimeoutError:
             answer.hung = True
         except httpx2.TransportError:
@@ -158,10 +176,18 @@ class Load:
                 await self.client.get("/health", timeout=_PATIENCE_S)
                 return
 
-    async def _read(self, answer: Answer, body: Mapping[str, Any], *, leaves: bool) -> None:
+    async def _read(
+        self,
+        client: httpx2.AsyncClient,
+        answer: Answer,
+        body: Mapping[str, Any],
+        more: Mapping[str, str],
+        *,
+        leaves: bool,
+    ) -> None:
         content = json.dumps(body).encode()  # ASCII: halves of surrogate pairs go as they are
-        headers = {"content-type": "application/json"}
-        async with self.client.stream("POST", QUERY_PATH, content=content, headers=headers) as response:
+        headers = {"content-type": "application/json", **more}
+        async with client.stream("POST", QUERY_PATH, content=content, headers=headers) as response:
             answer.status = response.status_code
             answer.headers = {name.lower(): value for name, value in response.headers.items()}
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):

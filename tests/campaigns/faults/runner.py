@@ -72,6 +72,7 @@ async def _run(
             fields=fault.request,
             leaves=fault.leaves,
             on_answer=on_answer,
+            asking=fault.ask,
         )
         await Load(client, 0, _FIRST).run()  # a process that has answered before
         async with fault.inject(system, load):

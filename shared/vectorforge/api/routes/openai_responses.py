@@ -19,6 +19,7 @@ from vectorforge.api.openai.model_names import AskedModel
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
+from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.schemas.openai_response_objects import (
     EchoedRequest,
     ResponseBody,
@@ -27,7 +28,7 @@ from vectorforge.api.schemas.openai_response_objects import (
 from vectorforge.api.schemas.openai_responses import ResponseRequest
 from vectorforge.pipeline.types import QueryConfig
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
 
 _EVENT = {
     "type": "object",

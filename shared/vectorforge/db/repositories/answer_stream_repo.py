@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import Params
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
@@ -45,6 +46,7 @@ LEFT JOIN LATERAL (
     ORDER BY first_id LIMIT %(limit)s
 ) AS b ON true
 WHERE s.tenant_id = %(tenant_id)s AND s.query_id = %(query_id)s AND s.expires_at > clock_timestamp()
+    AND s.is_resumable
 ORDER BY b.first_id
 """
 _NOTE_READER = """
@@ -53,7 +55,7 @@ WHERE tenant_id = %s AND query_id = %s AND state = 'running'
 """
 _REQUEST_STOP = """
 UPDATE vectorforge.answer_streams SET stop_requested = true
-WHERE tenant_id = %s AND query_id = %s AND expires_at > clock_timestamp()
+WHERE tenant_id = %s AND query_id = %s AND expires_at > clock_timestamp() AND is_resumable
 RETURNING state
 """
 _GIVE_UP = """
@@ -138,7 +140,12 @@ class AnswerStreamRepository:
         Raises:
             DatabaseError: It is not known whether the batch was stored.
         """
-        values = {
+        row = await self._db.fetch_one(*self.writing(query_id, batch, state))
+        return Readership(**row) if row else None
+
+    def writing(self, query_id: UUID, batch: EventBatch, state: StreamState) -> tuple[str, Params]:
+        """The statement that ``write`` runs, and its values."""
+        return _WRITE, {
             "tenant_id": self._db.tenant_id,
             "query_id": query_id,
             "first_id": batch.first_id,
@@ -147,8 +154,6 @@ class AnswerStreamRepository:
             "state": state,
             "kept_s": self._kept_s,
         }
-        row = await self._db.fetch_one(_WRITE, values)
-        return Readership(**row) if row else None
 
     async def read(self, query_id: UUID, after: int, *, limit: int = 16) -> StoredStream | None:
         """A stream and its first batches that have events after this id.

@@ -1,0 +1,173 @@
+"""Answers under an Idempotency-Key: who may make one, and what is given again to who asks once more."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.answer_stream_repo import (
+    AnswerStreamRepository,
+    EventBatch,
+    Readership,
+    StreamState,
+)
+
+if TYPE_CHECKING:
+    from vectorforge.db.exchange import Call
+
+LEASE_S = 15.0
+"""Silence of who makes an answer after which somebody else may: it says twice a second that it is there."""
+
+# The key goes from an answer that will never be given: its writer is gone, or its time is over.
+_FREE = """
+UPDATE vectorforge.answer_streams
+SET idempotency_key = NULL, state = CASE state WHEN 'running' THEN 'lost' ELSE state END
+WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(key)s AND query_id <> %(query_id)s
+    AND (state = 'lost' OR expires_at <= clock_timestamp()
+         OR state = 'running' AND written_at < clock_timestamp() - make_interval(secs => %(lease_s)s))
+"""
+_CLAIM = """
+INSERT INTO vectorforge.answer_streams
+    (tenant_id, query_id, idempotency_key, fingerprint, is_resumable, expires_at)
+VALUES (%(tenant_id)s, %(query_id)s, %(key)s, %(fingerprint)s, false,
+        clock_timestamp() + make_interval(secs => %(longest_s)s))
+ON CONFLICT DO NOTHING
+"""
+_FIND = """
+SELECT query_id, fingerprint = %(fingerprint)s AS is_same, state, last_id, response_headers AS headers
+FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND idempotency_key = %(key)s
+"""
+_BEGIN_STREAM = """
+UPDATE vectorforge.answer_streams SET response_headers = %(headers)s::jsonb, is_resumable = %(is_resumable)s
+WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s AND state = 'running'
+"""
+_RELEASE = """
+UPDATE vectorforge.answer_streams SET idempotency_key = NULL WHERE tenant_id = %s AND query_id = %s
+"""
+_FORGET_OLDEST = """
+DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query_id IN (
+    SELECT query_id FROM vectorforge.answer_streams
+    WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL AND state <> 'running' AND created_at <= (
+        SELECT created_at FROM vectorforge.answer_streams
+        WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL
+        ORDER BY created_at DESC OFFSET %(max_keys)s LIMIT 1
+    )
+    ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED
+)
+"""
+_READ = """
+SELECT last_id, events FROM vectorforge.answer_stream_batches
+WHERE tenant_id = %s AND query_id = %s AND first_id > %s ORDER BY first_id LIMIT 16
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedAnswer:
+    """What there is under a key."""
+
+    query_id: UUID
+    """Of the question that is, or was, answered."""
+    is_same: bool
+    """Whether the request is the one that the key first came with."""
+    state: StreamState
+    last_id: int
+    """Of the last part of the answer that is stored; 0: none yet."""
+    headers: Mapping[str, str] | None
+    """Of a streamed response; None: it is JSON, or has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHead:
+    """How a streamed response begins."""
+
+    headers: Mapping[str, str]
+    is_resumable: bool
+    """Whether its events may be asked for by the query's id."""
+
+
+class IdempotentAnswerRepository:
+    """The answers under keys of one tenant.
+
+    Args:
+        db: Bound to the tenant.
+        kept_s: Seconds for which an answer is kept after its end.
+        longest_s: Seconds that making one takes at most.
+        max_keys: Answers kept at most; the oldest ones go.
+    """
+
+    def __init__(self, db: TenantDatabase, *, kept_s: float, longest_s: float, max_keys: int) -> None:
+        self._db = db
+        self._longest_s = longest_s
+        self._max_keys = max_keys
+        self._streams = AnswerStreamRepository(db, kept_s=kept_s, longest_s=longest_s)
+
+    async def claim(self, key: bytes, fingerprint: bytes, query_id: UUID) -> KeyedAnswer | None:
+        """Begin the answer under a key, if nobody has or whoever did will never end it. In one round trip.
+
+        Args:
+            key: 32 bytes.
+            fingerprint: Of the request, 32 bytes.
+            query_id: Of the question.
+
+        Returns:
+            What there is; it is the caller's to make when it has his ``query_id``. None: it has just gone.
+        """
+        values = {
+            "tenant_id": self._db.tenant_id,
+            "key": key,
+            "fingerprint": fingerprint,
+            "query_id": query_id,
+            "lease_s": LEASE_S,
+            "longest_s": self._longest_s + LEASE_S,
+        }
+        calls = [(statement, values) for statement in (_FREE, _CLAIM, _FIND)]
+        *_, (rows, _) = await self._db.run(calls, repeatable=True)
+        return KeyedAnswer(**rows[0]) if rows else None
+
+    async def write(
+        self,
+        query_id: UUID,
+        batch: EventBatch,
+        state: StreamState,
+        *,
+        head: StreamHead | None = None,
+        is_kept: bool = True,
+    ) -> Readership | None:
+        """As ``AnswerStreamRepository.write``.
+
+        Args:
+            query_id: Of the question.
+            batch: As there.
+            state: As there.
+            head: Of a streamed response; may come more than once.
+            is_kept: False, with the last part: the key is free again.
+        """
+        values = {"tenant_id": self._db.tenant_id, "query_id": query_id}
+        calls: list[Call] = [self._streams.writing(query_id, batch, state)]
+        if head is not None:
+            headers = json.dumps(dict(head.headers))
+            begin = (_BEGIN_STREAM, values | {"headers": headers, "is_resumable": head.is_resumable})
+            calls.insert(0, begin)
+        if not is_kept:
+            calls.append((_RELEASE, (self._db.tenant_id, query_id)))
+        elif state != "running":
+            calls.append((_FORGET_OLDEST, values | {"max_keys": self._max_keys}))
+        outcomes = await self._db.run(calls)
+        rows, _ = outcomes[0 if head is None else 1]
+        return Readership(**rows[0]) if rows else None
+
+    async def give_up(self, query_id: UUID) -> bool:
+        """Say that an answer that is being made will have no end: the key is free again."""
+        return await self._streams.give_up(query_id)
+
+    async def read(self, query_id: UUID, after: int) -> Sequence[tuple[int, bytes]]:
+        """Parts of a whole answer, in order: the id of each one's last event, and its bytes.
+
+        Args:
+            query_id: Of the answer.
+            after: Id of the last event read; 0: from the start.
+        """
+        rows = await self._db.fetch_all(_READ, (self._db.tenant_id, query_id, after), repeatable=True)
+        return [(row["last_id"], bytes(row["events"])) for row in rows]

@@ -1,0 +1,110 @@
+"""Two servers on one database, and requests with an ``Idempotency-Key`` to them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+
+from vectorforge.config import CacheSettings, StreamSettings
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from vectorforge.testing.scripted_llm import ScriptedLLM
+
+RAG = "/v1/rag/query"
+REPLAYED = "idempotent-replayed"
+ASKED = "How long does the kettle take?"
+PIECES = ("The kettle \u2028", "holds [Context 1]", ".\n\nIt boils", " in five minutes — üä.")
+QUESTION: dict[str, Any] = {"query": ASKED}
+STREAM: dict[str, Any] = {**QUESTION, "stream": True}
+
+
+def new_key() -> dict[str, str]:
+    """The header with a key that nobody has used."""
+    return {"Idempotency-Key": f"key-{uuid4()}"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedServers:
+    """Both, with models of the same script."""
+
+    apis: Sequence[LiveApi]
+    clients: Sequence[httpx2.AsyncClient]
+    """Of the tenant, one for each server."""
+    llms: Sequence[ScriptedLLM]
+    tenant: str
+    stranger: str
+    collection_id: str
+    document_id: str
+
+    @property
+    def generations(self) -> int:
+        """How often a model was asked."""
+        return sum(len(llm.calls) for llm in self.llms)
+
+    async def ask(
+        self, number: int, key: dict[str, str], body: dict[str, Any] = QUESTION, path: str = RAG
+    ) -> httpx2.Response:
+        """Ask one server after the other, by number; the whole response."""
+        return await self.clients[number % 2].post(path, json=body, headers=key)
+
+    async def logs(self) -> list[QueryLog]:
+        """All rows of the tenant's query log."""
+        return await QueryLogRepository(self.database.for_tenant(self.tenant)).list(limit=1000)
+
+    @property
+    def database(self) -> Database:
+        """Of the second server."""
+        return self.apis[1].application.database
+
+    async def change_kept(self, assignment: str) -> None:
+        """Change the tenant's kept answers, as time would."""
+        db = self.database.for_tenant(self.tenant)
+        await db.execute(
+            f"UPDATE vectorforge.answer_streams SET {assignment} WHERE tenant_id = %s", (self.tenant,)
+        )
+
+
+@asynccontextmanager
+async def keyed_servers(
+    app_url: str,
+    tenants: tuple[str, str],
+    *,
+    llms: Sequence[ScriptedLLM] | None = None,
+    streams: StreamSettings | None = None,
+    fill: bool = True,
+    **sections: Any,
+) -> AsyncIterator[KeyedServers]:
+    """Start both; the tenant's default collection has a document, the stranger's none.
+
+    Args:
+        app_url: PostgreSQL, as the app role.
+        tenants: The tenant and the stranger.
+        llms: Other models.
+        streams: Settings of kept answers.
+        fill: Make the collection; else there are no ids.
+        **sections: Other sections of the settings.
+    """
+    models = llms or [ScriptedLLM(PIECES) for _ in range(2)]
+    config = settings_for(
+        app_url,
+        tenants,
+        cache=CacheSettings(answer_cache=False),
+        streams=streams or StreamSettings(),
+        **sections,
+    )
+    async with (
+        live_api(config, models[0]) as first,
+        live_api(config, models[1]) as second,
+        first.client(tenants[0]) as client,
+        second.client(tenants[0]) as other,
+    ):
+        collection_id = document_id = ""
+        if fill:
+            collection_id = await new_collection(client)
+            job = await add_documents(client, collection_id, kettle=f"{ASKED} Five minutes.")
+            document_id = job["documents"][0]["document_id"]
+        yield KeyedServers((first, second), (client, other), models, *tenants, collection_id, document_id)
