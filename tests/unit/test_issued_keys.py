@@ -15,6 +15,7 @@ from vectorforge.api.identity.issued_keys import (
     IssuedKeys,
 )
 from vectorforge.config import ServerSettings, VectorForgeConfig
+from vectorforge.db.key_check import KEY_CHECK, WRONG_KEY, KeyCheck, due_check
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of
 from vectorforge.errors import AuthenticationError, ConfigurationError, DatabaseUnavailableError
 from vectorforge.principal import Principal, Scope
@@ -196,3 +197,26 @@ def test_a_wrong_key_and_none_are_told_apart_from_each_other() -> None:
         with pytest.raises(AuthenticationError) as caught:
             asyncio.run(authenticator.authenticate(headers))
         assert caught.value.presented is presented
+
+
+def test_a_check_that_failed_is_due_again_and_one_that_passed_is_not() -> None:
+    """A step that goes on without the database must not be what lets a request past the check."""
+    forgotten: list[str] = []
+    check = KeyCheck(frozenset({"b", "a"}), forgotten.append)
+    assert check.beside(("SELECT vectorforge.enter_tenant(%s)", ("acme",))) == (
+        "SELECT vectorforge.enter_tenant(%s), vectorforge.check_keys(%s::text[])",
+        ("acme", ["a", "b"]),
+    )
+    token = KEY_CHECK.set(check)
+    try:
+        with pytest.raises(DatabaseUnavailableError), check:
+            raise DatabaseUnavailableError
+        assert (due_check(), forgotten) == (check, [])
+        with pytest.raises(AuthenticationError), check:
+            raise AuthenticationError(WRONG_KEY)
+        assert (due_check(), forgotten) == (check, ["a", "b"])
+        with check:
+            pass
+        assert due_check() is None
+    finally:
+        KEY_CHECK.reset(token)
