@@ -97,6 +97,15 @@ class LogTexts:
         """Take the tenant's policy, which was read with something else; None: it has none of its own."""
         self._policies.note(self._tenant_id, own)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the policy need not be read for a record of now."""
+        return self._policies.find(self._tenant_id) is not None
+
+    async def read(self) -> None:
+        """Have the policy at hand for what is logged later. Never raises, except to go on being cancelled."""
+        await self._policy()
+
     async def apply(self, log: QueryLog) -> QueryLog:
         """The record as it may leave this process. Never raises, except to go on being cancelled."""
         return with_policy(log, await self._policy(), self._tenant_id)

@@ -52,7 +52,7 @@ class QuerySteps:
             await self._preprocess(run)
         try:
             with self._stage(run, "retrieve"):
-                if not self.query_log.logs_start:  # nothing goes on meanwhile: no tasks
+                if not self.query_log.has_to_start:  # nothing goes on meanwhile: no tasks
                     run.cached = await self._look_up(run)
                     yield run.meta()
                     await self._find_passages(run)
