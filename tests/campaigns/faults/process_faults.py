@@ -118,7 +118,7 @@ class SlowReaders(VendorFault):
             system.surroundings.vendor.script(*[_LARGE] * readers)
             asked = [_ask(system.service.url, f"Slow reader {number}") for number in range(readers)]
             sockets = [stack.enter_context(one) for one in asked]
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(3 * _PATIENCE_S):  # each is sent megabytes before the next one's turn
                 while len(system.surroundings.vendor.requests) < readers:  # noqa: ASYNC110 - a list of the fake
                     await asyncio.sleep(0.05)
             async with background(_sip(sockets), endless=True):
