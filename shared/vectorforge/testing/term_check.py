@@ -31,23 +31,29 @@ JOIN vectorforge.chunk_terms AS t
     ON (p.batch IS NULL OR p.batch = t.batch) AND t.scope = p.scope AND t.number = p.posting >> 23
 WHERE t.tenant_id = %s
 """
+# Other tenants' collections are left out, for there may be many; scopes of no collection are not.
 _ORPHANS = """
+WITH others AS (
+    SELECT term_scope AS scope FROM vectorforge.collections WHERE tenant_id <> %s
+)
 SELECT (
-    SELECT count(*) FROM vectorforge.packed_postings AS p WHERE NOT EXISTS (
+    SELECT count(*) FROM vectorforge.packed_postings AS p
+    WHERE p.scope NOT IN (SELECT scope FROM others) AND NOT EXISTS (
         SELECT FROM vectorforge.chunk_terms AS t
         WHERE t.number = p.posting >> 23 AND t.scope = p.scope AND p.term = ANY (t.terms)
     )
 ) + (
     SELECT count(*) FROM vectorforge.grouped_postings AS p
-    WHERE cardinality(p.postings) = 0 OR EXISTS (
+    WHERE p.scope NOT IN (SELECT scope FROM others) AND (cardinality(p.postings) = 0 OR EXISTS (
         SELECT FROM unnest(p.postings) AS posting WHERE NOT EXISTS (
             SELECT FROM vectorforge.chunk_terms AS t
             WHERE t.number = posting >> 23 AND t.scope = p.scope AND t.batch = p.batch
                 AND p.term = ANY (t.terms)
         )
-    )
+    ))
 ) + (
-    SELECT count(*) FROM vectorforge.postings AS p WHERE NOT EXISTS (
+    SELECT count(*) FROM vectorforge.postings AS p
+    WHERE p.scope NOT IN (SELECT scope FROM others) AND NOT EXISTS (
         SELECT FROM vectorforge.chunk_terms AS t
         WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND t.number IS NULL AND p.term = ANY (t.terms)
     )
@@ -80,7 +86,7 @@ async def check_terms(conninfo: str, db: TenantDatabase) -> int:
     async with await psycopg.AsyncConnection.connect(conninfo) as connection:
         words = await (await connection.execute(_PASSAGES, (db.tenant_id,))).fetchall()
         found = await (await connection.execute(_POSTINGS, (db.tenant_id,))).fetchall()
-        orphans = await (await connection.execute(_ORPHANS)).fetchone()
+        orphans = await (await connection.execute(_ORPHANS, (db.tenant_id,))).fetchone()
     assert orphans == (0,)
     lengths: dict[UUID, int] = {}
     counted: dict[UUID, int] = {}  # of documents and collections
