@@ -323,19 +323,23 @@ async def test_bob_deletes_nothing_of_alices_by_a_filter(alice: Alice) -> None: 
         assert (await as_alice.get(path)).json()["total"] == 1
 
 
-@pytest.mark.parametrize(("method", "path"), sorted(CASES))
-async def test_nobody_gets_in_without_a_key(alice: Alice, method: str, path: str) -> None:  # C42, security 10
+async def test_nobody_gets_in_without_a_key(
+    alice: Alice, subtests: pytest.Subtests
+) -> None:  # C42, security 10
+    wrong = ("Bearer wrong", "Basic eA==", "Bearer", f"Bearer {'x' * 600}")
+    credentials = ({}, {"X-Api-Key": "x"}, *({"Authorization": value} for value in wrong))
     async with alice.api.client(None) as client:
-        wrong = ("Bearer wrong", "Basic eA==", "Bearer", f"Bearer {'x' * 600}")
-        for headers in ({}, {"X-Api-Key": "x"}, *({"Authorization": value} for value in wrong)):
-            # A body that could not be read would be a 400: nothing of it is looked at before the key.
-            declared = {**headers, "content-type": "application/json"}
-            response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
-            assert (response.status_code, code_of(response)) == (401, "unauthenticated")
-            # RFC 6750: no error is named where there was no credential
-            presented = headers.get("Authorization") not in ("Basic eA==", "Bearer") and headers != {}
-            expected = 'Bearer error="invalid_token"' if presented else "Bearer"
-            assert response.headers["www-authenticate"] == expected
+        for method, path in sorted(CASES):
+            for headers in credentials:
+                with subtests.test(f"{method} {path}", headers=headers):
+                    # A body that could not be read would be a 400: nothing of it is looked at before the key.
+                    declared = {**headers, "content-type": "application/json"}
+                    response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
+                    assert (response.status_code, code_of(response)) == (401, "unauthenticated")
+                    # RFC 6750: no error is named where there was no credential
+                    presented = headers.get("Authorization") not in ("Basic eA==", "Bearer") and headers != {}
+                    expected = 'Bearer error="invalid_token"' if presented else "Bearer"
+                    assert response.headers["www-authenticate"] == expected
 
 
 @pytest.mark.parametrize(
