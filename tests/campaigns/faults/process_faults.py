@@ -133,6 +133,7 @@ class SlowReaders(VendorFault):
         WHERE tenant_id = %s AND query_text LIKE 'Slow reader%%' AND outcome <> 'started'
         """
         while True:
+            await system.drain()  # what the queue did not take in time was printed
             (row,) = await system.fetch(query, (TENANT,))
             if row["found"] >= readers or time.monotonic() > give_up_at:
                 return min(int(row["found"]), readers)
