@@ -17,6 +17,11 @@ def closed(document: dict[str, Any]) -> dict[str, Any]:
     sent = _reached(made, [(one.get("requestBody"), one.get("parameters")) for one in operations])
     answered = [one["responses"] for one in operations]
     names = _reached(made, answered) - sent
+    for part in _objects_of_any_kind(answered):
+        if "properties" in (item := part.get("itemSchema", {})):  # of unnamed events, which readers name so:
+            item["properties"].setdefault(
+                "event", {"const": "message"}
+            )  # https://html.spec.whatwg.org/#dispatchMessage
     for schema in (*answered, *(made["components"]["schemas"][name] for name in names)):
         for part in _objects(schema):
             part.setdefault("additionalProperties", False)
