@@ -38,6 +38,7 @@ class ContextOverflow(VendorFault):
         texts = (f"Refund {n} does take five days. " * 18 for n in range(_PASSAGES))
         documents = [{"source": f"fault-11/{n}", "text": text} for n, text in enumerate(texts)]
         await ended(load.client, await submit(load.client, collection, documents))
+        system.other_vendor.requests.clear()  # of rows before
         async with super().inject(system, load):
             yield
 
