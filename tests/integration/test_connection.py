@@ -202,6 +202,36 @@ async def test_a_caller_who_gives_up_is_let_go(proxy: Proxy) -> None:
         proxy.open.set()
 
 
+# Fault 25: the pool's own queue keeps those who have gone, and is full of them after an outage
+async def test_who_has_given_up_waits_no_longer(proxy: Proxy) -> None:
+    async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
+        tenant = database.for_tenant("a")
+
+        async def ask(patience_s: float) -> dict[str, Any] | None:
+            async with asyncio.timeout(patience_s):
+                return await tenant.fetch_one("SELECT 1 AS n")
+
+        async def hold() -> None:
+            async with tenant.transaction() as connection:
+                await connection.execute("SELECT 1")
+                held.set()
+                await released.wait()
+
+        held, released = asyncio.Event(), asyncio.Event()
+        holding = asyncio.create_task(hold())
+        await held.wait()
+        for _ in range(2):  # each time as many as may wait
+            gone = await asyncio.gather(*(ask(0.3) for _ in range(20)), return_exceptions=True)
+            assert {type(one) for one in gone} == {TimeoutError}
+        waiting = [asyncio.create_task(ask(20)) for _ in range(20)]
+        await asyncio.sleep(0)
+        with pytest.raises(DatabaseUnavailableError, match="Too many requests wait"):
+            await ask(20)
+        released.set()
+        await holding
+        assert await asyncio.gather(*waiting) == [{"n": 1}] * 20
+
+
 # Fault 21: a refusal is known at once, so nobody waits for his time to run out
 async def test_a_server_that_is_down_is_said_at_once(
     postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]

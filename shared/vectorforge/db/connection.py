@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
 
+_LEFT_WAITING = 100_000
+"""Requests in the pool's own queue, where those that have gone stay until there is a connection again."""
+
 _RECONNECT_S = 3.0
 """For how long the pool tries again after a refusal, at growing intervals; the next request begins anew."""
 
@@ -122,7 +125,7 @@ class Database:
             kwargs=_connection_options(),
             min_size=0,
             max_size=self._pool_size,
-            max_waiting=self._pool_size * _WAITING_PER_CONNECTION,
+            max_waiting=_LEFT_WAITING,
             timeout=timeout_s,
             reconnect_timeout=min(timeout_s, _RECONNECT_S),
             max_idle=300,
@@ -131,7 +134,7 @@ class Database:
             name="vectorforge",
         )
         await pool.open()
-        self._pool = KeptConnections(pool)
+        self._pool = KeptConnections(pool, max_waiting=self._pool_size * _WAITING_PER_CONNECTION)
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""

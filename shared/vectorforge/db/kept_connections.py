@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from psycopg.pq import TransactionStatus
+from psycopg_pool import TooManyRequests
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
@@ -21,10 +22,13 @@ class KeptConnections:
 
     Args:
         pool: Open; closed by ``close``.
+        max_waiting: Requests that may wait for a connection. The pool's own bound counts those that have
+            gone as well: after an outage it would refuse everybody until there is a connection again.
     """
 
-    def __init__(self, pool: "AsyncConnectionPool[Session]") -> None:
+    def __init__(self, pool: "AsyncConnectionPool[Session]", *, max_waiting: int) -> None:
         self._pool = pool
+        self._max_waiting = max_waiting
         self._kept: list[Session] = []
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +40,9 @@ class KeptConnections:
         return self._kept.pop() if self._kept else None
 
     async def take(self, timeout_s: float) -> "Session":
-        """A connection of the pool; raises as its ``getconn``."""
+        """A connection of the pool; raises as its ``getconn``, and TooManyRequests by its own bound."""
+        if self._waiting >= self._max_waiting:
+            raise TooManyRequests(f"{self._waiting} requests wait already")
         self._waiting += 1
         try:
             return await self._pool.getconn(timeout=timeout_s)
