@@ -21,6 +21,9 @@ from vectorforge.testing.live_query_function import QUERY_PATH
 _PATIENCE_S = 20
 _SLOW = Reply(texts=("It takes five days [Source 1]. ", *("and so on " * 10,) * 40), pause_s=0.05)
 
+_SLOW_READERS = 4
+"""Each gets five megabytes, more than the buffers of its connection hold. To mask what the log keeps of such an
+answer takes the process a second or more: twenty of them starve all others."""
 _LARGE = Reply(texts=("It takes five days [Source 1]. ", *("x" * 9_999 + " ",) * 500))
 
 
@@ -112,7 +115,7 @@ class SlowReaders(VendorFault):
 
     @asynccontextmanager
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:
-        readers = min(20, max(2, load.requests // 10))
+        readers = min(_SLOW_READERS, max(2, load.requests // 10))
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(super().inject(system, load))
             system.surroundings.vendor.script(*[_LARGE] * readers)
