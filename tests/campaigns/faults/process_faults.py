@@ -22,8 +22,8 @@ _PATIENCE_S = 20
 _SLOW = Reply(texts=("It takes five days [Source 1]. ", *("and so on " * 10,) * 40), pause_s=0.05)
 
 _SLOW_READERS = 4
-"""Each gets five megabytes, more than the buffers of its connection hold. To mask what the log keeps of such an
-answer takes the process a second or more: twenty of them starve all others."""
+"""Each gets five megabytes, more than the buffers of its connection hold. To mask what the log keeps of such
+an answer takes the process a second or more: twenty of them starve all others."""
 _LARGE = Reply(texts=("It takes five days [Source 1]. ", *("x" * 9_999 + " ",) * 500))
 
 
