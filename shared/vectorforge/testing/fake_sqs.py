@@ -96,15 +96,24 @@ class FakeSqs:
     Args:
         duplicated: Share of messages that are put into the queue twice: "at least once".
         random: Decides which.
+        longest_hidden_s: A message that is to stay hidden for longer comes after so many seconds, as if the
+            rest of them had passed already.
     """
 
-    def __init__(self, *, duplicated: float = 0.0, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        duplicated: float = 0.0,
+        random: Random | None = None,
+        longest_hidden_s: float = float("inf"),
+    ) -> None:
         self.url = ""
         """Set when it listens."""
         self.duplicated = duplicated
         self.doubled = 0
         """Messages put twice so far."""
         self._random = random or Random()
+        self._longest_hidden_s = longest_hidden_s
         self._queues: dict[str, _Queue] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -233,7 +242,7 @@ class FakeSqs:
         queue = self._find(body)
         message = queue.find(body["ReceiptHandle"])
         if message is not None and not message.deleted:
-            queue.hide(message, int(body["VisibilityTimeout"]))
+            queue.hide(message, min(int(body["VisibilityTimeout"]), self._longest_hidden_s))
         return {}
 
     async def _change_batch(self, body: Any) -> _Answer:

@@ -34,6 +34,8 @@ VISIBILITY_S = 5
 POOL_SIZE = 8
 """Connections of the service to PgBouncer, and of PgBouncer to the server for the app's role."""
 _DRAIN_TIMEOUT_S = 300.0
+_LONGEST_HIDDEN_S = 30.0
+"""Of a message after an outage: what waits for 18 minutes, as deployed, would have every row wait for it."""
 
 
 @dataclass(slots=True)
@@ -165,7 +167,7 @@ async def running_system(
             bouncer.host = folder / "network"
             url = bouncer.route(postgres.app_url)
             surroundings = await enter(query_surroundings(url, TENANT, fill=not await _is_filled(postgres)))
-            sqs = await enter(FakeSqs())
+            sqs = await enter(FakeSqs(longest_hidden_s=_LONGEST_HIDDEN_S))
             queue = await asyncio.to_thread(LogQueue, sqs.url, visibility_s=VISIBILITY_S)
             other_vendor = await enter(FakeAnthropic())
             await _warm(surroundings.vendor, other_vendor)
