@@ -15,7 +15,7 @@ _QUESTION = {"query": "How long does a refund take?"}
 _TEXT = "A refund takes five working days. Opened goods are exchanged."
 _NAMES = ("default", "store", "changing", "changed")
 _SWITCH = "/v1/collections/{collection_id}/embedding-switch"
-_WAIT_S = 30
+_WAIT_S = 120
 
 
 @dataclass(frozen=True, slots=True)
