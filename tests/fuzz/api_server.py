@@ -15,12 +15,13 @@ from typing import IO
 
 from vectorforge.api.app import create_app
 from vectorforge.config import AwsSettings, LimitSettings
-from vectorforge.testing.fake_aws import aws_environment
+from vectorforge.testing.fake_aws import FakeAws
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.live_api import build_application, key_of, settings_for
 from vectorforge.testing.live_server import serve
 
 ROOT = Path(__file__).parents[2]
+_BUCKET = "uploads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +55,30 @@ def spare_of(tenant: str) -> str:
 @asynccontextmanager
 async def api_server(database_url: str, tenant: str, *, log: IO[bytes]) -> AsyncIterator[ApiServer]:
     """Start it on a migrated database (app's role) for a tenant; its log goes to the file ``log``."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.fuzz.api_server"),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            **aws_environment("http://127.0.0.1:1"),  # uploads are only signed
-            "PYTHONPATH": f"{ROOT / 'shared'}:{ROOT}",
-            "FUZZ_DATABASE_URL": database_url,
-            "FUZZ_TENANT": tenant,
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=log,
-    )
-    try:
-        assert process.stdout is not None
-        if not (url := (await process.stdout.readline()).decode().strip()):
-            raise RuntimeError("The server did not start; its log says why.")
-        yield ApiServer(url, tenant)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    with FakeAws() as aws:  # a tenant is erased when its uploads are, too
+        aws.create_bucket(_BUCKET)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.fuzz.api_server"),
+            cwd=ROOT,
+            env={
+                **os.environ,
+                **aws.environment,
+                "PYTHONPATH": f"{ROOT / 'shared'}:{ROOT}",
+                "FUZZ_DATABASE_URL": database_url,
+                "FUZZ_TENANT": tenant,
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+        try:
+            assert process.stdout is not None
+            if not (url := (await process.stdout.readline()).decode().strip()):
+                raise RuntimeError("The server did not start; its log says why.")
+            yield ApiServer(url, tenant)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
 
 
 async def _serve() -> None:
@@ -85,7 +88,7 @@ async def _serve() -> None:
         os.environ["FUZZ_DATABASE_URL"],
         [tenant, spare_of(tenant)],
         server={"local_tenant": tenant},  # it may read /metrics
-        aws=AwsSettings(uploads_bucket="uploads"),
+        aws=AwsSettings(uploads_bucket=_BUCKET),
         limits=LimitSettings(limit_requests_per_minute=1_000_000, limit_tokens_per_day=10**12),  # counted
     )
     application = build_application(config)
