@@ -300,6 +300,10 @@ async def test_a_message_is_held_to_limits(api: LiveApi, tenant: str) -> None:
         assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
         response = await http.post("/mcp", content=b"{", headers={"content-type": "application/json"})
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
+        for named in ("text/plain", "", "application/ld+json"):
+            response = await http.post("/mcp", content=b"{}", headers={"content-type": named})
+            assert response.status_code == 415
+            assert response.headers["content-type"] == "application/problem+json"
 
 
 async def test_a_query_over_mcp_is_logged_under_the_id_of_its_result(api: LiveApi, tenant: str) -> None:

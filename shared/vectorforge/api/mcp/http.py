@@ -36,9 +36,11 @@ async def answer_message(request: Request) -> Response:
     client goes.
 
     Raises:
-        HTTPException: The body is too large (413).
+        HTTPException: The body is too large (413), or its type is not JSON (415).
         ClientDisconnect: The client went away, and the tool's work was cancelled.
     """
+    if not request.headers.get("content-type", "").lower().startswith("application/json"):
+        raise HTTPException(415, "Content-Type must be application/json.")  # the package names no type
     body = await request.body()
     if len(body) > MAX_MESSAGE_BYTES:
         raise HTTPException(413, f"The message is larger than {MAX_MESSAGE_BYTES} bytes.")

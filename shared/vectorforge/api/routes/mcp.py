@@ -39,6 +39,10 @@ _MESSAGE: dict[str, Any] = {
             "description": "It is no JSON-RPC message; the body is a JSON-RPC error.",
             "content": {"application/json": {"schema": {"type": "object"}}},
         },
+        406: {
+            "description": "`Accept` names other types than JSON; the body is a JSON-RPC error.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
     },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _MESSAGE}}}},
 )
