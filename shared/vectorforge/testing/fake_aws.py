@@ -33,7 +33,10 @@ def aws_client(service: str, endpoint: str) -> Any:
 
 
 class FakeAws:
-    """One moto server, empty at first; use it as a context manager."""
+    """One moto server, empty at first; use it as a context manager.
+
+    Servers of one process share what they hold, as moto keeps it in the process: a new one empties them all.
+    """
 
     def __init__(self) -> None:
         from moto.server import ThreadedMotoServer
@@ -43,6 +46,7 @@ class FakeAws:
 
     def __enter__(self) -> Self:
         self._server.start()
+        self.reset()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,11 @@
+"""The fake AWS of the tests."""
+
+from vectorforge.testing.fake_aws import FakeAws
+
+
+def test_a_server_is_empty_at_first_whatever_another_left() -> None:
+    with FakeAws() as first:
+        first.create_bucket("left-behind")
+    with FakeAws() as second:
+        assert second.client("s3").list_buckets()["Buckets"] == []
+        second.create_bucket("left-behind")
