@@ -258,3 +258,22 @@ async def test_a_template_of_the_caller_is_used() -> None:  # C08
     assert unfenced(messages[0]["content"]).startswith("Only: [Source 1]")
     with pytest.raises(InvalidInputError):
         await setup.service.query("q", COLLECTION, replace(QueryConfig(), system_prompt="none"))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_model_that_does_not_keep_to_max_tokens_is_cut(streamed: bool) -> None:
+    setup = Setup(llm=ScriptedLLM(["Water boils at 100. [Source 1] ", *["on and on "] * 2000]))
+    config = QueryConfig(max_tokens=100)
+    if streamed:
+        *events, done = await setup.events(config=config)
+        assert isinstance(done, DoneEvent)
+        result = done.result
+        assert "".join(event.text for event in events if isinstance(event, TokenEvent)) == result.answer
+        assert setup.llm.closed_early == 1
+    else:
+        result = await setup.service.query("When?", COLLECTION, config)
+        assert result.llm_response is not None
+        assert result.llm_response.content == result.answer
+    assert (len(result.answer), result.finish_reason) == (6400, "length")
+    assert [c.chunk_id for c in result.citations] == [PASSAGES[0].chunk.id]
+    assert setup.log.rows[-1].generated_response == result.answer
