@@ -14,7 +14,10 @@ from vectorforge.testing.live_api import add_documents, ask_streaming, new_colle
 
 _QUESTION = {"query": "How long does a refund take?"}
 _TEXT = "A refund takes five working days. Opened goods are exchanged."
-_NAMES = ("default", "store", "changing", "changed")
+_NAMES = ("default", "store")
+_STEPS = {"switch": False, "rollback": True, "finish": True, "cancel": False}
+"""Each way on from an open change of the embedding model, and whether it wants the change switched. Each has
+a collection of its own, since one step leaves nothing to do for the others."""
 _SWITCH = "/v1/collections/{collection_id}/embedding-switch"
 _WAIT_S = 30
 
@@ -38,27 +41,21 @@ async def furnish(server: ApiServer) -> Furniture:
     """Give the tenant one of everything anew; what it has besides stays."""
     async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=30) as client:
         for left in (await client.get("/v1/collections")).json()["collections"]:
-            if left["name"] in _NAMES:
+            if left["name"] in (*_NAMES, *_STEPS):
                 await client.delete(f"/v1/collections/{left['id']}")
-        collection, store, changing, changed = [await new_collection(client, name) for name in _NAMES]
+        collection, store = [await new_collection(client, name) for name in _NAMES]
         jobs = [
-            await add_documents(client, one, first=_TEXT, second="Another.")
-            for one in (collection, store, changing, changed)
+            await add_documents(client, one, first=_TEXT, second="Another.") for one in (collection, store)
         ]
         ids = await _asked(client, collection, jobs[0]["id"])
         ids |= {"vector_store_id": store, "file_id": jobs[1]["documents"][0]["document_id"]}
-        ids |= await _kept(client, jobs[3]["documents"][1]["document_id"])
-        for one in (changing, changed):
-            await _begin_change(client, one)
-        (
-            await client.post(
-                f"/v1/collections/{changed}/embedding-switch/switch", json={"skip_comparison": True}
-            )
-        )
+        # Not one of the first collection: the answer would be erased with it.
+        ids |= await _kept(client, jobs[1]["documents"][1]["document_id"])
+        changes = {step: await _changing(client, step, switched=wanted) for step, wanted in _STEPS.items()}
         page = (await client.get("/v1/queries", params={"limit": 1})).json()
         made = (await client.post("/v1/keys", json={"name": "reader", "scope": "read"})).json()
     await _stock(server)
-    own = _names_of_operations(ids, changing, changed, page["next"], server.spare)
+    own = _names_of_operations(ids, changes, page["next"], server.spare)
     return Furniture(ids, own, {"Authorization": f"Bearer {made.get('key', 'none')}"})
 
 
@@ -87,15 +84,20 @@ async def _kept(client: httpx2.AsyncClient, document: str) -> dict[str, Any]:
     return {"profile_id": 7, "key_id": key.get("id", "none"), "erasure_id": erasure["id"]}
 
 
-async def _begin_change(client: httpx2.AsyncClient, collection: str) -> None:
-    """Have a collection embedded by another model, so far that it can be switched."""
+async def _changing(client: httpx2.AsyncClient, name: str, *, switched: bool) -> str:
+    """A collection embedded by another model too, so far that it can be switched, or is."""
+    collection = await new_collection(client, name)
+    await add_documents(client, collection, first=_TEXT)
     path = f"/v1/collections/{collection}/embedding-switch"
     (await client.post(path, json={"embedding_provider": "other"})).raise_for_status()
     async with asyncio.timeout(_WAIT_S):
         while True:
             if (await client.get(path)).json()["state"] != "filling":
-                return
+                break
             await asyncio.sleep(0.05)
+    if switched:
+        (await client.post(f"{path}/switch", json={"skip_comparison": True})).raise_for_status()
+    return collection
 
 
 async def _stock(server: ApiServer) -> None:
@@ -114,18 +116,15 @@ async def _stock(server: ApiServer) -> None:
 
 
 def _names_of_operations(
-    ids: Mapping[str, Any], changing: str, changed: str, after: str | None, spare: str
+    ids: Mapping[str, Any], changes: Mapping[str, str], after: str | None, spare: str
 ) -> dict[str, dict[str, Any]]:
     answers = {"model": f"vectorforge/{ids['collection']}"}
     condition, attributes = {"kind": "first"}, {"type": "eq", "key": "kind", "value": "first"}
     files = "/v1/vector_stores/{vector_store_id}/files"
     return {
         "GET /v1/providers/{name}/models": {"name": "extractive"},
-        f"GET {_SWITCH}": {"collection_id": changing},
-        f"POST {_SWITCH}/switch": {"collection_id": changing},
-        f"POST {_SWITCH}/cancel": {"collection_id": changing},
-        f"POST {_SWITCH}/rollback": {"collection_id": changed},
-        f"POST {_SWITCH}/finish": {"collection_id": changed},
+        f"GET {_SWITCH}": {"collection_id": changes["switch"]},
+        **{f"POST {_SWITCH}/{step}": {"collection_id": one} for step, one in changes.items()},
         "GET /v1/models/{model}": answers,
         "POST /v1/chat/completions": answers,
         "POST /v1/responses": answers,

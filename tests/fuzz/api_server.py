@@ -21,7 +21,6 @@ from vectorforge.testing.live_api import build_application, key_of, settings_for
 from vectorforge.testing.live_server import serve
 
 ROOT = Path(__file__).parents[2]
-_BUCKET = "uploads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def spare_of(tenant: str) -> str:
 async def api_server(database_url: str, tenant: str, *, log: IO[bytes]) -> AsyncIterator[ApiServer]:
     """Start it on a migrated database (app's role) for a tenant; its log goes to the file ``log``."""
     with FakeAws() as aws:  # a tenant is erased when its uploads are, too
-        aws.create_bucket(_BUCKET)
+        bucket = aws.create_bucket()
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.fuzz.api_server"),
             cwd=ROOT,
@@ -66,6 +65,7 @@ async def api_server(database_url: str, tenant: str, *, log: IO[bytes]) -> Async
                 "PYTHONPATH": f"{ROOT / 'shared'}:{ROOT}",
                 "FUZZ_DATABASE_URL": database_url,
                 "FUZZ_TENANT": tenant,
+                "FUZZ_BUCKET": bucket,
             },
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
@@ -88,7 +88,7 @@ async def _serve() -> None:
         os.environ["FUZZ_DATABASE_URL"],
         [tenant, spare_of(tenant)],
         server={"local_tenant": tenant},  # it may read /metrics
-        aws=AwsSettings(uploads_bucket=_BUCKET),
+        aws=AwsSettings(uploads_bucket=os.environ["FUZZ_BUCKET"]),
         limits=LimitSettings(limit_requests_per_minute=1_000_000, limit_tokens_per_day=10**12),  # counted
     )
     application = build_application(config)

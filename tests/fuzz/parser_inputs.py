@@ -160,6 +160,7 @@ FOUND: Final[Mapping[str, Sequence[bytes]]] = {
         b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',
         _WRITTEN % b"t/c/a%00",
         _WRITTEN % b"t/c/\\ud800",
+        (_WRITTEN % b"t/c/a").replace(b'"name": "', b'"name": "\\u0000'),
     ],
     "http-event": [b'{"version": "2.0", "requestContext": {"http": {}}, "headers": {"\\ud800": ""}}'],
     **CREDENTIAL_FOUND,

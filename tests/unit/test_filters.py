@@ -1,5 +1,6 @@
 """The filter language: grammar, limits and the reference evaluator."""
 
+import random
 import re
 from collections import UserDict
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz.filter_reference import holds
 from vectorforge.errors import FilterError, InvalidInputError
+from vectorforge.testing.random_filters import RandomFilters, random_metadata
 from vectorforge.vectorstore.filters import MAX_CONDITIONS, MAX_DEPTH, matches, parse
 from vectorforge.vectorstore.sql_filters import FilterCompiler
 
@@ -223,3 +226,15 @@ def test_a_filter_that_is_known_is_told_from_equal_ones() -> None:
         with pytest.raises(FilterError):
             parse({"a": {"$gt": True}})
     assert len({repr(parse({"a": value})) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_filters_choose_what_the_page_of_filters_says(seed: int) -> None:
+    chance = random.Random(seed)
+    stored = [random_metadata(chance) for _ in range(8)]
+    made = RandomFilters(chance, stored)
+    for condition in (made.make() for _ in range(20)):
+        parsed = parse(condition)
+        assert [matches(parsed, one) for one in stored] == [holds(condition, one) for one in stored], (
+            condition
+        )
