@@ -20,6 +20,8 @@ EVENT = Path(__file__).parents[2] / "events" / "ingest_step_functions_batch.json
     [
         ({"bucket": None}, "bucket"),
         ({"bucket": ""}, "bucket"),
+        ({"bucket": "a\0b"}, "bucket"),
+        ({"bucket": "a/b"}, "bucket"),
         ({"Items": None}, "Items"),
         ({"Items": {"Key": "a"}}, "Items"),
         ({"Items": ["acme/docs/a.txt"]}, "Items"),

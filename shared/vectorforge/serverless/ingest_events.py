@@ -1,6 +1,7 @@
 """What the events of the ingest function say."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,10 @@ from vectorforge.aws.upload_keys import UploadKey, source_of
 from vectorforge.db.tenant_id import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.serverless.message_visibility import ReceivedMessage
+
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
+"""Those made before 2018 in us-east-1 may be that long and have capitals and underscores.
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Upload:
             raise InvalidInputError("This is not a record of an S3 event.", field="Records") from None
         if not all(isinstance(text, str) for text in (bucket, key, name, *filter(None, event))):
             raise InvalidInputError("This is not a record of an S3 event.", field="Records")
+        if not _BUCKET_NAME.fullmatch(bucket):
+            raise InvalidInputError("The record does not name a bucket.", field="Records")
         key = unquote_plus(key)
         if not name.startswith("ObjectCreated:") or key.endswith("/"):
             return None
@@ -138,7 +145,7 @@ class ListedObjects:
             InvalidInputError: A field is missing or something else.
         """
         bucket, items, started_at = event.get("bucket"), event.get("Items"), event.get("started_at")
-        if not (isinstance(bucket, str) and bucket):
+        if not (isinstance(bucket, str) and _BUCKET_NAME.fullmatch(bucket)):
             raise InvalidInputError("bucket must be the name of a bucket.", field="bucket")
         keys = [item.get("Key") if isinstance(item, Mapping) else None for item in _listed(items)]
         if not all(isinstance(key, str) and key for key in keys):
