@@ -67,7 +67,7 @@ class Delivered:
             f"{self.sent:,} messages, {self.doubled:,} of them doubled in the queue, {self.poison:,} poison; "
             f"{self.deliveries:,} deliveries, log writers killed: {sum(self.killed.values())}; "
             f"{self.seconds:.0f} s. Rows: {self.rows:,} of {self.sent - self.poison:,}, {self.foreign} "
-            f"invented. Dead letters: {self.dead:,} of {self.poison:,}, {self.wrongly_dead} good ones."
+            f"that nobody sent. Dead letters: {self.dead:,} of {self.poison:,}, {self.wrongly_dead} good."
         )
 
 

@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
         epilog="exit code: 0 each stream has exactly one last event and a row in the log, 1 not",
     )
     parser.add_argument("--streams", type=int, default=10_000, help="in each of eight modes (default 10,000)")
-    parser.add_argument("--at-once", type=int, default=256, help="open at the same time (default 256)")
+    parser.add_argument("--at-once", type=int, default=64, help="open at the same time (default 64)")
     parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
     options = parser.parse_args(arguments)
     if options.streams < 1 or options.at_once < 1:

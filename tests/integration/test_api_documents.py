@@ -75,6 +75,28 @@ async def test_files_become_documents(client: httpx2.AsyncClient, collection_id:
     assert (collection["name"], collection["document_count"]) == ("handbook", 1)
 
 
+def part(name: str, text: str) -> str:
+    head = f'Content-Disposition: form-data; name="files"; filename="{name}"'
+    return f"--b\r\n{head}\r\n\r\n{text}\r\n"
+
+
+@pytest.mark.parametrize(
+    "end", [part("b.md", "Two.") + "--b", part("b.md", "Two."), part("b.md", "Two.")[:-2], part("b.md", "")]
+)
+async def test_files_whose_body_ends_too_early_are_refused(
+    client: httpx2.AsyncClient, collection_id: str, end: str
+) -> None:  # the last one would be left out without a word
+    path = f"/v1/collections/{collection_id}/documents"
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    whole = part("a.md", "One.") + part("b.md", "Two.") + "--b--\r\n"
+    assert (await client.post(path, content=whole, headers=headers)).status_code == 202
+    refused = await client.post(path, content=part("a.md", "One.") + end, headers=headers)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        400,
+        "The body ends before its last boundary.",
+    )
+
+
 async def test_the_same_source_again_is_unchanged_or_a_new_version(
     client: httpx2.AsyncClient, collection_id: str
 ) -> None:  # C19

@@ -41,11 +41,11 @@ async def running(
     app = create_app(application)
     router = APIRouter()
 
-    @router.get("/v1/broken")
+    @router.get("/v1/cache")
     async def broken() -> None:
         raise OSError
 
-    @router.get("/v1/breaks-off")
+    @router.get("/v1/conversations")
     async def breaks_off() -> StreamingResponse:
         async def body() -> AsyncIterator[bytes]:
             yield b"half"
@@ -78,9 +78,9 @@ async def test_errors_are_counted_as_requests_and_as_errors(
     await client.get("/v1/nothing/of/the/kind")
     await client.get("/", headers={"sec-fetch-site": "cross-site"})
     await client.request("PROPFIND", "/v1/search")
-    await client.get("/v1/broken")
+    await client.get("/v1/cache")
     with pytest.raises(httpx2.RemoteProtocolError):
-        await client.get("/v1/breaks-off")
+        await client.get("/v1/conversations")
 
     errors = {
         ("/v1/rag/query", "POST", "422"): 1,
@@ -89,8 +89,8 @@ async def test_errors_are_counted_as_requests_and_as_errors(
         ("unmatched", "GET", "404"): 1,
         ("unmatched", "GET", "403"): 1,
         ("/v1/search", "other", "405"): 1,
-        ("/v1/broken", "GET", "500"): 1,
-        ("/v1/breaks-off", "GET", "200"): 1,
+        ("/v1/cache", "GET", "500"): 1,
+        ("/v1/conversations", "GET", "200"): 1,
     }
     served = {
         ("/v1/collections", "POST", "201"): 1,

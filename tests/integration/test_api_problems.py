@@ -280,7 +280,7 @@ async def test_an_unexpected_exception_tells_nothing(
     app = create_app(application)
     router = APIRouter()
 
-    @router.get("/v1/broken")
+    @router.get("/v1/cache")
     async def broken() -> None:
         try:
             raise OSError(PLANTED)
@@ -290,7 +290,7 @@ async def test_an_unexpected_exception_tells_nothing(
     app.include_router(router)
     async with serve(app) as url, httpx2.AsyncClient(base_url=url) as client:
         headers = {"Authorization": f"Bearer {key_of(tenant)}", "X-Request-Id": "trace-0123456789"}
-        response = await client.get("/v1/broken", headers=headers)
+        response = await client.get("/v1/cache", headers=headers)
     problem = check_problem(response, 500, "internal_error")
     assert problem["request_id"] == "trace-0123456789"
     assert "hunter2" not in response.text

@@ -18,6 +18,7 @@ from vectorforge.api.middleware import RequestContext
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.stream import OpenedQuery, QueryEventResponse
+from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError, LLMTimeoutError, NotFoundError
 from vectorforge.pipeline.types import (
     DoneEvent,
@@ -56,12 +57,24 @@ def result(answer: str) -> QueryResult:
     )
 
 
-def app_of(script: Callable[[], Events], *, ping_interval_s: float = 15.0, stall_s: float = 60.0) -> FastAPI:
+def app_of(
+    script: Callable[[], Events],
+    *,
+    ping_interval_s: float = 15.0,
+    stall_s: float = 60.0,
+    deadline_s: float | None = None,
+) -> FastAPI:
     async def endpoint(request: Request) -> Response:
         await request.body()
         opened = await OpenedQuery.open(script())
         encoder = EventEncoder(request_id=request.scope["state"]["request_id"])
-        return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, stall_s=stall_s)
+        return QueryEventResponse(
+            opened,
+            encoder,
+            ping_interval_s=ping_interval_s,
+            deadline=None if deadline_s is None else Deadline.after(deadline_s),
+            stall_s=stall_s,
+        )
 
     app = FastAPI()
     app.post("/")(endpoint)
@@ -235,7 +248,8 @@ async def test_a_client_that_goes_away_while_the_server_is_sending_closes_the_qu
 
 
 # faults.md row 47: a bounded buffer, and an end, for who reads slower than a model writes
-async def test_a_client_that_takes_nothing_counts_as_gone() -> None:
+@pytest.mark.parametrize("limits", [{"stall_s": 0.2}, {"deadline_s": 0.2}], ids=["silence", "deadline"])
+async def test_a_client_that_takes_nothing_counts_as_gone(limits: dict[str, float]) -> None:
     closed = asyncio.Event()
 
     async def script() -> Events:
@@ -247,7 +261,7 @@ async def test_a_client_that_takes_nothing_counts_as_gone() -> None:
         finally:
             closed.set()
 
-    async with serve(app_of(script, stall_s=0.2)) as url:
+    async with serve(app_of(script, **limits)) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         async with asyncio.timeout(20):

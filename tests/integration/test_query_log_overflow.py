@@ -36,8 +36,8 @@ CANARY = "quokkasaurus"
 QUESTION = "Does ann@example.org know when the kettle boils?"
 MASKED = "Does [email] know when the kettle boils?"
 SECRETS = ("ann@example.org", "1234567")
-SENTENCE = "Yes, call +49 30 1234567 about the quokkasaurus at 100 degrees.\n\n"
-REPEATED = MAX_MESSAGE_BYTES // len(SENTENCE) + 2_000
+SENTENCE = "Yes, call +49 30 1234567 about the quokkasaurus " + "\U0001f998" * 12 + " at 100 degrees.\n\n"
+REPEATED = MAX_MESSAGE_BYTES // len(SENTENCE.encode()) + 2_000
 """So many sentences are more than a message takes, also with what is masked in them."""
 
 
@@ -87,7 +87,7 @@ async def test_what_is_on_its_way_is_as_the_tenant_wants_it(
     await opened.application.for_tenant(tenant).caches.settings.set_log_text(policy)
     async with opened.client(tenant) as client:
         await add_documents(client, await new_collection(client), a="The kettle boils at 100 degrees.")
-        answer = await client.post(RAG, json={"query": QUESTION})
+        answer = await client.post(RAG, json={"query": QUESTION, "max_tokens": 16_384})
         assert SECRETS[1] in answer.text  # who asks gets it all
     event = queue.event()
     assert event is not None
@@ -105,7 +105,7 @@ async def test_what_is_on_its_way_is_as_the_tenant_wants_it(
     (row,) = await rows(tenant)
     asked = {None: MASKED, "full": QUESTION, "off": ""}.get(policy, row.query_text)
     assert (row.query_text, row.outcome) == (asked, "answered")
-    assert (len(row.generated_response) > MAX_MESSAGE_BYTES) == overflows
+    assert (len(row.generated_response.encode()) > MAX_MESSAGE_BYTES) == overflows
     assert row.query_text.startswith("sha256:") == (policy == "hash")
     # and now the texts lie in the table alone
     assert [texts(one) for one in objects()] == [("", "")] * overflows
@@ -197,7 +197,7 @@ async def test_what_waits_while_it_is_erased_is_gone_when_it_arrives(
     opened, tenant = api
     async with opened.client(tenant) as client:
         job = await add_documents(client, await new_collection(client), a=f"The {CANARY} kettle boils.")
-        await client.post(RAG, json={"query": f"When does the {CANARY} kettle boil?"})
+        await client.post(RAG, json={"query": f"When does the {CANARY} kettle boil?", "max_tokens": 16_384})
     assert any(CANARY in one for one in objects())
     document = UUID(job["documents"][0]["document_id"])
     eraser = Eraser(ErasureRepository(ErasureDatabase(direct_database, tenant)))

@@ -352,13 +352,13 @@ async def test_a_server_that_shuts_down_ends_its_answers(make_instances: MakeIns
 @DIRECTLY
 async def test_a_client_that_takes_nothing_holds_up_no_other_reader(make_instances: MakeInstances) -> None:
     servers: Instances = await make_instances(resume_grace_s=2, stream_buffer_bytes=64_000_000)
-    pieces = ["word " * 20_000] * 40
+    pieces = ["\U0001f600" * 25_000] * 40  # four megabytes: more than the buffers on the way hold
     small = httpx2.AsyncHTTPTransport(socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
     async with (
         live_api(servers.first.application.config, ScriptedLLM(pieces)) as api,
         api.client(servers.tenant, transport=small) as client,
         servers.second.client(servers.tenant) as other,
-        client.stream("POST", "/v1/rag/query", json=QUESTION) as response,
+        client.stream("POST", "/v1/rag/query", json={**QUESTION, "max_tokens": 16_384}) as response,
     ):
         meta = await anext(read_events(response.aiter_lines()))  # and nothing is read from here on
         async with asyncio.timeout(60):

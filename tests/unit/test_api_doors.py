@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import iter_route_contexts
+from pydantic import SecretStr
+from starlette.testclient import TestClient
 
 from vectorforge.api import routes
+from vectorforge.api.app import create_app
 from vectorforge.api.doors import DOORS, Doors, load_door
+from vectorforge.bootstrap.application import Application
+from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 
 
 def _routes() -> Iterator[tuple[str, str]]:
@@ -76,3 +81,20 @@ def test_paths_that_are_remembered_are_few() -> None:  # callers choose them
     doors.open_for("/v1/search")
     assert {"/v1/jobs/{job_id}", "/v1/search"} <= _paths_of(app)
     assert len(doors._asked_for) <= 100
+
+
+# security 10: what no scope is written for is served to nobody, even if the router knows it
+def test_a_route_without_a_scope_is_no_route() -> None:
+    database = DatabaseSettings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"))
+    config = VectorForgeConfig(database=database, server=ServerSettings(auth="local"))
+    app = create_app(Application.build(config))
+    around, beside = APIRouter(), APIRouter(prefix="/v1/beside")
+    for router, path in ((around, "/v1/around"), (beside, "/{number}")):
+        router.add_api_route(path, lambda: "secret")
+        app.include_router(router)
+    app.add_api_route("/v1/plain", lambda: "secret")
+    client = TestClient(app, base_url="http://localhost")
+    for path in ("/v1/around", "/v1/beside/7", "/v1/plain", "/v1/plain%0A"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (404, "route_not_found"), path
+    assert client.get("/").status_code == 200

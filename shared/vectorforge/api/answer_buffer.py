@@ -78,7 +78,7 @@ class AnswerBuffer:
         self._streams = streams
         self._query_id = query_id
         self._stop = stop
-        self._deadline = deadline
+        self.deadline = deadline
         self._room = max_bytes
         self.grace_s = grace_s
         self._waiting: deque[bytes] = deque()
@@ -94,7 +94,7 @@ class AnswerBuffer:
     async def open(self) -> bool:
         """Begin; False when the database does not take it in time, and the answer is nobody's to resume."""
         try:
-            async with asyncio.timeout(max(self._deadline.remaining_s(), 0.0)):
+            async with asyncio.timeout(max(self.deadline.remaining_s(), 0.0)):
                 await self._streams.open(self._query_id)
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else "not in time"
@@ -111,7 +111,7 @@ class AnswerBuffer:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._writing is not None  # noqa: S101 - entered
-        limit_s = min(_LAST_WRITE_S, max(self._deadline.remaining_s(), 0.0) + _LATE_WRITE_S)
+        limit_s = min(_LAST_WRITE_S, max(self.deadline.remaining_s(), 0.0) + _LATE_WRITE_S)
         try:
             if exc is None:
                 await asyncio.wait({self._writing}, timeout=limit_s)

@@ -9,11 +9,12 @@ from fastapi import FastAPI
 
 from vectorforge import __version__
 from vectorforge.api.client_stream import PING_INTERVAL_S
-from vectorforge.api.doors import Doors, DoorsOnDemand
+from vectorforge.api.doors import DeclaredRoutes, Doors, DoorsOnDemand
 from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.problems import install_problem_handlers
+from vectorforge.api.reading_pace import ReadingPace
 from vectorforge.api.request_metrics import RequestMetrics
 from vectorforge.api.time_limit import TimeLimit
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
@@ -68,6 +69,7 @@ def create_app(
     app.state.ping_interval_s = ping_interval_s
     app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
+    app.add_middleware(DeclaredRoutes, routes=app.router.routes)
     app.add_middleware(DoorsOnDemand, doors=doors)
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
@@ -78,6 +80,7 @@ def create_app(
     )
     if open_on_demand:
         app.add_middleware(TimeLimit)
+    app.add_middleware(ReadingPace)
     app.add_middleware(RequestContext)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app

@@ -4,16 +4,18 @@ Most of what importing the API costs is the making of pydantic models. A process
 Lambda function that answers questions need not build the models of the others before its first answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import iter_route_contexts
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vectorforge.api.identity.route_scopes import undeclared
+from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope, undeclared
+from vectorforge.api.problems import http_problem
 
 if TYPE_CHECKING:
     from vectorforge.api.question_route import QuestionRoute
@@ -142,6 +144,31 @@ class DoorsOnDemand:
             # FastAPI's own telemetry wants to know of the route, where an application has set it up.
             if route is not None and scope["method"] == "POST" and scope.get("fastapi.telemetry") is None:
                 await route.serve(scope, receive, send, self.app)
+                return
+        await self.app(scope, receive, send)
+
+
+class DeclaredRoutes:
+    """Refuses (404) what the router would serve but ``identity.route_scopes`` does not know.
+
+    The two match paths each in its own way, and a difference would be a route that needs no scope.
+
+    Args:
+        app: The next app: the router.
+        routes: Its routes, those included.
+    """
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
+        self.app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            is_declared = path in PUBLIC_PATHS or required_scope(scope["method"], path) is not None
+            if not is_declared and any(route.matches(scope)[0] is Match.FULL for route in self._routes):
+                await http_problem(404, "Not Found", scope_state=scope["state"])(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

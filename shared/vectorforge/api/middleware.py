@@ -1,8 +1,9 @@
 """What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` queues every chunk once more.
 
 From the outside in: ``RequestMetrics`` (in ``request_metrics``), ``RequestContext`` (request id, headers,
-last resort for errors), on Lambda ``TimeLimit`` (in ``time_limit``), ``LocalGuard`` (host names, other sites'
-pages), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
+last resort for errors), ``ReadingPace`` (in ``reading_pace``), on Lambda ``TimeLimit`` (in ``time_limit``),
+``LocalGuard`` (host names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda,
+``OpenOnDemand``.
 """
 
 import asyncio

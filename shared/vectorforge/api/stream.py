@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 _STALL_S = 10.0
 """After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
+_LATE_S = 0.4
+"""What a client has, that has to make room for it first, for what is sent at the deadline or later."""
 
 _LAST_EVENTS = (DoneEvent, ErrorEvent)
 
@@ -100,7 +102,7 @@ class QueryEventResponse(EventSourceResponse):
         encoder: Makes bytes of events.
         ping_interval_s: Seconds of silence between keep-alive comments.
         deadline: Of the query. A client that has not taken by then what was sent to it counts as gone.
-        stall_s: What it has for that at least.
+        stall_s: The time that it has for that without a deadline.
     """
 
     def __init__(
@@ -154,9 +156,8 @@ class QueryEventResponse(EventSourceResponse):
             await self._flush(delivery)
 
     async def _flush(self, delivery: Delivery) -> None:
-        limit_s = self._stall_s
-        if self._deadline is not None and self._deadline.remaining_s() != float("inf"):
-            limit_s = max(limit_s, self._deadline.remaining_s())
+        left_s = float("inf") if self._deadline is None else self._deadline.remaining_s()
+        limit_s = self._stall_s if left_s == float("inf") else max(left_s, _LATE_S)
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
@@ -208,6 +209,7 @@ class _KeptDelivery:
     def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
         self._client = client
         self._buffer = buffer
+        self._deadline = buffer.deadline
         self._stall_s = max(min(buffer.grace_s, _STALL_S), 1.0)
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
@@ -221,7 +223,7 @@ class _KeptDelivery:
 
     async def flush(self) -> None:
         try:
-            async with asyncio.timeout(self._stall_s):
+            async with asyncio.timeout(min(self._stall_s, max(self._deadline.remaining_s(), _LATE_S))):
                 await self._client.flush()
         except (ClientDisconnect, TimeoutError):
             self.lose_client()

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from vectorforge.api.schemas.base import MAX_METADATA_BYTES, storable
 from vectorforge.api.schemas.documents import MAX_SOURCE_CHARS, DocumentsRequest, NewDocument
@@ -58,9 +59,7 @@ async def read_job_items(request: Request, settings: IngestionSettings) -> list[
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "multipart/form-data":
-        form = await request.form(
-            max_files=settings.max_documents_per_request, max_fields=10, max_part_size=MAX_METADATA_BYTES
-        )
+        form = await _read_form(request, settings)
         try:
             return await _items_of_form(form, settings)
         finally:
@@ -68,6 +67,36 @@ async def read_job_items(request: Request, settings: IngestionSettings) -> list[
     if media_type == "application/json":
         return _items_of_json(await _read_json(request), settings)
     raise HTTPException(415, "Send multipart/form-data with files, or application/json.")
+
+
+async def _read_form(request: Request, settings: IngestionSettings) -> FormData:
+    parser = _WholeForm(
+        request,
+        max_files=settings.max_documents_per_request,
+        max_fields=10,
+        max_part_size=MAX_METADATA_BYTES,
+    )
+    try:
+        return await parser.parse()
+    except MultiPartException as exc:
+        raise HTTPException(400, exc.message) from exc
+
+
+class _WholeForm(MultiPartParser):
+    """Refuses a body without its last boundary: the file before it would be left out without a word."""
+
+    def __init__(self, request: Request, **limits: int) -> None:
+        super().__init__(request.headers, self._body(request), **limits)
+        self._is_whole = False
+
+    def on_end(self) -> None:
+        self._is_whole = True
+
+    async def _body(self, request: Request) -> AsyncGenerator[bytes, None]:
+        async for chunk in request.stream():
+            yield chunk
+        if not self._is_whole:
+            raise MultiPartException("The body ends before its last boundary.")
 
 
 async def _items_of_form(form: FormData, settings: IngestionSettings) -> list[NewJobItem]:

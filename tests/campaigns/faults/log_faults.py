@@ -60,10 +60,11 @@ class OversizeRecords(VendorFault):
 
     def request(self, number: int) -> Mapping[str, Any]:
         odd = ("\0", "\ud800", "\udfff\ud800", "\u202e", "\U0001f600")[number % 5]
-        return {"query": f"Fault 40, request {number}: how long does a refund take? {odd}"}
+        question = f"Fault 40, request {number}: how long does a refund take? {odd}"
+        return {"query": question, "max_tokens": 16_384}
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:
-        large = ("It takes five days [Source 1]. ", *("x" * 59_999 + " ",) * 20)
+        large = ("It takes five days [Source 1]. ", *("\u20ac" * 59_999 + " ",) * 8)
         return Reply(texts=large) if number % 10 < 2 else Reply()
 
 
