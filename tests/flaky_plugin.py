@@ -8,11 +8,15 @@ import pytest
 
 MOST_FLAKY = 5
 """Tests of one run that may pass at their second try only."""
+_LAST_LINES = 60
+"""Of a first try's failure: the assertion and where the code stood."""
 
 
-def _flaky(reporter: pytest.TerminalReporter) -> list[str]:
-    tried_again = {report.nodeid for report in reporter.stats.get("rerun", [])}
-    return sorted(tried_again & {report.nodeid for report in reporter.stats.get("passed", [])})
+def _flaky(reporter: pytest.TerminalReporter) -> dict[str, str]:
+    """How each failed at first, by the test's id."""
+    passed = {report.nodeid for report in reporter.stats.get("passed", [])}
+    tried_again = [report for report in reporter.stats.get("rerun", []) if report.nodeid in passed]
+    return {report.nodeid: report.longreprtext for report in sorted(tried_again, key=lambda r: r.nodeid)}
 
 
 @pytest.hookimpl(trylast=True)
@@ -24,8 +28,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name them: each is a fault of the test or of what it tests."""
+    """Name them and how they failed: each is a fault of the test or of what it tests."""
     if flaky := _flaky(terminalreporter):
         terminalreporter.section(f"{len(flaky)} flaky, at most {MOST_FLAKY} are let pass", red=True)
-        for nodeid in flaky:
-            terminalreporter.line(nodeid)
+        for nodeid, failure in flaky.items():
+            terminalreporter.line(nodeid, red=True)
+            for line in failure.splitlines()[-_LAST_LINES:]:
+                terminalreporter.line(f"    {line}")

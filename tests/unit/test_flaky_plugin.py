@@ -17,7 +17,7 @@ def test_passes_at_the_second_try(number):
     tried = Path(__file__).with_name(f"tried-{{number}}")
     before = tried.exists()
     tried.touch()
-    assert before
+    assert before, f"first try of {{number}}"
 
 @pytest.mark.parametrize("number", range({broken}))
 def test_never_passes(number):
@@ -55,4 +55,6 @@ def test_one_more_try(tmp_path: Path, flaky: int, broken: int, code: int, said: 
     )
     assert done.returncode == code, done.stdout
     assert said in done.stdout
-    assert done.stdout.count("test_these.py::test_passes_at_the_second_try") >= flaky
+    for number in range(flaky):
+        assert f"test_these.py::test_passes_at_the_second_try[{number}]" in done.stdout
+        assert f"AssertionError: first try of {number}" in done.stdout
