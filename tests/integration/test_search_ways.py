@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.integration.index_scans import index_scans
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.testing.collections import insert_collection
 from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
@@ -230,11 +231,7 @@ class TestTheIndexOverMetadata:
                 condition = parse(filters)
                 expected = {str(n) for n, entry in enumerate(metadata) if matches(condition, entry)}
                 assert {hit.chunk.text for hit in found} == expected, (seed, filters)
-        with psycopg.connect(owner_url) as connection:
-            [(scans,)] = connection.execute(
-                "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'chunks_by_metadata'"
-            ).fetchall()
-        assert scans > 0
+        assert index_scans(owner_url, "chunks_by_metadata") > 0
 
     async def test_it_tells_nothing_of_another_tenant(self, opened: Database) -> None:
         mine = await fill(opened.for_tenant("a"), 20, 1)

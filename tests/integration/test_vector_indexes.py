@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.integration.index_scans import index_scans
 from vectorforge.cli.storage_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
@@ -216,12 +217,7 @@ class TestSearching:
         by_distance = sorted(range(120), key=lambda n: expected_distance(metric, stored[n], query))
         assert [result.chunk.index for result in exact] == by_distance[:10]
         assert [(r.chunk.index, r.distance) for r in found] == [(r.chunk.index, r.distance) for r in exact]
-        with psycopg.connect(owner_url) as connection:
-            [(scans,)] = connection.execute(
-                "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = %s",
-                (f"embeddings_{collection.space}_hnsw",),
-            ).fetchall()
-        assert scans == 1
+        assert index_scans(owner_url, f"embeddings_{collection.space}_hnsw") == 1
 
 
 class TestBuilding:
