@@ -176,7 +176,9 @@ async def test_the_refused_value_is_not_repeated(client: httpx2.AsyncClient) -> 
 
 
 async def test_no_such_route_method_or_id(client: httpx2.AsyncClient) -> None:
-    check_problem(await client.get("/v1/nothing"), 404, "route_not_found")
+    for path in ("/nothing", "/v1/rag/nothing"):
+        problem = check_problem(await client.get(path), 404, "route_not_found")
+        assert "GET /openapi.json lists every route" in problem["detail"]
     response = await client.put(RAG)
     check_problem(response, 405, "method_not_allowed")
     assert response.headers["allow"] == "POST"

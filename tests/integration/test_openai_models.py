@@ -1,7 +1,7 @@
 """``/v1/models`` and ``/v1/embeddings`` with the unmodified ``openai`` package, over a real server."""
 
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -47,8 +47,9 @@ async def test_models_are_presets_with_collections(
     models = [model async for model in client.models.list()]
     assert [model.id for model in models] == [f"{preset}/team/handbook" for preset in presets]
     await new_collection(native, "default")
-    listed = {model.id for model in (await client.models.list()).data}
-    assert listed == {f"{p}{name}" for p in presets for name in ("", "/default", "/team/handbook")}
+    listed = [model.id for model in (await client.models.list()).data]
+    assert sorted(listed) == sorted(f"{p}/{name}" for p in presets for name in ("default", "team/handbook"))
+    assert (await client.models.retrieve("vectorforge")).id == "vectorforge"  # the default collection's alias
 
     shown = await client.models.retrieve("vectorforge/team/handbook")
     assert shown == models[0]
@@ -62,6 +63,19 @@ async def test_models_are_presets_with_collections(
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.models.retrieve(name)
         assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
+
+
+async def test_unknown_route_answers_in_the_shape_of_openai(client: AsyncOpenAI) -> None:
+    unsupported: list[Callable[[], Awaitable[object]]] = [
+        lambda: client.moderations.create(input="x"),
+        lambda: client.completions.create(model="vectorforge", prompt="x"),
+        lambda: client.batches.retrieve("batch_1"),
+        lambda: client.images.generate(prompt="x"),
+    ]
+    for call in unsupported:
+        with pytest.raises(openai.NotFoundError, match="This route is not supported") as unknown:
+            await call()
+        assert (unknown.value.code, unknown.value.type) == ("route_not_found", "invalid_request_error")
 
 
 TEXTS = ["The dough rises.", "Größe 🙂", "The dough rises."]

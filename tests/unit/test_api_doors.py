@@ -96,5 +96,5 @@ def test_a_route_without_a_scope_is_no_route() -> None:
     client = TestClient(app, base_url="http://localhost")
     for path in ("/v1/around", "/v1/beside/7", "/v1/plain", "/v1/plain%0A"):
         answer = client.get(path)
-        assert (answer.status_code, answer.json()["code"]) == (404, "route_not_found"), path
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found"), path
     assert client.get("/").status_code == 200

@@ -56,5 +56,7 @@ def test_errors_have_openai_s_shape(error: Exception, status: int, type_: str, p
 
 def test_paths_of_openai_s_api() -> None:
     assert is_openai_path("/v1/vector_stores/x/search")
-    assert not is_openai_path("/v1/modelsx")
+    assert is_openai_path("/v1/files")
+    assert not is_openai_path("/v1")
+    assert not is_openai_path("/files")
     assert not is_openai_path("/v1/rag/query")

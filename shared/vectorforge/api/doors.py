@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope, undeclared
-from vectorforge.api.problems import http_problem
+from vectorforge.api.problems import route_not_found
 
 if TYPE_CHECKING:
     from vectorforge.api.question_route import QuestionRoute
@@ -168,7 +168,7 @@ class DeclaredRoutes:
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             is_declared = path in PUBLIC_PATHS or required_scope(scope["method"], path) is not None
             if not is_declared and any(route.matches(scope)[0] is Match.FULL for route in self._routes):
-                await http_problem(404, "Not Found", scope_state=scope["state"])(scope, receive, send)
+                await route_not_found(scope["state"])(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

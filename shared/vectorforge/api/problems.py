@@ -96,6 +96,8 @@ _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details 
 _DEFAULT_RETRY_AFTER_S = 2.0
 _MAX_FIELD_PROBLEMS = 20
 _MAX_FIELD_CHARS = 100
+_NOT_FOUND = 404
+_ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
 _LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
@@ -193,6 +195,11 @@ def http_problem(
     return problem_response(problem, scope_state, headers)
 
 
+def route_not_found(scope_state: Mapping[str, Any]) -> JSONResponse:
+    """Return the 404 of a path that no route serves."""
+    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, scope_state=scope_state)
+
+
 def install_problem_handlers(app: FastAPI) -> None:
     """Answer every error of the routes with a problem document."""
 
@@ -201,6 +208,8 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
+        if exc.status_code == _NOT_FOUND:  # only the router raises it: ours are ``NotFoundError``
+            return route_not_found(request.scope["state"])
         return http_problem(
             exc.status_code, exc.detail, scope_state=request.scope["state"], headers=exc.headers
         )

@@ -2,16 +2,32 @@
 
 from typing import Any
 
+from vectorforge.api.identity.route_scopes import ROUTES
 from vectorforge.api.schemas.problem import Problem
 
-_PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/models", "/v1/embeddings", "/v1/vector_stores")
+_OPENAI_FAMILIES = frozenset({"chat", "responses", "models", "embeddings", "vector_stores"})
+_NATIVE_FAMILIES = frozenset(
+    path.split("/")[2]
+    for routes in ROUTES.values()
+    for path in (route.split(" ", 1)[1] for route in routes)
+    if path.startswith("/v1/")
+).difference(_OPENAI_FAMILIES)
+"""First segments below ``/v1`` of routes whose errors are problem documents."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _UNPROCESSABLE, _SERVER_ERROR = 422, 500
 
 
 def is_openai_path(path: str) -> bool:
-    """Whether the path, without where the app is mounted, is one of OpenAI's API."""
-    return any(path == known or path.startswith(f"{known}/") for known in _PATHS)
+    """Return True if errors at this path have OpenAI's shape.
+
+    Unknown routes below ``/v1`` are among them: OpenAI's packages have calls for routes that are not served
+    here, and show no text of an error in another shape.
+
+    Args:
+        path: Without the prefix at which the app is mounted.
+    """
+    _, _, below = path.partition("/v1/")
+    return path.startswith("/v1/") and below.split("/", 1)[0] not in _NATIVE_FAMILIES
 
 
 def openai_status(status: int) -> int:

@@ -1,6 +1,5 @@
 """Which collection a model's name means, and which models there are."""
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from vectorforge.api.openai.model_names import ASKABLE, AskedModel, model_name
@@ -55,21 +54,15 @@ async def look_up_answering_collection(
         raise AnsweringModelNotFoundError from exc
 
 
-async def list_models(application: Application, tenant: TenantServices) -> list[ModelBody]:
-    """The models that answer when they are given nothing but a question: each preset with each collection.
+async def list_models(tenant: TenantServices) -> list[ModelBody]:
+    """Return every model that needs nothing but a query: each preset with each collection, once.
 
-    A preset alone stands for its default collection. Collections in which every question has to name a
-    profile are left out.
+    A preset alone is an alias of its default collection and is not listed; neither are collections whose
+    queries must name a profile.
     """
     collections = [c for c in await tenant.collections.list() if not c.by_profile]
-    default = application.config.query.default_collection
-    return [model for preset in ASKABLE for model in _models_of(preset, collections, default)]
-
-
-def _models_of(preset: str, collections: Sequence[Collection], default: str) -> Iterator[ModelBody]:
-    names = (DEFAULT_COLLECTION, default) if preset == DOCRAG.name else (default,)
-    by_name = {collection.name: collection for collection in collections}
-    if own := next((by_name[name] for name in names if name in by_name), None):
-        yield ModelBody.of(model_name(preset), own)
-    for collection in collections:
-        yield ModelBody.of(model_name(preset, collection.name), collection)
+    return [
+        ModelBody.of(model_name(preset, collection.name), collection)
+        for preset in ASKABLE
+        for collection in collections
+    ]

@@ -12,9 +12,9 @@ router = APIRouter(prefix="/v1/models", tags=["openai"])
 
 
 @router.get("", responses=openai_problems())
-async def list_answering_models(application: ApplicationDep, tenant: Tenant) -> ModelList:
+async def list_answering_models(tenant: Tenant) -> ModelList:
     """Presets and collections that can be asked."""
-    return ModelList(data=await list_models(application, tenant))
+    return ModelList(data=await list_models(tenant))
 
 
 @router.get("/{model:path}", responses=openai_problems(404))
