@@ -106,6 +106,30 @@ def test_plain_text_has_no_headings() -> None:
     assert {chunk.heading for chunk in chunk_text(MARKDOWN)} == {None}
 
 
+def test_bare_heading_joins_the_text_below_it() -> None:
+    section = "A sentence of the section. " * 29
+    text = f"# Handbook\n\n## Travel\n\n{section}\n\n## Hotels\n\n### Limits\n\n{section}"
+    chunks = chunk_text(text, media_type=media.MARKDOWN)
+    check(text, chunks, ChunkingConfig())
+    assert not [chunk.text for chunk in chunks if "sentence" not in chunk.text]
+    assert {chunk.heading for chunk in chunks} == {"Handbook > Travel", "Handbook > Hotels > Limits"}
+
+
+@pytest.mark.parametrize("filler", [790, 800, 820])
+@pytest.mark.parametrize("media_type", [media.PLAIN, media.MARKDOWN])
+def test_short_chunk_joins_its_neighbor(filler: int, media_type: str) -> None:
+    long = ("Words of a long paragraph. " * 40)[:filler].strip()
+    text = f"See below.\n\n{long}\n\n{long}\n\nYes.\n\n{long}\n\n## Licence\n\nMIT."
+    chunks = chunk_text(text, ChunkingConfig(800, 0), media_type=media_type)
+    check(text, chunks, ChunkingConfig(800, 0))
+    assert min(len(chunk.text.strip()) for chunk in chunks) >= 50
+
+
+def test_short_document_is_one_chunk() -> None:
+    assert [chunk.text for chunk in chunk_text("MIT.")] == ["MIT."]
+    assert [chunk.text for chunk in chunk_text("# Licence", media_type=media.MARKDOWN)] == ["# Licence"]
+
+
 def test_nothing_but_white_space_gives_no_chunks() -> None:
     assert chunk_text(" \n\n\t ") == []
 

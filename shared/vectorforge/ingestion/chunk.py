@@ -14,10 +14,16 @@ _WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX})
 _SEGMENT = 50_000
 """Characters given to the splitter at once: its time grows with their square (measured: 1.8 million take
 1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""
+_SHORT = 50
+"""Characters below which a chunk joins its neighbor, an eighth of the size at most: alone it says too little
+to be found, and takes the place of one that answers."""
 _HEADING = re.compile(r"(#{1,6})(?=[ \t]|$)")
 _LONGEST_TITLE = 200
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+_Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def chunk_text(
 
     Returns:
         Chunks in the order of the text. Together they cover every character that is not white space, and
-        none is white space only.
+        none is white space only. Bare headings and chunks under 50 characters are part of a neighbor.
     """
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
@@ -87,15 +93,87 @@ def chunk_text(
     )
     headings = _Headings(text) if markdown else None
     readable = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)  # one for one: the splitter takes UTF-8 only
-    chunks: list[TextChunk] = []
-    for begin, end in _segments(readable, headings.starts if headings else ()):
-        for offset, passage in splitter.chunk_indices(readable[begin:end]):
-            if passage.strip():
-                start = begin + offset
-                stop = start + len(passage)
-                heading = headings.above(start, stop) if headings else None
-                chunks.append(TextChunk(len(chunks), text[start:stop], start, stop, heading))
-    return chunks
+    heading_starts = headings.starts if headings else ()
+    spans = [
+        (begin + offset, begin + offset + len(chunk))
+        for begin, end in _segments(readable, heading_starts)
+        for offset, chunk in splitter.chunk_indices(readable[begin:end])
+        if chunk.strip()
+    ]
+    return [
+        TextChunk(index, text[start:stop], start, stop, headings.above(start, stop) if headings else None)
+        for index, (start, stop) in enumerate(
+            _ShortChunks(text, config.chunk_size, heading_starts).joined(spans)
+        )
+    ]
+
+
+class _ShortChunks:
+    """Joins chunks that say too little with a neighbor; where that is too long, moves the cut between them.
+
+    Args:
+        text: The whole text.
+        chunk_size: Characters of a chunk at most.
+        headings: Offset of each heading, ascending; none of plain text.
+    """
+
+    def __init__(self, text: str, chunk_size: int, headings: Sequence[int]) -> None:
+        self._text = text
+        self._size = chunk_size
+        self._headings = headings
+        self._short = min(_SHORT, chunk_size // 8)
+
+    def joined(self, spans: Sequence[_Span]) -> list[_Span]:
+        """Start and end of the chunks after joining.
+
+        Args:
+            spans: Start and end of each chunk, ascending.
+        """
+        done: list[_Span] = []
+        waiting: _Span | None = None
+        for position, given in enumerate(spans):
+            span, following = given, spans[position + 1][0] if position + 1 < len(spans) else len(self._text)
+            if waiting is not None:
+                *before, span = self._join(waiting, span, following)
+                done += before
+                waiting = None
+            if self._is_bare_heading(span) or (not done and self._is_short(span)):
+                waiting = span
+            elif self._is_short(span):
+                done[-1:] = self._join(done[-1], span, following)
+            else:
+                done.append(span)
+        if waiting is not None:
+            done[-1:] = self._join(done[-1], waiting, len(self._text)) if done else [waiting]
+        return done
+
+    def _join(self, first: _Span, second: _Span, following: int) -> list[_Span]:
+        """Return one chunk, two with a cut near the middle, or the two as they are where no cut helps.
+
+        Args:
+            first: Start and end of a chunk.
+            second: Start and end of the next one.
+            following: Start of the one after it; it may overlap the second, but not begin before it.
+        """
+        start, end = first[0], second[1]
+        if end - start <= self._size:
+            return [(start, end)]
+        earliest = max(end - self._size, start + self._short)
+        latest = min(start + self._size, end - self._short, following)
+        if earliest > latest:
+            return [first, second]
+        latest = max(earliest, min(latest, (start + end) // 2))
+        cut = _best_cut(self._text, earliest, latest, self._headings)
+        return [(start, cut), (cut, end)]
+
+    def _is_short(self, span: _Span) -> bool:
+        return len(self._text[slice(*span)].strip()) < self._short
+
+    def _is_bare_heading(self, span: _Span) -> bool:
+        if not self._headings:
+            return False
+        lines = self._text[slice(*span)].split("\n")
+        return all(_HEADING.match(line) for line in lines if line.strip())
 
 
 def _segments(text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:

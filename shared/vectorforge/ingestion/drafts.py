@@ -13,7 +13,7 @@ from vectorforge.ingestion.types import ExtractedDocument
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, DocumentDraft
 
-FORMAT = "2"
+FORMAT = "3"
 """Part of every document's hash. Change it when the same document would be stored differently than before."""
 
 
