@@ -57,8 +57,9 @@ class Config:
         for name, adapter in _adapters().items():
             try:
                 value = adapter.validate_python(getattr(self, name))
-            except ValidationError as exc:
-                raise ConfigurationError(f"{name} must be {_EXPECTED.get(name, 'a number')}.") from exc
+            except ValidationError:  # its text holds the value, which may be a key
+                expected = _EXPECTED.get(name, "a whole number")
+                raise ConfigurationError(f"{name} must be {expected}.") from None
             object.__setattr__(self, name, value)
         if isinstance(self.OPENAI_API_KEY, SecretStr) and not self.OPENAI_API_KEY.get_secret_value().strip():
             object.__setattr__(self, "OPENAI_API_KEY", None)
@@ -90,7 +91,11 @@ class Config:
         }
         embedding: dict[str, object] = {"embedding_max_retries": self.OPENAI_MAX_RETRIES}
         key = settings.embedding.openai_api_key
-        if key is not None and "default_provider" not in settings.embedding.model_fields_set:
+        if (
+            key is not None
+            and key.get_secret_value()
+            and "default_provider" not in settings.embedding.model_fields_set
+        ):
             embedding["default_provider"] = "openai"
         if self.OPENAI_API_KEY is not None:
             llm |= {"openai_api_key": self.OPENAI_API_KEY, "default_provider": "openai"}
@@ -130,6 +135,7 @@ _EXPECTED: Mapping[str, str] = {
     "CHROMA_DB_PATH": "a path",
     "COLLECTION_NAME": "a string",
     "OPENAI_MODEL": "a string",
+    "TEMPERATURE": "a number",
     "MIN_SIMILARITY": "a number or None",
 }
 
