@@ -1,36 +1,34 @@
-"""DocRag's synchronous door: documentation in, answers with examples and sources out. See docs/docrag.md.
-
-Like ``rag_service``: everything runs on one event loop in a thread of its own, and the pipeline is the one
-that every other door uses.
-"""
+"""DocRag's synchronous surface over the one pipeline, on an event loop in a thread. See docs/docrag.md."""
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from vectorforge.bootstrap import Application
-from vectorforge.config import VectorForgeConfig
+from vectorforge.docrag import responses
 from vectorforge.docrag.cache import CacheManager
 from vectorforge.docrag.config import Config
 from vectorforge.docrag.errors import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
-from vectorforge.docrag.responses import as_history, as_passage, as_response, log_analytics, unavailable
+from vectorforge.docrag.openai_client import openai_client
+from vectorforge.docrag.opening import build_application, open_in_thread
 from vectorforge.docrag.statistics import performance_stats
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.loop_thread import LoopThread
-from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.redaction import redact
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.pipeline.variants import Variant
 from vectorforge.rag_service import CollectionStorage
 from vectorforge.types import Collection, SearchMode
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 __all__ = ["Config", "EmbeddingError", "GenerationError", "RAGEngine", "RAGError", "RetrievalError"]
 
@@ -65,31 +63,28 @@ class RAGEngine:
     ) -> None:
         self.config = config or Config()
         self.config.validate_config()
-        self.cache = CacheManager()
+        self.cache = CacheManager(count_answers=lambda: self._run(self._store.count_cached_answers))
         self.text_splitter = RecursiveSplitter(self.config.CHUNK_SIZE, self.config.CHUNK_OVERLAP)
         with ExitStack() as stack:
             migrator_url = None
             if application is None:
-                from vectorforge.local.laptop import local_setup
-
-                settings = self.config.over(VectorForgeConfig.from_environment())
-                setup = stack.enter_context(local_setup(settings))
-                application = Application.build(setup.config)
-                migrator_url = setup.migrator_url if setup.embedded else None
+                application, migrator_url = build_application(self.config, stack)
             self._application = application
             self._tenant = application.for_tenant(tenant_id or application.config.server.local_tenant)
             self._store = DocumentStore(self._tenant, self.config.COLLECTION_NAME, self.text_splitter)
-            self._thread = LoopThread(_prepared(application, migrator_url), name="RAGEngine")
+            self._thread = open_in_thread(application, self._store, migrator_url)
             self._resources = stack.pop_all()
 
-    @property
-    def openai_client(self) -> BaseLLMProvider:
-        """Who answers: OpenAI, or the other default provider; asynchronous.
+    @cached_property
+    def openai_client(self) -> "OpenAI":
+        """OpenAI's official client, synchronous, made when first used; queries do not go through it.
 
         Raises:
-            LLMError: There is none.
+            ConfigurationError: There is no key.
         """
-        return self._application.llm_registry.get_default()
+        client = self._run(lambda: openai_client(self._application))
+        self._resources.callback(client.close)
+        return client
 
     @property
     def chroma_client(self) -> CollectionStorage:
@@ -156,7 +151,7 @@ class RAGEngine:
             found = await self._tenant.retriever.retrieve(
                 query, collection.id, n_results, min_score=min_similarity, search_mode=SearchMode.DENSE
             )
-            return [as_passage(chunk) for chunk in found]
+            return [responses.as_passage(chunk) for chunk in found]
 
         return self._run(retrieve)
 
@@ -165,7 +160,8 @@ class RAGEngine:
 
         Returns:
             ``answer``, ``examples``, ``sources``, ``confidence`` ("high", "medium", "low"), ``response_time``
-            (seconds), ``cached``, ``degraded``, ``dropped_sources``, ``passages`` and ``request_id``.
+            (seconds), ``cached``, ``degraded``, ``dropped_sources``, ``passages``, ``quality`` (as
+            ``assess_response_quality`` and ``AnswerQuality``; None without passages) and ``request_id``.
 
         Raises:
             EmbeddingError: The question could not be embedded.
@@ -199,34 +195,58 @@ class RAGEngine:
         query: str,
         conversation_history: Exchanges | None = None,
         *,
-        allow_ungrounded: bool = False,
+        allow_ungrounded: bool | None = None,
     ) -> dict[str, Any]:
-        """Answer a question with what works; ``degraded`` says what that was, in the order it was tried.
+        """Answer a query with what works; ``degraded`` names each fallback, in the order it was tried.
 
-        The model fails: another provider, an expired answer, the passages. The search fails: an expired
-        answer, a model without passages if that is allowed. Else a fixed text, with ``error``.
+        The embedding fails: a cached answer, even an expired one. The search fails: that, or an answer of the
+        model without passages ("ungrounded"). The model fails: another provider, an expired answer. Else a
+        fixed text, with ``error``; ``passages`` holds what was found.
 
         Args:
-            query: The question.
+            query: The query.
             conversation_history: As for ``query``.
-            allow_ungrounded: Whether a model may answer without passages when the search fails.
+            allow_ungrounded: True: a model may answer without passages when the embedding failed, too. False:
+                never. None: when the search failed.
 
         Raises:
             InvalidInputError: The question or the history is not usable.
         """
         started = time.perf_counter()
-        config = replace(self._query_config(conversation_history), allow_ungrounded=allow_ungrounded)
+        config = replace(
+            self._query_config(conversation_history),
+            allow_ungrounded="after_embedding" if allow_ungrounded is None else allow_ungrounded,
+            quote_passages=False,
+        )
         try:
             return self._answer(query, config, self._tenant.query_service)
         except RAGError as exc:
             logger.warning("Answered with the fixed text: %s", exc.message)
-            return unavailable(time.perf_counter() - started)
+            return responses.unavailable(time.perf_counter() - started)
+
+    def assess_response_quality(
+        self, query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Judge an answer by its words, without a model; a heuristic.
+
+        Args:
+            query: The query.
+            response: As ``query`` returns it.
+            chunks: As ``retrieve_relevant_chunks`` returns them.
+
+        Returns:
+            ``relevance_score`` (share of the answer's words that the chunks hold, 0 to 1; 0 for an empty
+            answer; a warning is logged below 0.3), ``completeness_score`` (share of the query's content words
+            that the chunks hold and the answer takes up, 0 to 1) and ``accuracy_indicators``
+            ("sources_provided", "examples_provided").
+        """
+        return responses.assess_response_quality(query, response, chunks)
 
     def track_query_analytics(
         self, query: str, response: Mapping[str, Any], processing_time: float
     ) -> dict[str, Any]:
         """Log sizes and qualities of an answer, none of its words; every answer is logged so already."""
-        return log_analytics(query, response, processing_time)
+        return responses.log_analytics(query, response, processing_time)
 
     def get_rag_performance_stats(self) -> dict[str, Any]:
         """Numbers of the collection and of its questions since midnight, UTC."""
@@ -259,42 +279,19 @@ class RAGEngine:
         except VectorForgeError as exc:
             raise rag_error(exc) from exc
 
-    @property
-    def _default_provider(self) -> str | None:
-        registry = self._application.llm_registry
-        return registry.get_default().name if registry.list_providers() else None
-
     def _query_config(self, history: Exchanges | None, variant: Variant | None = None) -> QueryConfig:
-        own: dict[str, Any] = {
-            "min_score": self.config.MIN_SIMILARITY,
-            "temperature": self.config.TEMPERATURE,
-            "max_tokens": self.config.MAX_RESPONSE_TOKENS,
-        }
-        elsewhere = variant is not None and "llm_provider" in variant.overlay
-        if not elsewhere and self._default_provider == "openai":
-            own["llm_model"] = self.config.OPENAI_MODEL
-        preset = replace(DOCRAG, defaults={**DOCRAG.defaults, **own})
-        return preset.config(variant, history=as_history(history))
+        models, earlier = self._application.llm_registry, responses.as_history(history)
+        asks_openai = bool(models.list_providers()) and models.get_default().name == "openai"
+        return self.config.query_config(earlier, asks_openai=asks_openai, variant=variant)
 
     def _answer(self, query: str, config: QueryConfig, service: QueryService) -> dict[str, Any]:
         async def ask() -> QueryResult:
-            collection = await self._store.collection()
-            return await service.query(query, collection.id, config)
+            return await service.query(query, await self._store.collection_id(), config)
 
         result = self._run(ask)
+        self.cache.count_query(cached=result.cached)
         if result.cached:
             logger.info(f"Cache hit for query: {redact(query[:50])}...")  # exact text: D-030
-        response = as_response(result)
+        response = responses.as_response(result)
         self.track_query_analytics(query, response, response["response_time"])
         return response
-
-
-@asynccontextmanager
-async def _prepared(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
-    """The application, open, over a database that is up to date."""
-    if migrator_url is not None:
-        from vectorforge.db.migrate import migrate
-
-        await migrate(migrator_url)
-    async with application:
-        yield

@@ -185,8 +185,17 @@ async def test_scores_below_the_threshold(
     assert len(other.json()["sources"]) == 2
 
 
-async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, C11
+async def test_no_threshold_by_default(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, D-018
+    openai.unscripted = as_json()
     response = await client.post(DOCRAG, json={"query": "Where can a chain be bought?"})
+    answer = response.json()
+    assert max(passage["score"] for passage in answer["passages"]) < 0.7
+    assert (answer["outcome"], len(answer["passages"])) == ("answered", 2)
+    assert answer["retrieval_stats"]["below_min_score"] == 0
+
+
+async def test_nothing_scores_070(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:  # C04, C11
+    response = await client.post(DOCRAG, json={"query": "Where can a chain be bought?", "min_score": 0.7})
     answer = response.json()
     assert answer["outcome"] == "empty"
     assert answer["retrieval_stats"]["below_min_score"] == 2
@@ -205,6 +214,33 @@ async def test_conversation_in_the_context(client: httpx2.AsyncClient, openai: F
     assert f"Context from documentation:\n{expected}\n--- RELEVANT" in unfenced(
         body["messages"][1]["content"]
     )
+
+
+# D-039: the design's names beside ours, whole and streamed
+async def test_quality_by_the_names_of_the_design(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
+    openai.unscripted = as_json(answer="Let the dough rise for two hours.")
+    quality = (await ask(client))["quality"]
+    assert quality["relevance_score"] == quality["relevance"] == 1.0
+    assert 0 < quality["completeness_score"] == quality["completeness"] <= 1
+    assert quality["accuracy_indicators"] == ["sources_provided", "examples_provided"]
+    events = await ask_streaming(client, DOCRAG, {"query": QUESTION, "min_score": 0.3})
+    assert events[-1].data["quality"] == quality
+    elsewhere = (await client.post("/v1/rag/query", json={"query": QUESTION})).json()["quality"]
+    assert "relevance_score" not in elsewhere
+
+
+# D-033
+async def test_other_case_and_blanks_are_the_same_query(
+    client: httpx2.AsyncClient, openai: FakeOpenAI
+) -> None:
+    openai.unscripted = as_json(answer="Let the dough rise for two hours.")
+    await ask(client)
+    assert (await ask(client, query=f"  {QUESTION.upper()}\n"))["cached"] is True
+    assert len(openai.bodies) == 1
+    for query in (QUESTION, QUESTION.upper()):
+        body = {"query": query, "temperature": 0.3, "top_p": None, "max_tokens": 1000}
+        answer = (await client.post("/v1/rag/query", json=body)).json()
+        assert answer["cached"] is False  # only DocRag's key is so made
 
 
 async def test_own_collection_goes_before_the_default_one(

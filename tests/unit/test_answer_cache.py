@@ -46,6 +46,7 @@ CHANGE_NOTHING: dict[str, Any] = {
     "use_cache": False,
     "conversation_id": uuid4(),
     "allow_ungrounded": True,
+    "quote_passages": False,
 }
 
 

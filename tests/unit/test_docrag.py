@@ -202,7 +202,7 @@ def test_lines_are_trimmed_from_the_start() -> None:  # D-022
 
 def test_defaults() -> None:  # C03, C04, C12, D-017, D-018, D-022
     config = DOCRAG.config()
-    assert (config.top_k, config.min_score, config.temperature, config.max_tokens) == (5, 0.7, 0.3, 1000)
+    assert (config.top_k, config.min_score, config.temperature, config.max_tokens) == (5, None, 0.3, 1000)
     assert (config.top_p, DOCRAG.max_context_tokens) == (None, 4000)
     assert DOCRAG.config(min_score=None, top_k=9).top_k == 9
 

@@ -198,6 +198,11 @@ class Application(BackgroundWork):
             )
         )
 
+    @property
+    def credential_store(self) -> CredentialStore | None:
+        """Store of providers' keys outside the environment; None if the settings name none."""
+        return self._store
+
     @cached_property
     def reranker(self) -> "HttpReranker | None":
         """Orders passages anew; None: no address is set.

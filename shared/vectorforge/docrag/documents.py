@@ -1,5 +1,6 @@
 """The engine's documents: dictionaries in, what the ingestion stores out."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +116,11 @@ def _metadata(group: SourceDocuments) -> dict[str, Any]:
 
 
 def _chunk(group: SourceDocuments, index: int, text: str, start: int) -> list[TextChunk]:
-    metadata = {"external_id": f"{group.source_url}#{index}", "chunk_index": index}
+    metadata = {
+        "external_id": f"{group.source_url}#{index}",
+        "chunk_index": index,
+        "content_hash": hashlib.sha256(text.encode()).hexdigest(),
+    }
     return [TextChunk(index, text, start, start + len(text), metadata=metadata)] if text else []
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, history_of
+from vectorforge.pipeline.answer_quality import LOW_RELEVANCE, completeness, relevance
+from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
 from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
 from vectorforge.types import RetrievedChunk
 
@@ -46,6 +47,7 @@ def as_response(result: QueryResult) -> dict[str, Any]:
         "variant": result.variant,
         "request_id": str(result.request_id),
         "passages": [as_passage(chunk) for chunk in result.retrieved_chunks],
+        "quality": _as_quality(result, said),
         **({"error": "service_unavailable"} if "template" in result.degraded else {}),
     }
 
@@ -64,6 +66,7 @@ def unavailable(response_time: float) -> dict[str, Any]:
         "variant": None,
         "request_id": None,
         "passages": [],
+        "quality": None,
         "error": "service_unavailable",
     }
 
@@ -76,6 +79,36 @@ def as_passage(found: RetrievedChunk) -> dict[str, Any]:
         "similarity_score": found.score,
         "source_url": found.document_source,
         "title": found.document_title or "",
+    }
+
+
+def assess_response_quality(
+    query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Judge an answer by its words; see ``RAGEngine.assess_response_quality``."""
+    answer, texts = response.get("answer") or "", [chunk.get("content") or "" for chunk in chunks]
+    share = relevance(answer, texts)
+    if share < LOW_RELEVANCE:
+        logger.warning("Low answer quality: relevance %.2f", share)
+    return {
+        "relevance_score": share,
+        "completeness_score": completeness(query, answer, texts),
+        "accuracy_indicators": accuracy_indicators(
+            response.get("examples") or (), response.get("sources") or ()
+        ),
+    }
+
+
+def _as_quality(result: QueryResult, said: StructuredAnswer) -> dict[str, Any] | None:
+    """The quality under the design's names, and under those of ``AnswerQuality``."""
+    quality = result.quality
+    if quality is None:
+        return None
+    return {
+        "relevance_score": quality.relevance,
+        "completeness_score": quality.completeness,
+        "accuracy_indicators": accuracy_indicators(said.examples, said.source_urls),
+        **quality.as_dict(),
     }
 
 

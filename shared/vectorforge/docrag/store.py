@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from vectorforge.bootstrap import TenantServices
 from vectorforge.docrag.documents import SourceDocuments, as_stored, grouped
-from vectorforge.errors import ConflictError, VectorForgeError
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.errors import ConflictError, DatabaseUnavailableError, VectorForgeError
 from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.recursive import RecursiveSplitter
@@ -29,16 +31,59 @@ class DocumentStore:
         self._tenant = tenant
         self._name = name
         self._splitter = splitter
+        self._last_id: UUID | None = None
 
     async def collection(self) -> Collection:
-        """The collection; made with the default embedding model if it is not there."""
+        """Return the collection; made with the default embedding model if it is not there."""
         found = await self._tenant.collections.find_by_name(self._name)
-        if found is not None:
-            return found
+        if found is None:
+            try:
+                found = await self._tenant.create_collection(self._name)
+            except ConflictError:  # another process was a moment faster
+                found = await self._tenant.find_collection(self._name)
+        self._last_id = found.id
+        return found
+
+    async def collection_id(self) -> UUID:
+        """Return the collection's id; the last one known while the database is unavailable.
+
+        Raises:
+            DatabaseUnavailableError: None is known.
+        """
         try:
-            return await self._tenant.create_collection(self._name)
-        except ConflictError:  # another process was a moment faster
-            return await self._tenant.find_collection(self._name)
+            return (await self.collection()).id
+        except DatabaseUnavailableError:
+            if self._last_id is None:
+                raise
+            return self._last_id
+
+    async def count_cached_answers(self) -> int:
+        """Count the collection's cached answers that a next equal query gets.
+
+        Raises:
+            DatabaseError: The database failed.
+        """
+        caches = self._tenant.caches
+        if caches.answer_cache is None:
+            return 0
+        return (await caches.shared_answers.statistics(await self.collection_id())).fresh
+
+    async def warn_of_other_model(self, default: EmbeddingProvider) -> None:
+        """Log a warning if an existing collection was made with another model than new ones would be."""
+        found = await self._tenant.collections.find_by_name(self._name)
+        if found is None:
+            return
+        self._last_id = found.id
+        if (found.embedding_provider, found.embedding_model) != (
+            default.provider_name(),
+            default.default_model,
+        ):
+            logger.warning(
+                "Collection %s embeds with %s (%s), as it was made, not with %s (%s), as the settings say. "
+                "`vectorforge collections reembed` changes its model.",
+                self._name, found.embedding_model, found.embedding_provider,
+                default.default_model, default.provider_name(),
+            )  # fmt: skip
 
     async def add(
         self, documents: Iterable[Mapping[str, Any]], *, batch_size: int | None = None

@@ -89,12 +89,12 @@ def chunk_document(
 
     Returns:
         Of each chunk ``content`` without the blanks around it, the metadata, ``chunk_index`` (from 0; chunks
-        shorter than 50 characters are left out, but counted) and ``chunk_size`` (characters with the blanks).
+        shorter than 50 characters are left out, but counted) and ``chunk_size`` (characters with the blanks);
+        the last three under ``metadata``, too.
     """
     chunks = []
     for index, text in enumerate((splitter or RecursiveSplitter()).split_text(content)):
         if len(text.strip()) >= MIN_CHARS:
-            chunks.append(
-                {**metadata, "content": text.strip(), "chunk_index": index, "chunk_size": len(text)}
-            )
+            own = {**metadata, "chunk_index": index, "chunk_size": len(text)}
+            chunks.append({**own, "content": text.strip(), "metadata": own})
     return chunks

@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = 5
 """Of what is kept; another one is another key."""
-_NOT_IN_THE_PROMPT = frozenset({"stream", "use_cache", "conversation_id", "allow_ungrounded"})
+_NOT_IN_THE_PROMPT = frozenset(
+    {"stream", "use_cache", "conversation_id", "allow_ungrounded", "quote_passages"}
+)
 """Fields of ``QueryConfig`` that change no answer. A conversation's messages are in ``history``."""
 _IN_THE_PROMPT = [field.name for field in fields(QueryConfig) if field.name not in _NOT_IN_THE_PROMPT]
 _MAX_CHARS = 1_000_000
@@ -187,14 +189,14 @@ def _key_of(digest: bytes, collection_id: UUID) -> bytes:
 
 
 def _digest(run: QueryRun, tenant_id: str, settings: str) -> bytes:
-    config = run.config
+    config, preset, text = run.config, run.preset, run.search_text
     parts = {
         "format": _FORMAT,
         "program": __version__,
         "tenant": tenant_id,
-        "question": run.search_text,
+        "question": text if preset.case_matters else " ".join(text.lower().split()),
         "config": {name: getattr(config, name) for name in _IN_THE_PROMPT},
-        "preset": preset_text(run.config.preset),
+        "preset": preset_text(preset.name),
         "provider": run.provider.name if run.provider else None,
         "model": run.model,
         "settings": settings,

@@ -77,8 +77,11 @@ def assess(
 
 
 def note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
-    """Set ``run.quality``; a low one is counted and logged. Without passages there is nothing to judge by."""
-    if not run.used:
+    """Set ``run.quality``; a low one is counted and logged. Without passages there is nothing to judge by.
+
+    The fixed text is no answer, and is not judged.
+    """
+    if not run.used or "template" in run.degraded:
         return
     passages = [passage.chunk.text for passage in run.used]
     run.quality = quality = assess(

@@ -12,7 +12,13 @@ caller allowed it ("ungrounded"). A step is taken before the first token or not 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
-from vectorforge.errors import DeadlineExceededError, LLMError, VectorForgeError
+from vectorforge.errors import (
+    DatabaseError,
+    DeadlineExceededError,
+    EmbeddingError,
+    LLMError,
+    VectorForgeError,
+)
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry, Writer
 from vectorforge.llm.types import ProviderCapability
@@ -114,8 +120,8 @@ class DegradationLadder:
         """The answer when no model gives one."""
         if run.stored is not None and run.stored.found_in(run):
             return self._stale(run, error)
-        if run.payload is not None and run.used:
-            run.structured = None  # what a model that failed has begun
+        run.structured = None  # what a model that failed has begun
+        if run.config.quote_passages and run.payload is not None and run.used:
             step = self._step(run, "passages", error, quoter=self._quoter)
             return [step, *await quote_passages(run, run.payload, self._quoter)]
         return self._last(run, error)
@@ -126,9 +132,11 @@ class DegradationLadder:
         Raises:
             VectorForgeError: ``error``, if it says more than ``AnswerUnavailableError``.
         """
-        if not self.enabled or not may_answer_without_search(error):
+        may_write = self._may_write(run, error)
+        is_outage = may_answer_without_search(error) or (may_write and isinstance(error, DatabaseError))
+        if not self.enabled or not is_outage:
             raise error
-        if run.stored is None and not self._may_write(run) and run.preset.unavailable_answer is None:
+        if run.stored is None and not may_write and run.preset.unavailable_answer is None:
             raise unavailable(error) from error
 
     async def without_search(
@@ -155,7 +163,7 @@ class DegradationLadder:
             return
         build_context(run)
         yield SourcesEvent([], [], run.retrieval_ms)
-        if self._may_write(run):
+        if self._may_write(run, error):
             try:
                 written = self._written(run, build_context, ("ungrounded", error))
                 async with aclosing(written) as events:
@@ -169,9 +177,12 @@ class DegradationLadder:
         for event in self._last(run, error):
             yield event
 
-    def _may_write(self, run: QueryRun) -> bool:
-        """Whether a model may be asked without passages."""
-        return run.config.allow_ungrounded and run.provider is not None and not _quotes(run.provider)
+    def _may_write(self, run: QueryRun, error: VectorForgeError) -> bool:
+        """Whether a model may be asked without passages after a search that failed with this."""
+        allowed = run.config.allow_ungrounded
+        if allowed == "after_embedding":
+            allowed = not isinstance(error, EmbeddingError)
+        return allowed and run.provider is not None and not _quotes(run.provider)
 
     async def _written(
         self, run: QueryRun, build_context: BuildContext, *taken: tuple[Degradation, VectorForgeError]

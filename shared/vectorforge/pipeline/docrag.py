@@ -59,6 +59,12 @@ def quoted_answer(used: Sequence[RetrievedChunk], citations: Sequence[Citation])
     return StructuredAnswer(source_urls=tuple(dict.fromkeys(sources)))
 
 
+def accuracy_indicators(examples: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Name what an answer offers to check it by: "sources_provided", "examples_provided"."""
+    offered = {"sources_provided": sources, "examples_provided": examples}
+    return [name for name, values in offered.items() if values]
+
+
 def trim_context_to_token_limit(context: str, max_tokens: int = 4000, model: str = "gpt-4o") -> str:
     """The last lines of a text that together have at most ``max_tokens`` tokens.
 

@@ -45,6 +45,8 @@ class Preset:
     """The context's budget in characters, in place of tokens."""
     on_empty: Literal["sentence", "generate"] = "sentence"
     """Nothing was found: a fixed sentence, or the model without any context."""
+    case_matters: bool = True
+    """False: a query in other case, or with other blanks, gets the same cached answer."""
     unavailable_answer: str | None = None
     """What is answered when nobody can; None: an error is raised."""
 
@@ -74,7 +76,7 @@ DOCRAG = Preset(
     "docrag",
     defaults={
         "top_k": 5,
-        "min_score": 0.7,
+        "min_score": None,
         "temperature": 0.3,
         "max_tokens": 1000,
         "search_mode": SearchMode.DENSE,
@@ -87,6 +89,7 @@ DOCRAG = Preset(
     user_template=DOCRAG_USER_PROMPT,
     history_policy="last_exchanges",
     response_schema=ANSWER_SCHEMA,
+    case_matters=False,
     unavailable_answer=UNAVAILABLE_ANSWER,
 )
 """``RAGEngine`` and ``/v1/docrag/query``."""

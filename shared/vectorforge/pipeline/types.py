@@ -68,8 +68,11 @@ class QueryConfig:
     """Whether a model may first make a question that stands alone of one that follows up."""
     use_cache: bool = True
     """False: neither an answer nor a vector comes from a cache; both are stored anew."""
-    allow_ungrounded: bool = False
-    """Whether a model may answer without any passage when the search fails."""
+    allow_ungrounded: bool | Literal["after_embedding"] = False
+    """Whether a model may answer without any passage when the search fails; "after_embedding": only when the
+    query could be embedded."""
+    quote_passages: bool = True
+    """False: when no model answers, the passages do not take the answer's place."""
     search_mode: SearchMode | None = None
     """What passages are found by; None leaves it to the collection."""
 

@@ -29,6 +29,11 @@ def test_chunks_that_were_cut_before(engine: RAGEngine) -> None:  # D-008, D-012
     content = "\n\n".join(f"Paragraph {n}. " + "It says something of its own. " * 20 for n in range(4))
     chunks = engine.chunk_document(content, {"source_url": URL, "title": "Install", "doc_type": "guide"})
     assert [chunk["chunk_index"] for chunk in chunks] == [0, 1, 2, 3]
+    for chunk in chunks:
+        assert chunk["metadata"] == {
+            "source_url": URL, "title": "Install", "doc_type": "guide",
+            "chunk_index": chunk["chunk_index"], "chunk_size": chunk["chunk_size"],
+        }  # fmt: skip
     stored = engine.add_documents(chunks)
     assert [document["chunks_added"] for document in stored] == [4, 4, 4, 4]
     found = engine.retrieve_relevant_chunks(chunks[2]["content"], n_results=1)

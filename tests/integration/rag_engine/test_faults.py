@@ -51,18 +51,12 @@ def test_embedding_provider_is_down(
     assert filled.retrieve_relevant_chunks(RUN_TEXT, 1)[0]["content"] == RUN_TEXT  # as it was
 
 
-def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-035, D-038, C22
+def test_model_is_down(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-035, C22
     llm = ScriptedLLM([], error=errors.LLMError("Provider scripted failed"))
     with RAGEngine(application=build(postgres_server.app_url, tenant, llm)) as engine:
         engine.add_documents([{"content": INSTALL_TEXT, "source_url": URL}])
         with pytest.raises(GenerationError, match=r"^Failed to generate response: Provider scripted failed"):
             engine.query(QUESTION)
-        passages = engine.query_with_fallback(QUESTION)
-        response = engine.query_with_fallback("Is there anything about elephants?")
-    assert "Install the tool with pip" in passages["answer"]
-    assert (passages["degraded"], passages["sources"]) == (["passages"], [URL])
-    assert "error" not in passages
-    assert response["answer"] == "No relevant documents found for your query."
 
 
 def test_nobody_can_answer(postgres_server: EmbeddedPostgres, tenant: str) -> None:  # D-029, D-038, C22

@@ -1,6 +1,7 @@
 """The DocRag engine: documents in, answers out, from synchronous code over the one pipeline."""
 
 import asyncio
+import hashlib
 import json
 import logging
 from dataclasses import FrozenInstanceError
@@ -41,11 +42,10 @@ from vectorforge.testing.fake_vendor import Failure, Reply
 from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
-def test_members(engine: RAGEngine, llm: ScriptedLLM) -> None:  # D-001, D-002, D-004, D-005, D-006
+def test_members(engine: RAGEngine) -> None:  # D-001, D-002, D-004, D-005, D-006
     assert engine.collection.name == engine.chroma_client.collection_name == "docrag_embeddings"
     assert engine.collection.id == engine.collection.id
     assert engine.collection.distance_metric == "cosine"
-    assert engine.openai_client is llm
     assert len(engine.text_splitter.split_text("word " * 400)) == 3
 
 
@@ -58,7 +58,7 @@ def test_config() -> None:  # D-002, D-003, C12
     )
     assert (config.OPENAI_MODEL, config.MAX_RESPONSE_TOKENS, config.TEMPERATURE) == ("gpt-4o", 1000, 0.3)
     assert (config.CACHE_TTL, config.OPENAI_MAX_RETRIES) == (3600, 3)
-    assert (config.OPENAI_API_KEY, config.CHROMA_DB_PATH) == (None, None)
+    assert (config.OPENAI_API_KEY, config.CHROMA_DB_PATH, config.MIN_SIMILARITY) == (None, None, None)
     with pytest.raises(FrozenInstanceError):
         config.TEMPERATURE = 1.0  # type: ignore[misc]
     assert "sk-secret" not in repr(Config(OPENAI_API_KEY=SecretStr("sk-secret")))
@@ -93,7 +93,6 @@ def test_config_goes_over_the_settings() -> None:  # D-003
     assert over.embedding.embedding_max_retries == 1
     assert over.cache.answer_cache_ttl_s == 3600
     assert (over.database.database_url, over.database.data_dir) == (None, Path("/data"))
-    assert Config().over(settings).embedding.default_provider == settings.embedding.default_provider
 
 
 # D-012, D-013, D-014, D-017, D-024, D-026, D-030, D-031, C10, C15, C27
@@ -103,11 +102,13 @@ def test_asking_what_was_added(filled: RAGEngine, llm: ScriptedLLM) -> None:
     assert (response["sources"], response["dropped_sources"]) == ([URL], 1)
     assert (response["confidence"], response["cached"], response["degraded"]) == ("high", False, [])
     assert 0 < response["response_time"] < 30
-    (passage,) = response["passages"]  # the other one scores below 0.7
-    assert passage["content"] == INSTALL_TEXT
+    passage, other = response["passages"]
+    assert (passage["content"], other["content"]) == (INSTALL_TEXT, RUN_TEXT)
     assert (passage["source_url"], passage["title"]) == (URL, "Install")
-    metadata = {"source_url": URL, "title": "Install", "doc_type": "guide"}
-    assert passage["metadata"] == {**metadata, "chunk_index": 0, "external_id": f"{URL}#0"}
+    assert passage["metadata"] == {
+        "source_url": URL, "title": "Install", "doc_type": "guide", "chunk_index": 0,
+        "external_id": f"{URL}#0", "content_hash": hashlib.sha256(INSTALL_TEXT.encode()).hexdigest(),
+    }  # fmt: skip
     messages, config = llm.calls[0]
     assert f"\nSource: {URL} - Install\nContent: {INSTALL_TEXT}\n---" in messages[1]["content"]
     assert (config.temperature, config.max_tokens, config.model) == (0.3, 1000, "scripted-1")
@@ -119,14 +120,6 @@ def test_searching(filled: RAGEngine) -> None:  # D-017, D-018
     assert found[0]["similarity_score"] == pytest.approx(1.0, abs=1e-6)
     assert (found[0]["title"], found[0]["metadata"]["doc_type"]) == ("", "unknown")
     assert filled.retrieve_relevant_chunks(RUN_TEXT, min_similarity=0.9) == found[:1]
-
-
-def test_threshold(postgres_server: EmbeddedPostgres, tenant: str, llm: ScriptedLLM) -> None:  # C04, D-018
-    config = Config(MIN_SIMILARITY=None)
-    with RAGEngine(config, application=build(postgres_server.app_url, tenant, llm)) as engine:
-        engine.add_documents([{"content": RUN_TEXT, "source_url": RUN}])
-        assert engine.query("Elephants")["answer"] == "With pip."
-    assert Config().MIN_SIMILARITY == 0.7
 
 
 def test_conversation(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-019, D-033, C20
@@ -187,23 +180,6 @@ def test_variants(filled: RAGEngine, llm: ScriptedLLM) -> None:  # D-040, C30
     assert (llm.calls[-1][1].temperature, llm.calls[-1][1].max_tokens) == (0.3, 1000)
     with pytest.raises(InvalidInputError, match="variant"):
         filled.query_with_variants(QUESTION, "no such")
-
-
-def test_statistics(filled: RAGEngine) -> None:  # D-041
-    before = filled.get_rag_performance_stats()
-    assert before["generation_stats"] == {
-        "model": "scripted-1",
-        "avg_response_time": None,
-        "success_rate": None,
-    }
-    took = [filled.query(f"{QUESTION} {n}")["response_time"] for n in range(3)]
-    stats = filled.get_rag_performance_stats()
-    assert stats["vector_store_stats"] == {"collection_count": 2, "document_count": 2}
-    assert stats["embedding_stats"] == {"model": "hashing-v1", "dimension": 64, "daily_requests": 3}
-    assert stats["generation_stats"]["success_rate"] == 1.0
-    assert stats["generation_stats"]["avg_response_time"] == pytest.approx(sum(took) / 3, rel=0.5)
-    cache = stats["cache_stats"]
-    assert (cache["fresh"], cache["answered_last_day"], cache["hit_rate_last_day"]) == (3, 3, 0.0)
 
 
 # D-003, D-009, D-011, D-027, D-036, D-037, C14, C23

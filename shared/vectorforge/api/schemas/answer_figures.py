@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
+from vectorforge.pipeline.docrag import accuracy_indicators
 from vectorforge.pipeline.types import AnswerQuality, Funnel, QueryResult
 from vectorforge.types import ScanReason, SearchMode
 
@@ -47,6 +48,29 @@ class Quality(BaseModel):
             unsupported_citations=quality.unsupported_citations,
             low=quality.low,
         )
+
+
+class DocRagQuality(Quality):
+    """The quality of an answer from JSON, with the names that the DocRag engine gives it, too."""
+
+    relevance_score: float = Field(description="`relevance`.")
+    completeness_score: float = Field(description="`completeness`.")
+    accuracy_indicators: list[str] = Field(description="Of `sources_provided` and `examples_provided`.")
+
+
+def quality_of(result: QueryResult) -> Quality | None:
+    """Return the quality of an answer, or None if there were no chunks to judge it by."""
+    if result.quality is None:
+        return None
+    quality, said = Quality.of(result.quality), result.structured
+    if said is None:
+        return quality
+    return DocRagQuality(
+        **quality.model_dump(),
+        relevance_score=quality.relevance,
+        completeness_score=quality.completeness,
+        accuracy_indicators=accuracy_indicators(said.examples, said.source_urls),
+    )
 
 
 SCAN = "Whether all that match were compared, or an approximate index was asked; null: not known."

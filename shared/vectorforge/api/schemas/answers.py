@@ -3,9 +3,9 @@
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializeAsAny
 
-from vectorforge.api.schemas.answer_figures import FunnelBody, Quality
+from vectorforge.api.schemas.answer_figures import FunnelBody, Quality, quality_of
 from vectorforge.pipeline.types import Citation, CitationVerdict, QueryResult, SourceCitation
 from vectorforge.types import RetrievedChunk
 
@@ -96,7 +96,7 @@ class AnswerDetails(BaseModel):
     variant: str | None
     conversation_id: UUID | None
     rewritten_query: str | None = Field(description="What was searched for instead of the question.")
-    quality: Quality | None
+    quality: SerializeAsAny[Quality] | None
     funnel: FunnelBody
     cost_usd: float | None = Field(description="Null when the price list does not know the model.")
     dropped_parameters: list[str] = Field(
@@ -112,7 +112,7 @@ class AnswerDetails(BaseModel):
             "variant": result.variant,
             "conversation_id": result.conversation_id,
             "rewritten_query": result.rewritten_query,
-            "quality": Quality.of(result.quality) if result.quality else None,
+            "quality": quality_of(result),
             "funnel": FunnelBody.of(result.funnel),
             "cost_usd": result.cost_usd,
             "dropped_parameters": result.dropped_parameters,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answer_figures import RetrievalStats, Usage
+from vectorforge.api.schemas.answer_figures import DocRagQuality, RetrievalStats, Usage
 from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, SourceBody, Structured
 from vectorforge.api.schemas.base import (
     MAX_QUERY_CHARS,
@@ -55,8 +55,8 @@ class DocRagQueryRequest(RequestBody):
     )
     n_results: int = Field(default=5, ge=1, description="Passages to retrieve; max_top_k at most.")
     min_score: float | None = Field(
-        default=0.7,
-        description="Passages below are dropped, which retrieval_stats counts; null drops none.",
+        default=None,
+        description="Chunks that score less are dropped, which retrieval_stats counts; null drops none.",
     )
     filters: Filters | None = None
     temperature: Temperature | None = 0.3
@@ -100,6 +100,7 @@ class DocRagQueryResponse(AnswerDetails):
     response_time: float = Field(description="Seconds.")
     passages: list[SourceBody] = Field(description="What the model was given, best first.")
     citations: list[CitationBody]
+    quality: DocRagQuality | None
     provider: str | None
     model: str | None
     extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")

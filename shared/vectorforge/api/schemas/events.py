@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answer_figures import Latency, RetrievalStats
+from vectorforge.api.schemas.answer_figures import DocRagQuality, Latency, Quality, RetrievalStats
 from vectorforge.api.schemas.answers import AnswerDetails, CitationBody, SourceBody, Structured
 from vectorforge.api.schemas.problem import Problem
 from vectorforge.pipeline.types import Degradation
@@ -76,6 +76,7 @@ class DoneData(AnswerDetails):
     invalid_citations: int
     latency: Latency
     retrieval_stats: RetrievalStats
+    quality: DocRagQuality | Quality | None = Field(description="Null without chunks to judge it by.")
     structured: Structured | None = Field(description="Null at doors that do not ask the model for JSON.")
 
 

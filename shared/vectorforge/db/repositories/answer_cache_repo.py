@@ -50,13 +50,17 @@ SELECT count(*) FILTER (WHERE a.expires_at > now() AND a.data_version = c.data_v
         WHERE e.tenant_id = %(tenant_id)s AND e.expires_at > now()) AS embeddings,
        (SELECT count(*) FROM vectorforge.query_logs AS q
         WHERE q.tenant_id = %(tenant_id)s AND q.created_at > now() - interval '1 day'
-            AND q.outcome IN ('answered', 'cached')) AS answered_last_day,
+            AND q.outcome IN ('answered', 'cached')
+            AND (%(collection_id)s::uuid IS NULL OR q.collection_id = %(collection_id)s)
+       ) AS answered_last_day,
        (SELECT count(*) FROM vectorforge.query_logs AS q
-        WHERE q.tenant_id = %(tenant_id)s AND q.created_at > now() - interval '1 day' AND q.cached)
-           AS hits_last_day
+        WHERE q.tenant_id = %(tenant_id)s AND q.created_at > now() - interval '1 day' AND q.cached
+            AND (%(collection_id)s::uuid IS NULL OR q.collection_id = %(collection_id)s)
+       ) AS hits_last_day
 FROM vectorforge.cached_answers AS a
 JOIN vectorforge.collections AS c ON c.tenant_id = a.tenant_id AND c.id = a.collection_id
 WHERE a.tenant_id = %(tenant_id)s
+    AND (%(collection_id)s::uuid IS NULL OR a.collection_id = %(collection_id)s)
 """
 _DELETE_ANSWERS = """
 DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (
@@ -171,9 +175,14 @@ class AnswerCacheRepository:
             "ttl_s": self._ttl_s,
         }
 
-    async def statistics(self) -> CacheStatistics:
-        """What is there, and what it was good for."""
-        row = await self._db.fetch_one(_STATISTICS, {"tenant_id": self._db.tenant_id})
+    async def statistics(self, collection_id: UUID | None = None) -> CacheStatistics:
+        """Count what is cached, and how often it was used.
+
+        Args:
+            collection_id: Of one collection only, except ``embeddings``; None: of all.
+        """
+        values = {"tenant_id": self._db.tenant_id, "collection_id": collection_id}
+        row = await self._db.fetch_one(_STATISTICS, values)
         assert row is not None  # noqa: S101 - an aggregate has one row
         return CacheStatistics(**row)
 
