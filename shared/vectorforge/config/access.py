@@ -29,6 +29,10 @@ class ServerSettings(Section):
     cors_origins: Origins = ()
     """Origins of web pages that may read responses; ``*`` for all, without credentials."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    header_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """Longest time for the headers of a request on a connection of ``vectorforge up``."""
+    max_connections: int = Field(default=512, ge=1, le=65_535)
+    """Open connections of ``vectorforge up``; further ones are refused."""
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Longest time for a request's body; each 16 KiB that came in earn another second."""
 
