@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.access_log import log_access
 from vectorforge.api.cross_origin import OriginCheck
-from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.authenticator import Authenticator, check_credential_headers
 from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope
 from vectorforge.api.limit_headers import limit_headers
 from vectorforge.api.openai.errors import is_openai_path
@@ -229,7 +229,9 @@ class Authentication:
             KEY_CHECK.reset(check)
 
     async def _admit(self, scope: Scope) -> Principal:
-        principal = await self._authenticator.authenticate(Headers(scope=scope), scope.get("aws.event"))
+        headers = Headers(scope=scope)
+        check_credential_headers(headers)
+        principal = await self._authenticator.authenticate(headers, scope.get("aws.event"))
         state = scope["state"]
         state["principal"], state["tenant_id"] = principal, principal.tenant
         required = required_scope(scope["method"], _route_path(scope))
