@@ -70,7 +70,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return not getattr(self.cycle, "response_complete", True)  # there is none before the first request
 
     def _start_header_timer(self) -> None:
         self._stop_header_timer()
@@ -105,7 +105,7 @@ class BoundedConnection(HttpToolsProtocol):
         headers = {"Connection": "close", "X-Request-Id": state["request_id"], **headers}
         response = http_problem(status, detail, scope_state=state, code=code, headers=headers)
         fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], fields, response.body))
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], fields, bytes(response.body)))
         self.transport.write_eof()
         self.loop.call_later(_LINGER_S, self.transport.abort)
 
