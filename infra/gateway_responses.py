@@ -65,6 +65,22 @@ _PROBLEMS = (
         "API Gateway takes 10 MB, and Lambda 6 MB of them: ask for an upload instead.",
     ),
     _Problem(
+        "Filtered",
+        _ResponseType.WAF_FILTERED,
+        403,
+        "forbidden",
+        "Forbidden",
+        "The firewall refused the request.",
+    ),
+    _Problem(
+        "Refused",
+        _ResponseType.DEFAULT_4_XX,
+        400,
+        "malformed_request",
+        "Bad Request",
+        "API Gateway refused the request.",
+    ),
+    _Problem(
         "Failed",
         _ResponseType.DEFAULT_5_XX,
         502,
@@ -83,10 +99,24 @@ _PROBLEMS = (
 )
 
 
-def add_gateway_responses(api: apigateway.RestApi) -> None:
-    """Give the API's own answers the form that clients know from the application's."""
+_FOR_PAGES = {
+    "Access-Control-Allow-Origin": "'*'",
+    "Access-Control-Expose-Headers": "'Retry-After,X-Amzn-RequestId'",
+}
+"""Of every page: these answers hold no data, and their headers cannot depend on the origin."""
+
+
+def add_gateway_responses(api: apigateway.RestApi, *, for_pages: bool) -> None:
+    """Give the API's own answers the form that clients know from the application's.
+
+    Args:
+        api: The REST API.
+        for_pages: Let pages of other origins read them (CORS).
+    """
     for problem in _PROBLEMS:
         headers = {"Content-Type": "'application/problem+json'", "Cache-Control": "'no-store'"}
+        if for_pages:
+            headers |= _FOR_PAGES
         if problem.retry_after_s is not None:
             headers["Retry-After"] = f"'{problem.retry_after_s}'"
         body = {

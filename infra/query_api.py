@@ -25,6 +25,11 @@ EXAMPLE_BODY = '{"query": "What is this collection about?", "stream": true}'
 _PUBLIC_REQUESTS_PER_SECOND = 10
 """Of everybody together, on each public path: nobody without a key keeps the function from the tenants."""
 
+_PREFLIGHTS_PER_SECOND = 100
+"""Of everybody together: the application answers them at once, and browsers reuse the answers."""
+
+_PREFLIGHT_PATHS = (*PUBLIC_PATHS, "/{proxy+}")
+
 _READING = ("GET", "HEAD")
 
 _TLS_1_2_OR_1_3 = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
@@ -95,16 +100,18 @@ class RestApi(Construct):
         resource = cast("apigateway.CfnRestApi", api.node.default_child)
         resource.security_policy = _TLS_1_2_OR_1_3
         resource.endpoint_access_mode = "STRICT"
-        add_gateway_responses(api)
+        add_gateway_responses(api, for_pages=bool(self._stage.cors_origins))
         return api
 
     def _stage_options(self) -> apigateway.StageOptions:
         tenants = len(self._stage.tenants)
-        public = apigateway.MethodDeploymentOptions(
-            throttling_rate_limit=_PUBLIC_REQUESTS_PER_SECOND,
-            throttling_burst_limit=2 * _PUBLIC_REQUESTS_PER_SECOND,
-            logging_level=apigateway.MethodLoggingLevel.ERROR,
-        )
+        unkeyed = {
+            f"{path}/{method}": _limited(_PUBLIC_REQUESTS_PER_SECOND)
+            for path in PUBLIC_PATHS
+            for method in _READING
+        }
+        if self._stage.cors_origins:
+            unkeyed |= {f"{path}/OPTIONS": _limited(_PREFLIGHTS_PER_SECOND) for path in _PREFLIGHT_PATHS}
         access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
@@ -118,7 +125,7 @@ class RestApi(Construct):
             data_trace_enabled=False,  # it would log questions and answers
             throttling_rate_limit=self._stage.requests_per_second * tenants,
             throttling_burst_limit=self._stage.burst * tenants,
-            method_options={f"{path}/{method}": public for path in PUBLIC_PATHS for method in _READING},
+            method_options=unkeyed,
         )
 
     def _prepare_logs(self) -> None:
@@ -161,7 +168,7 @@ class RestApi(Construct):
         )
 
     def _route(self, function: PythonFunction) -> None:
-        """``ANY /{proxy+}`` with a key; GET and HEAD of the public paths without one."""
+        """``ANY /{proxy+}`` with a key; GET and HEAD of the public paths, and preflights, without one."""
         integration = apigateway.LambdaIntegration(
             function.alias,
             response_transfer_mode=apigateway.ResponseTransferMode.STREAM,
@@ -177,6 +184,9 @@ class RestApi(Construct):
             made = KeyAuthorizer(self, "KeyAuthorizer", stage=self._stage, settings=self._stage.authorizer)
             authorizer = made.authorizer
         self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=authorizer)
+        for path in _PREFLIGHT_PATHS if self._stage.cors_origins else ():
+            # Browsers send them without a credential; the application knows the origins.
+            self.api.root.resource_for_path(path).add_method("OPTIONS", integration, api_key_required=False)
 
     def _tell_where(self) -> None:
         stack = Stack.of(self)
@@ -190,6 +200,15 @@ class RestApi(Construct):
                 f"-H 'content-type: application/json' -d '{EXAMPLE_BODY}'"
             ),
         )
+
+
+def _limited(requests_per_second: int) -> apigateway.MethodDeploymentOptions:
+    """For a method without a key."""
+    return apigateway.MethodDeploymentOptions(
+        throttling_rate_limit=requests_per_second,
+        throttling_burst_limit=2 * requests_per_second,
+        logging_level=apigateway.MethodLoggingLevel.ERROR,
+    )
 
 
 def _access_log_format() -> apigateway.AccessLogFormat:

@@ -64,6 +64,7 @@ class QueryFunction(Construct):
                 "VECTORFORGE_DATABASE_AUTH": "iam",
                 "VECTORFORGE_DATABASE_POOL_SIZE": str(_CONNECTIONS),
                 "VECTORFORGE_IAM_TENANTS": json.dumps(dict(stage.iam_tenants)),
+                **_cors_origins(stage),
                 **environment,
                 **query_log.environment,
                 **ingestion.environment,
@@ -88,3 +89,7 @@ class QueryFunction(Construct):
         """
         if self._canary is not None:
             self._canary.watch(alarms)
+
+
+def _cors_origins(stage: StageSettings) -> dict[str, str]:
+    return {"VECTORFORGE_CORS_ORIGINS": ",".join(stage.cors_origins)} if stage.cors_origins else {}

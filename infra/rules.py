@@ -156,6 +156,14 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-APIG4",
+        tuple(
+            f"{_API}{path}/OPTIONS" for path in ("", "/health", "/openapi.json", "/statistics", "/{proxy+}")
+        ),
+        "Browsers send preflights without a credential; limited in rate, and without data of any tenant.",
+        when=lambda stage: bool(stage.cors_origins),
+    ),
+    Acknowledged(
+        "AwsSolutions-APIG4",
         (f"{_API}/{{proxy+}}/ANY",),
         "Callers are programs: API Gateway wants a key, and the application knows whose it is.",
         when=lambda stage: stage.authorizer is None,

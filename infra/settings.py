@@ -32,6 +32,7 @@ MESSAGE_DAYS = 14
 """How long SQS keeps a message at most."""
 
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
 
@@ -162,6 +163,8 @@ class StageSettings:
     uploads_kept_days: int | None = 30
     """Days after which an uploaded object is deleted, its document not; None: never. More than
     ``MESSAGE_DAYS``, so that no message waits for an object that is gone."""
+    cors_origins: tuple[str, ...] = ()
+    """Web pages that may call the API: "https://app.example.com", "https://*.example.com", or "*" alone."""
     upload_origins: tuple[str, ...] = ()
     """Web pages, such as "https://docs.example.com", whose browsers may post uploads."""
     alarm_email: str | None = None
@@ -185,6 +188,7 @@ class StageSettings:
         if any(not origin.startswith("https://") for origin in self.upload_origins):
             raise SettingsError("upload_origins must each begin with https://.")
         _check_callers(self)
+        _check_pages(self)
         if len(self.network.zones) not in (0, 2):
             raise SettingsError("network.zones names two availability zones, or none.")
         if self.front_door != "rest_api" and self.query.max_concurrency is None:
@@ -204,6 +208,18 @@ class StageSettings:
     def metrics_namespace(self) -> str:
         """Of the functions' own metrics: the stages of an account are told apart."""
         return f"VectorForge/{self.stage}"
+
+
+def _check_pages(stage: StageSettings) -> None:
+    """The application checks the origins more strictly, but only when it is deployed."""
+    for position, origin in enumerate(stage.cors_origins, start=1):
+        if not _ORIGIN.fullmatch(origin) and stage.cors_origins != ("*",):
+            raise SettingsError(
+                f"entry {position} of cors_origins must be an origin such as https://app.example.com or "
+                'https://*.example.com, in lower case and without a path; or "*" alone.'
+            )
+    if "VECTORFORGE_CORS_ORIGINS" in stage.environment:
+        raise SettingsError("environment may not set VECTORFORGE_CORS_ORIGINS: use cors_origins.")
 
 
 def _check_callers(stage: StageSettings) -> None:

@@ -11,7 +11,7 @@ from vectorforge.local.lambda_service.front_door import FrontDoor
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import live_api, settings_for
+from vectorforge.testing.live_api import key_of, live_api, settings_for
 from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
 from vectorforge.testing.query_events import Mode, load_event, query_function, response_of
 
@@ -96,6 +96,46 @@ async def test_no_client_can_say_who_it_is_at_a_front_door(surroundings: QuerySu
         for door in doors:
             async with door:
                 await refused(client, door.url)
+
+
+SECOND_CREDENTIAL = [("authorization", "wrong"), ("authorization", "Bearer other"), ("x-api-key", "other")]
+
+
+@pytest.mark.parametrize(("name", "value"), SECOND_CREDENTIAL)
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_second_header_with_a_credential_is_refused(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], name: str, value: str, first: bool
+) -> None:
+    """Two readers of such a request may each take another of them."""
+    tenant = make_tenant()
+    good = (name, key_of(tenant) if name == "x-api-key" else f"Bearer {key_of(tenant)}")
+    async with live_api(settings_for(postgres_server.app_url, [tenant])) as api, api.client(None) as client:
+        assert (await client.get("/v1/collections", headers=[good])).status_code == 200
+        both = [(name, value), good] if first else [good, (name, value)]
+        response = await client.get("/v1/collections", headers=both)
+        assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+        assert name in response.json()["detail"].lower()
+        assert "one" in response.json()["detail"]
+        assert key_of(tenant) not in response.text
+
+
+async def test_joined_authorization_headers_are_refused_behind_a_front_door(
+    surroundings: QuerySurroundings,
+) -> None:
+    """Front doors of AWS join repeated headers, or list them beside each other."""
+    good = f"Bearer {key_of(surroundings.tenant)}"
+    function = query_function(surroundings, "buffered")
+    async with FunctionProcess(function) as process:
+        for name in ("query_function_url_query", "query_apigateway_rest_query"):
+            for second in ("Bearer other", "Basic eA=="):
+                event = load_event(name, x_api_key="", authorization=f"{good}, {second}")
+                if "multiValueHeaders" in event:
+                    event["multiValueHeaders"]["authorization"] = [good, second]
+                status, _, body = await response_of(await process.invoke(event))
+                assert (status, json.loads(body)["code"]) == (401, "unauthenticated"), body
+                assert "more than one" in json.loads(body)["detail"]
+            event = load_event(name, x_api_key="", authorization=good)
+            assert (await response_of(await process.invoke(event)))[0] == 200
 
 
 async def test_no_client_can_say_who_it_is_where_there_is_no_front_door(

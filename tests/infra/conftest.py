@@ -41,7 +41,9 @@ VARIANTS = (
         stage="url",
         front_door="function_url",
         query=dataclasses.replace(DEV.query, max_concurrency=50),
+        cors_origins=("https://app.example.org",),
     ),
+    dataclasses.replace(DEV, stage="web", cors_origins=("https://*.example.org", "http://localhost:3000")),
     dataclasses.replace(
         PROD,
         stage="both",

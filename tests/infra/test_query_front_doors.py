@@ -14,6 +14,7 @@ from tests.infra.stack_template import StackTemplate, text
 from vectorforge.api.app import create_app
 from vectorforge.api.problems import STATUS_OF
 from vectorforge.api.schemas.problem import Problem
+from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, DeadlineExceededError
 from vectorforge.testing.live_api import build_application, settings_for
 
@@ -66,6 +67,11 @@ def chosen(methods: dict[str, dict[str, Mapping[str, Any]]], verb: str, path: st
     return verbs[verb] if verb in verbs else verbs["ANY"]
 
 
+def preflights(template: StackTemplate) -> dict[str, Mapping[str, Any]]:
+    """The methods that answer preflights, by path."""
+    return {path: verbs["OPTIONS"] for path, verbs in methods(template).items() if "OPTIONS" in verbs}
+
+
 def test_the_front_doors_are_those_of_the_stage(template: StackTemplate, stage: StageSettings) -> None:
     doors = {
         "rest_api": "AWS::ApiGateway::RestApi" in {r["Type"] for r in template.resources.values()},
@@ -81,7 +87,7 @@ def test_the_front_doors_are_those_of_the_stage(template: StackTemplate, stage: 
 def test_every_method_streams_from_the_alias_longer_than_an_answer_takes(rest: StackTemplate) -> None:
     timeout_s = rest.of_kind("AWS::Lambda::Function")["QueryFunction"]["Timeout"]
     found = [method["Integration"] for verbs in methods(rest).values() for method in verbs.values()]
-    assert len(found) == 9
+    assert len(found) == 9 + len(preflights(rest))
     for integration in found:
         assert integration["Type"] == "AWS_PROXY"
         assert integration["ResponseTransferMode"] == "STREAM"
@@ -247,7 +253,8 @@ def test_nobody_without_a_key_takes_the_function_from_those_with_one(rest: Stack
     for path, verbs in methods(rest).items():
         for verb, method in verbs.items():
             if not method["ApiKeyRequired"]:
-                assert limits[verb, "/" if path == "/" else "/~1" + path[1:]] == 10
+                most = 100 if verb == "OPTIONS" else 10  # preflights end in the function's outermost layer
+                assert limits[verb, "/" if path == "/" else "/~1" + path[1:]] == most
     assert limits["*", "/*"] > 10
 
 
@@ -307,6 +314,62 @@ def test_what_api_gateway_answers_itself_is_a_problem_document(rest: StackTempla
     assert statuses["INTEGRATION_TIMEOUT"] == (STATUS_OF[DeadlineExceededError], DeadlineExceededError.code)
     assert statuses["THROTTLED"][0] == 429
     assert responses["RestApiTooMany"]["ResponseParameters"]["gatewayresponse.header.Retry-After"] == "'1'"
+
+
+def test_preflights_reach_the_application_without_a_key_where_origins_are_configured(
+    app_templates: dict[str, StackTemplate],
+) -> None:
+    web = app_templates["web"]
+    found = preflights(web)
+    assert set(found) == set(methods(web)) == {"/", "/health", "/openapi.json", "/statistics", "/{proxy+}"}
+    for path, method in found.items():
+        assert method["ApiKeyRequired"] is False, path
+        assert (method["AuthorizationType"], method.get("AuthorizerId")) == ("NONE", None), path
+        assert text(method["Integration"]["Uri"]) == STREAMED, path
+    key_wanting = methods(web)["/{proxy+}"]["ANY"]
+    assert (key_wanting["ApiKeyRequired"], text(key_wanting["AuthorizerId"])) == (True, AUTHORIZER)
+    for stage in ("dev", "prod", "both"):
+        assert preflights(app_templates[stage]) == {}
+
+
+def test_the_query_function_gets_the_origins_of_the_stage(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    variables = template.of_kind("AWS::Lambda::Function")["QueryFunction"]["Environment"]["Variables"]
+    assert variables.get("VECTORFORGE_CORS_ORIGINS", "") == ",".join(stage.cors_origins)
+    assert VectorForgeConfig(server=ServerSettings(cors_origins=stage.cors_origins)).server.cors_origins == (
+        stage.cors_origins
+    )
+
+
+def test_pages_of_other_origins_read_what_api_gateway_answers_itself(
+    rest: StackTemplate, app_templates: dict[str, StackTemplate]
+) -> None:
+    """These answers hold no data, and a gateway response cannot choose among several origins."""
+    is_web = rest is app_templates["web"]
+    responses = rest.of_kind("AWS::ApiGateway::GatewayResponse").values()
+    for response in responses:
+        headers = response["ResponseParameters"]
+        prefix = "gatewayresponse.header.Access-Control-"
+        assert headers.get(f"{prefix}Allow-Origin") == ("'*'" if is_web else None)
+        assert headers.get(f"{prefix}Expose-Headers") == (
+            "'Retry-After,X-Amzn-RequestId'" if is_web else None
+        )
+    kinds = {response["ResponseType"]: response["StatusCode"] for response in responses}
+    assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= set(kinds)  # so none of API Gateway's own lacks the headers
+    assert kinds["WAF_FILTERED"] == "403"
+
+
+def test_cloudfront_passes_preflights_and_origins_on(url: StackTemplate) -> None:
+    config = url.of_kind("AWS::CloudFront::Distribution")["QueryUrlDistribution"]["DistributionConfig"]
+    behaviour = config["DefaultCacheBehavior"]
+    assert "OPTIONS" in behaviour["AllowedMethods"]
+    assert "OPTIONS" not in behaviour.get("CachedMethods", [])
+    # AllViewerExceptHostHeader: Origin and Access-Control-Request-* reach the application.
+    assert behaviour["OriginRequestPolicyId"] == "b689b0a8-53d0-40ab-baf2-68738e2966ac"
+    # SecurityHeadersPolicy has no CORS headers, and neither has the URL: the application's are the only ones.
+    assert behaviour["ResponseHeadersPolicyId"] == "67f7725c-6f97-4210-82d7-5512b31e9d03"
+    assert "Cors" not in url.of_kind("AWS::Lambda::Url")["QueryUrl"]
 
 
 def test_the_firewall_counts_without_keeping_headers(template: StackTemplate, stage: StageSettings) -> None:

@@ -43,6 +43,11 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"uploads_kept_days": 14}, "uploads_kept_days"),
         ({"upload_origins": ("https://docs.example.com", "http://docs.example.com")}, "upload_origins"),
         ({"upload_origins": ("*",)}, "upload_origins"),
+        ({"cors_origins": ("https://app.example.com/",)}, "entry 1 of cors_origins"),
+        ({"cors_origins": ("https://app.example.com", "app.example.com")}, "entry 2 of cors_origins"),
+        ({"cors_origins": ("https://*.com",)}, "cors_origins"),
+        ({"cors_origins": ("*", "https://app.example.com")}, "cors_origins"),
+        ({"environment": {"VECTORFORGE_CORS_ORIGINS": "*"}}, "cors_origins"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any], said: str) -> None:

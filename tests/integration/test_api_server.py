@@ -139,7 +139,7 @@ NAVIGATION = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec
         ("POST", {"origin": "null"}, 403),
         ("GET", NAVIGATION, 200),  # a link to the page, clicked somewhere else
         ("GET", {"sec-fetch-site": "same-origin"}, 200),
-        ("GET", {"origin": "http://127.0.0.1:1234"}, 200),
+        ("GET", {"origin": "http://127.0.0.1:1234"}, 403),  # another port is another origin
         ("GET", {}, 200),
     ],
 )

@@ -135,6 +135,15 @@ FORGERIES: dict[str, Callable[[IdentityProvider], str]] = {
     "expired": lambda p: good(p, exp=int(time.time()) - 31),
     "without end": lambda p: good(p, exp=None),
     "endless": lambda p: good(p, exp=float("inf")),
+    "an end that is a text": lambda p: good(p, exp=str(int(time.time()) + 300)),
+    "an end that is true": lambda p: good(p, exp=True, iat=None),
+    "an end that is a list": lambda p: good(p, exp=[int(time.time()) + 300]),
+    "an end that is no number": lambda p: good(p, exp=float("nan")),
+    "an end in the year 9999": lambda p: good(p, exp=253_402_300_799),
+    "an end beyond a year": lambda p: good(p, exp=int(time.time()) + 367 * 86_400),
+    "an end of 400 digits": lambda p: good(p, exp=10**400),
+    "not before, as a text": lambda p: good(p, nbf=str(int(time.time()))),
+    "issued, as a text": lambda p: good(p, iat=str(int(time.time()))),
     "not yet": lambda p: good(p, nbf=int(time.time()) + 60),
     "issued in the future": lambda p: good(p, iat=int(time.time()) + 60),
     "wrong issuer": lambda p: good(p, iss=f"{ISSUER}.evil.example"),
@@ -151,6 +160,15 @@ FORGERIES: dict[str, Callable[[IdentityProvider], str]] = {
     "empty tenant": lambda p: good(p, tenant=""),
     "tenants": lambda p: good(p, tenant=["acme"]),
     "a tenant that cannot be": lambda p: good(p, tenant="a\0b"),
+    "a tenant of blanks": lambda p: good(p, tenant=" "),
+    "a tenant with a blank before it": lambda p: good(p, tenant=" acme"),
+    "a tenant with a line break": lambda p: good(p, tenant="acme\n"),
+    "a tenant with a tab": lambda p: good(p, tenant="acme\tb"),
+    "a tenant with an invisible letter": lambda p: good(p, tenant="ac\u200bme"),
+    "a tenant written backwards": lambda p: good(p, tenant="\u202eemca"),
+    "a tenant in another form of Unicode": lambda p: good(p, tenant="acme\u0301"),
+    "a tenant of half a letter": lambda p: good(p, tenant="acme\ud83d"),
+    "a long tenant": lambda p: good(p, tenant="a" * 129),
 }
 
 
@@ -162,6 +180,23 @@ async def test_forgeries_are_refused(provider: IdentityProvider, name: str) -> N
     assert caught.value.presented
     assert provider.fetched <= 1
     assert token not in caught.value.message
+
+
+@pytest.mark.parametrize("tenant", ["acme", "Acme Corp.", "münchen", "org:7/team-a", "a" * 128])
+async def test_a_tenant_in_printable_text_is_taken(provider: IdentityProvider, tenant: str) -> None:
+    assert (await verified(provider, good(provider, tenant=tenant))).tenant == tenant
+
+
+async def test_an_end_may_be_a_fraction_and_up_to_a_year_ahead(provider: IdentityProvider) -> None:
+    for end in (time.time() + 0.5, time.time() + 365 * 86_400):
+        assert (await verified(provider, good(provider, exp=end))).tenant == "acme"
+
+
+async def test_the_error_names_the_claim_and_its_limit(provider: IdentityProvider) -> None:
+    with pytest.raises(AuthenticationError, match=r"`exp`.*366 days"):
+        await verified(provider, good(provider, exp=253_402_300_799))
+    with pytest.raises(AuthenticationError, match=r"tenant.*128 bytes"):
+        await verified(provider, good(provider, tenant="acme\n"))
 
 
 def test_what_a_token_looks_like() -> None:

@@ -6,9 +6,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from vectorforge import __version__
 from vectorforge.api.client_stream import PING_INTERVAL_S
+from vectorforge.api.cross_origin import OriginCheck, cors_options
 from vectorforge.api.doors import DeclaredRoutes, Doors, DoorsOnDemand
 from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.issued_keys import IssuedKeys
@@ -43,7 +45,7 @@ def create_app(
             within the invocation's time; the lifespan only closes.
 
     Raises:
-        ConfigurationError: The API keys in the settings are not usable.
+        ConfigurationError: The API keys or the origins in the settings are not usable.
     """
 
     @asynccontextmanager
@@ -75,13 +77,14 @@ def create_app(
         app.add_middleware(OpenOnDemand, open_application=application.open)
     app.add_middleware(Authentication, authenticator=_authenticator(application, issued))
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
-    app.add_middleware(
-        LocalGuard, allowed_hosts=server.allowed_hosts, refuse_cross_site=server.auth == "local"
-    )
+    origins = OriginCheck(server.cors_origins) if server.auth == "local" else None
+    app.add_middleware(LocalGuard, allowed_hosts=server.allowed_hosts, origins=origins)
     if open_on_demand:
         app.add_middleware(TimeLimit)
     app.add_middleware(ReadingPace)
     app.add_middleware(RequestContext)
+    if cors := cors_options(server):
+        app.add_middleware(CORSMiddleware, **cors)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app
 

@@ -1,15 +1,15 @@
 """What stands before the routes, as plain ASGI: ``BaseHTTPMiddleware`` queues every chunk once more.
 
-From the outside in: ``RequestMetrics`` (in ``request_metrics``), ``RequestContext`` (request id, headers,
-last resort for errors), ``ReadingPace`` (in ``reading_pace``), on Lambda ``TimeLimit`` (in ``time_limit``),
-``LocalGuard`` (host names, other sites' pages), ``BodyLimit``, ``Authentication`` and, on Lambda,
-``OpenOnDemand``.
+From the outside in: ``RequestMetrics`` (in ``request_metrics``), where other origins are allowed Starlette's
+``CORSMiddleware`` (``cross_origin``), ``RequestContext`` (request id, headers, last resort for errors),
+``ReadingPace`` (in ``reading_pace``), on Lambda ``TimeLimit`` (in ``time_limit``), ``LocalGuard`` (hosts,
+pages of other origins), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
 """
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.access_log import log_access
-from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.cross_origin import OriginCheck
+from vectorforge.api.identity.authenticator import Authenticator, check_credential_headers
 from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope
 from vectorforge.api.limit_headers import limit_headers
 from vectorforge.api.openai.errors import is_openai_path
@@ -97,26 +98,33 @@ class RequestContext:
 
 
 class LocalGuard:
-    """Refuses unknown host names (DNS rebinding) and, in local mode, what other sites' pages send."""
+    """Refuses unknown host names (DNS rebinding) and, in local mode, what pages of other origins send.
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], refuse_cross_site: bool) -> None:
+    Args:
+        app: The next app.
+        allowed_hosts: Host names of this server; empty means any.
+        origins: Check of the pages that send requests; None admits all.
+    """
+
+    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], origins: OriginCheck | None) -> None:
         self.app = app
         self._hosts = {host.lower() for host in allowed_hosts}
-        self._refuse_cross_site = refuse_cross_site
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         state = scope["state"]
-        host = _host_name(headers.get("host", ""))
+        host = _host_name(Headers(scope=scope).get("host", ""))
         if self._hosts and "*" not in self._hosts and host not in self._hosts:
             detail = "This server does not answer to this host name."
             response = http_problem(421, detail, scope_state=state, code="wrong_host")
-        elif self._refuse_cross_site and _is_cross_site(scope["method"], headers, host):
-            detail = "Requests from other sites' pages are refused."
+        elif self._origins is not None and self._origins.is_foreign(scope):
+            detail = (
+                "Requests from pages of other origins are refused; allow yours in VECTORFORGE_CORS_ORIGINS."
+            )
             response = http_problem(403, detail, scope_state=state, code="cross_site")
         else:
             await self.app(scope, receive, send)
@@ -138,21 +146,6 @@ def _host_name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _is_cross_site(method: str, headers: Mapping[str, str], host: str) -> bool:
-    """Whether a page of another site sent this (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site)."""
-    site = headers.get("sec-fetch-site")
-    if site == "cross-site":
-        opened_as_page = (
-            method == "GET"
-            and headers.get("sec-fetch-mode") == "navigate"
-            and headers.get("sec-fetch-dest") == "document"
-        )
-        return not opened_as_page
-    if site is None and (origin := headers.get("origin")) is not None:
-        return _host_name(origin.partition("://")[2]) != host
-    return False
 
 
 class BodyLimit:
@@ -236,7 +229,9 @@ class Authentication:
             KEY_CHECK.reset(check)
 
     async def _admit(self, scope: Scope) -> Principal:
-        principal = await self._authenticator.authenticate(Headers(scope=scope), scope.get("aws.event"))
+        headers = Headers(scope=scope)
+        check_credential_headers(headers)
+        principal = await self._authenticator.authenticate(headers, scope.get("aws.event"))
         state = scope["state"]
         state["principal"], state["tenant_id"] = principal, principal.tenant
         required = required_scope(scope["method"], _route_path(scope))

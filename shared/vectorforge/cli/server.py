@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from vectorforge.cli.connections import bounded_connection
 from vectorforge.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from vectorforge.config import ServerSettings
 
 
 _KEEP_ALIVE_S = 75
@@ -85,10 +88,17 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def serve(app: "FastAPI", bound: socket.socket, *, on_started: Callable[[], Awaitable[None]]) -> None:
+async def serve(
+    app: "FastAPI",
+    bound: socket.socket,
+    settings: "ServerSettings",
+    *,
+    on_started: Callable[[], Awaitable[None]],
+) -> None:
     """Serve until SIGINT or SIGTERM; answers that are being written then get five seconds to finish."""
     config = uvicorn.Config(
         app,
+        http=bounded_connection(settings.header_timeout_s, settings.max_connections),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,

@@ -55,7 +55,7 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
             _announce(terminal, setup, url, chosen, answering_provider(session))
 
         async with indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT):
-            await serve(app, bound, on_started=announce)
+            await serve(app, bound, server, on_started=announce)
 
 
 async def load_ahead(application: Application, app: FastAPI) -> None:

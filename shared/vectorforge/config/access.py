@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from vectorforge.config.origins import Origins
 from vectorforge.config.section import Section
 from vectorforge.principal import Scope
 
@@ -25,7 +26,13 @@ class ServerSettings(Section):
     """JSON object: a name of one of the three above -> read, write or admin; admin without an entry."""
     allowed_hosts: list[str] = Field(default_factory=list)
     """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
+    cors_origins: Origins = ()
+    """Origins of web pages that may read responses; ``*`` for all, without credentials."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    header_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """Longest time for the headers of a request on a connection of ``vectorforge up``."""
+    max_connections: int = Field(default=512, ge=1, le=65_535)
+    """Open connections of ``vectorforge up``; further ones are refused."""
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Longest time for a request's body; each 16 KiB that came in earn another second."""
 

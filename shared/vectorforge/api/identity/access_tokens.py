@@ -2,12 +2,14 @@
 
 import hashlib
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import is_normalized
 
 from vectorforge.api.identity.key_set import KeySet
 from vectorforge.config import IdentitySettings
-from vectorforge.db.tenant_id import checked_tenant
+from vectorforge.db.tenant_id import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import AuthenticationError, InvalidInputError
 from vectorforge.principal import Principal, Scope
 
@@ -15,6 +17,8 @@ MAX_TOKEN_CHARS = 8192
 LEEWAY_S = 30
 """By which clocks may differ."""
 MAX_KEY_ID_CHARS = 200
+MAX_DAYS = 366
+"""Latest expiry, from now."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
@@ -23,6 +27,11 @@ _REFUSED_HEADERS = frozenset({"jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", 
 _NOT_VALID = "The access token is not valid, or not for this service."
 _EXPIRED = "The access token has expired."
 _NO_TENANT = "The access token names no tenant."
+_UNUSABLE_TENANT = (
+    f"The tenant of the access token must be 1 to {MAX_TENANT_BYTES} bytes of printable text, in Unicode's "
+    "form NFC and without spaces at its ends."
+)
+_TOO_LONG = f"`exp` of the access token must be at most {MAX_DAYS} days ahead."
 
 
 def is_access_token(text: str) -> bool:
@@ -70,16 +79,11 @@ class AccessTokens:
             raise AuthenticationError(_EXPIRED, presented=True) from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as exc:
             raise AuthenticationError(_NOT_VALID, presented=True) from exc
+        _check_times(claims)
         return self._principal(claims)
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
-        tenant = claims.get(self._settings.jwt_tenant_claim)
-        try:
-            if not isinstance(tenant, str):
-                raise AuthenticationError(_NO_TENANT, presented=True)
-            checked_tenant(tenant)
-        except InvalidInputError as exc:
-            raise AuthenticationError(_NO_TENANT, presented=True) from exc
+        tenant = _checked_tenant(claims.get(self._settings.jwt_tenant_claim))
         # A subject may be an e-mail address, which has no business in a log.
         subject = f"{claims['iss']} {claims.get('sub', '')}".encode("utf-8", "replace")
         return Principal(tenant, self._scopes(claims), f"jwt:{hashlib.sha256(subject).hexdigest()[:16]}")
@@ -92,6 +96,36 @@ class AccessTokens:
         known = {f"{prefix}{scope}": scope for scope in Scope}
         scopes = [known[word] for word in words if isinstance(word, str) and word in known]
         return frozenset().union(*(scope.included for scope in scopes))
+
+
+def _check_times(claims: Mapping[str, Any]) -> None:
+    """PyJWT also takes texts, booleans and numbers of any size.
+
+    Raises:
+        AuthenticationError: A time is no number, or the expiry too far ahead.
+    """
+    for name in ("exp", "nbf", "iat"):
+        if type(claims.get(name, 0)) not in (int, float):
+            raise AuthenticationError(f"`{name}` of the access token must be a number.", presented=True)
+    if claims["exp"] > time.time() + MAX_DAYS * 86_400:
+        raise AuthenticationError(_TOO_LONG, presented=True)
+
+
+def _checked_tenant(tenant: object) -> str:
+    """The same tenant; names that differ only in what nobody sees would be two tenants.
+
+    Raises:
+        AuthenticationError: It is not one, or not one that the tables can hold.
+    """
+    if not isinstance(tenant, str) or not tenant:
+        raise AuthenticationError(_NO_TENANT, presented=True)
+    is_plain = tenant.isprintable() and tenant == tenant.strip() and is_normalized("NFC", tenant)
+    try:
+        if is_plain:
+            return checked_tenant(tenant)
+    except InvalidInputError:
+        pass
+    raise AuthenticationError(_UNUSABLE_TENANT, presented=True)
 
 
 def _checked_header(header: Mapping[str, Any]) -> tuple[str, str]:

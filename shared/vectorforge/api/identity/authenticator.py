@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import Headers
+
 from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdentities
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
@@ -26,6 +28,8 @@ if TYPE_CHECKING:  # where there is an identity provider
 MAX_KEY_CHARS = 512
 """Longer credentials that are no access tokens are refused unread."""
 
+_SECOND_CREDENTIAL = re.compile(r",\s*[A-Za-z][A-Za-z0-9-]*\s+\S")
+"""Of ``Authorization`` headers that a front door has joined; signatures of AWS have commas, too."""
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NO_CREDENTIAL = "An API key is required: Authorization: Bearer <key>."
 _NOBODY_S = "The front door knows the caller, but the caller is assigned to no tenant here."
@@ -141,6 +145,21 @@ class Authenticator:
             if hmac.compare_digest(known, digest):
                 found = principal
         return found
+
+
+def check_credential_headers(headers: Headers) -> None:
+    """Refuse requests whose credential is ambiguous: each reader on the way may take another.
+
+    Raises:
+        AuthenticationError: There is more than one ``Authorization`` or ``X-Api-Key`` header.
+    """
+    for name in ("Authorization", "X-Api-Key"):
+        values = headers.getlist(name)
+        joined = name == "Authorization" and any(map(_SECOND_CREDENTIAL.search, values))
+        if len(values) > 1 or joined:
+            raise AuthenticationError(
+                f"The request has more than one `{name}` header; send one.", presented=True
+            )
 
 
 def _together(found: Collection[Principal]) -> Principal:
