@@ -65,30 +65,30 @@ class CommandCredentials:
         with self._lock:  # one run for all that wait
             if time.monotonic() - self._run_at < age_s:
                 return
-            token = self._printed()
+            try:
+                self._token = SecretStr(self._printed())
+            except (OSError, ValueError, subprocess.SubprocessError) as exc:
+                reason = str(exc) if isinstance(exc, _NoTokenError) else type(exc).__name__
+                logger.warning("%s printed no token (%s); the last one stays in use", self._setting, reason)
             self._run_at = time.monotonic()
-            if token is not None:
-                self._token = SecretStr(token)
 
-    def _printed(self) -> str | None:
-        """The token, or None with a warning, which never shows what the command printed."""
-        try:
-            finished = subprocess.run(  # noqa: S603 - named by the operator
-                self._words,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-            )
-        except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-            return self._failed(type(exc).__name__)
+    def _printed(self) -> str:
+        """The token; errors never show what the command printed."""
+        finished = subprocess.run(  # noqa: S603 - named by the operator
+            self._words,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
         token = finished.stdout.strip()
         if finished.returncode:
-            return self._failed(f"exit code {finished.returncode}")
+            raise _NoTokenError(f"exit code {finished.returncode}")
         if not token or len(token) > _MAX_CHARS or len(token.split()) > 1:
-            return self._failed(f"must print one token of at most {_MAX_CHARS} characters and nothing else")
+            raise _NoTokenError(f"it must print one token of at most {_MAX_CHARS} characters, nothing else")
         return token
 
-    def _failed(self, reason: str) -> None:
-        logger.warning("%s printed no token (%s); the last one stays in use", self._setting, reason)
+
+class _NoTokenError(ValueError):
+    """The command failed, or printed something else."""

@@ -6,7 +6,6 @@ retries.
 """
 
 import asyncio
-import importlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -34,8 +33,12 @@ def import_sdk(package: SdkPackage) -> Any:
     Raises:
         ConfigurationError: It is not installed, as in the bundle of a function that was made without it.
     """
+    sdk: Any
     try:
-        sdk = importlib.import_module(package)
+        if package == "openai":
+            import openai as sdk
+        else:
+            import anthropic as sdk
     except ModuleNotFoundError as exc:
         raise ConfigurationError(
             f"These settings need the package {package} ({exc.name} is not installed). Install it, or set "

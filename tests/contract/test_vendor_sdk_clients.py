@@ -1,4 +1,4 @@
-"""The SDKs' clients behind the providers: made when first touched, for the same server, with the current key."""
+"""The SDKs' clients behind the providers: made when first touched, for the same server and current key."""
 
 import asyncio
 import subprocess
