@@ -34,6 +34,9 @@ BUDGET_BYTES = {
 """What each function's folder may weigh (the query function's: 26 MB of it for ``mcp``, whose server needs
 cryptography); more means that something came in unnoticed."""
 
+SDK_BYTES = {"anthropic": 25_000_000, "openai": 30_000_000, "vertex": 30_000_000}
+"""What each vendor's SDK may add, where a stage's settings need it (``infra.vendor_sdks``)."""
+
 LAMBDA_LIMIT_BYTES = 250 * 1024**2
 """Unzipped, with layers (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
 
@@ -64,16 +67,22 @@ class Bundle:
     python_version: str
     compiled: bool
     """Whether bytecode was made; else every cold start compiles, and the report says so."""
+    sdks: tuple[str, ...] = ()
+    """Vendors' SDKs that are in it."""
 
     @property
     def total_bytes(self) -> int:
         """The weight of the folder."""
         return self.code_bytes + self.bytecode_bytes + self.token_table_bytes
 
+    @property
+    def budget_bytes(self) -> int:
+        """What it may weigh."""
+        return min(BUDGET_BYTES[self.function] + sum(SDK_BYTES[sdk] for sdk in self.sdks), LAMBDA_LIMIT_BYTES)
+
     def __str__(self) -> str:
-        budget = BUDGET_BYTES[self.function]
         parts = [
-            f"{self.function}: {_megabytes(self.total_bytes)} MB of {_megabytes(budget)} MB",
+            f"{self.function}: {_megabytes(self.total_bytes)} MB of {_megabytes(self.budget_bytes)} MB",
             f"code and packages {_megabytes(self.code_bytes)}",
             f"bytecode {_megabytes(self.bytecode_bytes)}",
             f"token tables {_megabytes(self.token_table_bytes)}",
@@ -89,7 +98,12 @@ class Bundle:
 
 
 def make_bundle(
-    function: str, output: Path, *, python_version: str = _PYTHON, platform: str = _PLATFORM
+    function: str,
+    output: Path,
+    *,
+    python_version: str = _PYTHON,
+    platform: str = _PLATFORM,
+    sdks: tuple[str, ...] = (),
 ) -> Bundle:
     """Fill a folder with everything that Lambda needs to run a function.
 
@@ -98,6 +112,7 @@ def make_bundle(
         output: Empty, or not there yet.
         python_version: Of the Lambda runtime, such as "3.14".
         platform: As uv names it: "aarch64-manylinux_2_34", "x86_64-manylinux_2_34".
+        sdks: Vendors' SDKs besides, of ``SDK_BYTES``.
 
     Raises:
         BundlingError: There is no such function, the folder is not empty, uv is missing or fails, or the
@@ -112,19 +127,20 @@ def make_bundle(
     uv = find_uv()
     output.mkdir(parents=True, exist_ok=True)
     if function not in STANDS_ALONE:
-        _install(uv, _locked_requirements(uv, function), output, python_version, platform)
+        _install(uv, _locked_requirements(uv, function, sdks), output, python_version, platform)
         write_database_certificates(output / "certificates")
     _copy_code(function, output)
     if function in COUNTS_TOKENS:
         copy_token_tables(output / "tiktoken_cache", uv=uv, python=sys.executable)
     _open_to_readers(output)
     compiled = _compile(output, uv, python_version)
-    return _weighed(function, output, python_version, compiled=compiled)
+    return _weighed(function, output, python_version, compiled=compiled, sdks=sdks)
 
 
-def _locked_requirements(uv: str, function: str) -> str:
+def _locked_requirements(uv: str, function: str, sdks: tuple[str, ...]) -> str:
     """The function's dependencies as lines of requirements.txt with hashes."""
-    return export_locked(uv, function, "--no-header")
+    groups = [option for sdk in sdks for option in ("--only-group", f"sdk-{sdk}")]
+    return export_locked(uv, function, "--no-header", *groups)
 
 
 def export_locked(uv: str, function: str, *options: str) -> str:
@@ -209,15 +225,18 @@ def _compile(output: Path, uv: str, python_version: str) -> bool:
     return True
 
 
-def _weighed(function: str, output: Path, python_version: str, *, compiled: bool) -> Bundle:
+def _weighed(
+    function: str, output: Path, python_version: str, *, compiled: bool, sdks: tuple[str, ...]
+) -> Bundle:
     sizes = {path: path.stat().st_size for path in output.rglob("*") if path.is_file()}
     bytecode = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
     tables = sum(size for path, size in sizes.items() if path.parent.name == "tiktoken_cache")
     code = sum(sizes.values()) - bytecode - tables
-    bundle = Bundle(function, code, bytecode, tables, python_version, compiled)
-    budget = min(BUDGET_BYTES[function], LAMBDA_LIMIT_BYTES)
-    if bundle.total_bytes > budget:
-        raise BundlingError(f"Over the budget of {_megabytes(budget)} MB: {bundle}; see {output}.")
+    bundle = Bundle(function, code, bytecode, tables, python_version, compiled, sdks)
+    if bundle.total_bytes > bundle.budget_bytes:
+        raise BundlingError(
+            f"Over the budget of {_megabytes(bundle.budget_bytes)} MB: {bundle}; see {output}."
+        )
     return bundle
 
 
@@ -257,6 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="folder to fill; empty or not there yet")
     parser.add_argument("--python-version", default=_PYTHON, help="of the Lambda runtime (%(default)s)")
     parser.add_argument("--platform", default=_PLATFORM, help="as uv names it (%(default)s)")
+    parser.add_argument("--sdk", action="append", default=[], choices=SDK_BYTES, help="add a vendor's SDK")
     chosen = parser.parse_args(arguments)
     try:
         bundle = make_bundle(
@@ -264,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.output.absolute(),
             python_version=chosen.python_version,
             platform=chosen.platform,
+            sdks=tuple(chosen.sdk),
         )
     except (BundlingError, DatabaseCertificateError, TokenTableError) as exc:
         sys.stderr.write(f"{exc}\n")

@@ -18,7 +18,8 @@ from infra.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk,
 from infra.settings import StageSettings, choose
 from infra.synth import synthesize, templates
 
-_KEYS = ("openai_api_key", "VECTORFORGE_OPENAI_API_KEY")
+_SETTINGS = ("openai_api_key", "azure_openai_api_key", "azure_openai_ad_token")
+_KEYS = tuple(name for setting in _SETTINGS for name in (setting, f"VECTORFORGE_{setting.upper()}"))
 _EMBEDDING_PROVIDER = "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER"
 
 

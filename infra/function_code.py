@@ -19,30 +19,31 @@ _MAKERS = ("bundling", "database_certificates", "interpreters", "token_tables")
 _LEFT_OUT = {ROOT / "shared" / "vectorforge" / room for room in ROOMS_LEFT_OUT}
 
 
-def function_code(function: str, settings: CodeSettings) -> lambda_.Code:
+def function_code(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> lambda_.Code:
     """The bundle of a function as an asset; made again only when code, lock file or target have changed.
 
     Args:
         function: A folder of ``functions/``.
         settings: Python and machine that it will run on.
+        sdks: Vendors' SDKs that the bundle holds besides.
     """
     return lambda_.Code.from_asset(
         str(ROOT / "functions" / function),
-        asset_hash=_fingerprint(function, settings),
+        asset_hash=_fingerprint(function, settings, sdks),
         asset_hash_type=AssetHashType.CUSTOM,
         bundling=BundlingOptions(
             # Never pulled: local bundling either succeeds or raises.
             image=DockerImage.from_registry("public.ecr.aws/sam/build-python3.14"),
-            local=_LocalBundling(function, settings),
+            local=_LocalBundling(function, settings, sdks),
         ),
     )
 
 
-def _fingerprint(function: str, settings: CodeSettings) -> str:
+def _fingerprint(function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> str:
     """Of everything that the bundle is made from, and of whether it can be compiled here."""
     compiled = find_interpreter(settings.python_version, find_uv()) is not None
-    target = f"{function} {settings.python_version} {settings.platform} {compiled}\n"
-    digest = hashlib.sha256(target.encode())
+    target = " ".join([function, settings.python_version, settings.platform, str(compiled), *sdks])
+    digest = hashlib.sha256(f"{target}\n".encode())
     places = [Path("functions", function)]
     if function not in STANDS_ALONE:
         places += [Path("shared", "vectorforge"), Path("infra", "certificates")]
@@ -64,9 +65,10 @@ def _is_source(file: Path) -> bool:
 class _LocalBundling:
     """Tells CDK to bundle here instead of in Docker."""
 
-    def __init__(self, function: str, settings: CodeSettings) -> None:
+    def __init__(self, function: str, settings: CodeSettings, sdks: tuple[str, ...]) -> None:
         self._function = function
         self._settings = settings
+        self._sdks = sdks
 
     def try_bundle(self, output_dir: str, *args: Any, **kwargs: Any) -> bool:
         """Fill the folder. A failure is raised: Docker would not do better."""
@@ -77,6 +79,7 @@ class _LocalBundling:
             output,
             python_version=self._settings.python_version,
             platform=self._settings.platform,
+            sdks=self._sdks,
         )
         sys.stderr.write(f"{bundle}\n")
         return True

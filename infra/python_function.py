@@ -15,6 +15,7 @@ from infra.function_code import function_code
 from infra.network import Network
 from infra.retention import removal, retention
 from infra.settings import FunctionSettings, StageSettings, Start
+from infra.vendor_sdks import needed_sdks
 
 ALIAS = "live"
 
@@ -92,7 +93,7 @@ class PythonFunction(Construct):
             "Function",
             function_name=self.name,
             description=description,
-            code=function_code(function, stage.code),
+            code=function_code(function, stage.code, needed_sdks(function, stage.environment)),
             handler=f"functions.{function}.handler.handler",
             runtime=_runtime(stage),
             architecture=_architecture(stage),

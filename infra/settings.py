@@ -173,7 +173,8 @@ class StageSettings:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """More ``VECTORFORGE_*`` settings of the query and the ingest function, such as the models' names.
 
-    Never a key: keys belong into the secret.
+    Never a key or a token: they belong into the secret. Settings that need a vendor's SDK put it into the
+    functions' bundles (``infra.vendor_sdks``).
     """
 
     def __post_init__(self) -> None:
@@ -196,7 +197,7 @@ class StageSettings:
                 "CloudFront lets everybody start the query function: query.max_concurrency must bound that."
             )
         for name in self.environment:
-            if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_DATABASE_URL")):
+            if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
                 raise SettingsError(f"environment may not set {name}: keys belong into the secret.")
 
     @property

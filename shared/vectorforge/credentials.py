@@ -12,6 +12,7 @@ class KeyOrigin(StrEnum):
     ENVIRONMENT = "environment"
     SECRET = "secret"  # noqa: S105 - the name of a place, not a password
     PARAMETER = "parameter"
+    COMMAND = "command"
 
 
 class Credentials(Protocol):
@@ -44,6 +45,11 @@ class FixedCredentials:
         self._key = key if isinstance(key, SecretStr) else SecretStr(key)
 
     @property
+    def key(self) -> SecretStr:
+        """The key."""
+        return self._key
+
+    @property
     def origin(self) -> KeyOrigin:
         """The environment, from which all settings come."""
         return KeyOrigin.ENVIRONMENT
@@ -55,6 +61,30 @@ class FixedCredentials:
     async def refresh(self, refused: SecretStr) -> SecretStr:
         """The key; there is no other."""
         return self._key
+
+
+class AccessToken:
+    """A token of an identity service, where a vendor takes tokens and keys in different headers.
+
+    Args:
+        inner: Where the token is.
+    """
+
+    def __init__(self, inner: Credentials) -> None:
+        self.inner = inner
+
+    @property
+    def origin(self) -> KeyOrigin:
+        """Where the token was found."""
+        return self.inner.origin
+
+    async def current(self) -> SecretStr:
+        """The token; see ``Credentials``."""
+        return await self.inner.current()
+
+    async def refresh(self, refused: SecretStr) -> SecretStr:
+        """Another token; see ``Credentials``."""
+        return await self.inner.refresh(refused)
 
 
 class CredentialStore(Protocol):

@@ -20,11 +20,11 @@ from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
 from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendor_response import VendorResponse
 
 _KEEP_ALIVE_S = 30.0
 """How long an unused connection is kept; the servers people run themselves close theirs after 5 to 60 s."""
 _MAX_ERROR_BYTES = 64 * 1024
-_MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _LARGE_BYTES = 512 * 1024
 """From here on a body is written piece by piece, so that other requests get their turns."""
 _ERROR_BODY_S = 5.0
@@ -46,8 +46,8 @@ _HEADERS = {
 }
 
 
-class VendorResponse:
-    """An answer with a status of 2xx, whose body has not been read yet."""
+class HttpResponse(VendorResponse):
+    """An answer over aiohttp."""
 
     __slots__ = ("_content", "_response")
 
@@ -56,58 +56,24 @@ class VendorResponse:
         self._content = response.content
 
     async def chunk(self) -> bytes:
-        """The part of the body that has arrived, or the next to arrive; empty at its end.
-
-        Raises:
-            ConnectionError: The connection broke before its end.
-        """
+        """See ``VendorResponse``."""
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, OSError) as exc:
             raise ConnectionError("the answer broke off") from exc
 
-    async def read(self, limit: int = _MAX_ANSWER_BYTES) -> bytes:
-        """The whole body.
-
-        Args:
-            limit: Bytes at most.
-
-        Raises:
-            ConnectionError: The connection broke before its end.
-            ValueError: It is longer.
-        """
-        body = await self.chunk()
-        if self._content.at_eof():
-            return _within(limit, body)
-        chunks, size = [body], len(body)
-        while chunk := await self.chunk():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                break
-        return _within(limit, b"".join(chunks))
-
     @property
     def is_read(self) -> bool:
-        """Whether the end of the body has been read, so that the connection can be used again."""
+        """See ``VendorResponse``."""
         return self._content.at_eof()
 
-    def close(self) -> None:
-        """Let the connection go: it is used again when the body was read, and cut at once when it was not.
-
-        A vendor that sees its reader leave stops writing, and charging.
-        """
+    async def aclose(self) -> None:
+        """See ``VendorResponse``."""
         if not self._content.at_eof():
             connection = self._response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()
         self._response.close()
-
-
-def _within(limit: int, body: bytes) -> bytes:
-    if len(body) > limit:
-        raise ValueError(f"the answer has more than {limit} bytes")
-    return body
 
 
 class _Target(NamedTuple):
@@ -141,8 +107,8 @@ class VendorSession:
         body: bytes | None,
         headers: Mapping[str, str],
         connect_timeout_s: float,
-    ) -> VendorResponse:
-        """See ``VendorClient.post``."""
+    ) -> HttpResponse:
+        """See ``VendorTransport.post``."""
         target = self._targets.get(url) or self._target(url)
         sent: LooseHeaders = headers
         if target.has_password:
@@ -162,7 +128,7 @@ class VendorSession:
         except (aiohttp.ClientError, OSError) as exc:
             # "from None": some of aiohttp's errors hold the request with its headers
             raise VendorConnectionError(f"{type(exc).__name__}: {exc}") from None
-        answer = VendorResponse(response)
+        answer = HttpResponse(response)
         if 200 <= response.status < 300:
             return answer
         raise await _status_error(response, answer)
@@ -229,7 +195,7 @@ def _forget_all() -> None:
         _forget(_SESSIONS.popitem()[1])
 
 
-async def _status_error(response: aiohttp.ClientResponse, answer: VendorResponse) -> VendorStatusError:
+async def _status_error(response: aiohttp.ClientResponse, answer: HttpResponse) -> VendorStatusError:
     body = b""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
@@ -238,7 +204,7 @@ async def _status_error(response: aiohttp.ClientResponse, answer: VendorResponse
     except (TimeoutError, ConnectionError):
         pass  # the status says enough
     finally:
-        answer.close()
+        await answer.aclose()
     return VendorStatusError(response.status, response.headers, body[:_MAX_ERROR_BYTES])
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import boto3
 import pytest
@@ -21,6 +21,7 @@ from vectorforge.testing.fake_bedrock_embeddings import FakeBedrockEmbeddings
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
+from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind
 
 
 @pytest.fixture
@@ -61,12 +62,40 @@ class TestNomic(EmbeddingProviderContract):
 
 
 class TestOpenAI(EmbeddingProviderContract):
+    client: ClassVar[ClientKind] = "http"
+
     @pytest.fixture
     async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
         async with FakeEmbeddingsServer(dimension=1536, api_key="sk-test") as server:
             provider = OpenAIEmbeddingProvider(
                 api_key=SecretStr("sk-test"),
                 base_url=server.base_url,
+                client=self.client,
+                health_checker=health_checker,
+                batch_size=2,
+            )
+            yield provider
+            await provider.aclose()
+
+
+class TestOpenAIOverItsSdk(TestOpenAI):
+    client = "sdk"
+
+
+class TestAzureOpenAI(EmbeddingProviderContract):
+    @pytest.fixture
+    async def provider(self, health_checker: HealthChecker) -> AsyncIterator[EmbeddingProvider]:
+        path = "/openai/deployments/team-embeddings/embeddings"
+        async with FakeEmbeddingsServer(
+            dimension=1536, api_key="azure-key", path=path, key_header="api-key"
+        ) as server:
+            provider = OpenAIEmbeddingProvider(
+                api_key=SecretStr("azure-key"),
+                azure=AzureOpenAI(
+                    server.base_url.removesuffix("/v1"),
+                    "2024-10-21",
+                    {"text-embedding-3-small": "team-embeddings"},
+                ),
                 health_checker=health_checker,
                 batch_size=2,
             )

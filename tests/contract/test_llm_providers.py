@@ -1,6 +1,6 @@
-"""Every provider; the vendors through their real SDKs, against fakes on real sockets."""
+"""Every provider against fakes on real sockets: OpenAI and Anthropic over HTTP and over their SDKs."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 # Imported before the first test, not within it: that takes seconds on a busy machine, and the tests' timeouts
 # are short.
@@ -29,6 +29,7 @@ from vectorforge.testing.fake_anthropic import FakeAnthropic
 from vectorforge.testing.fake_completions import FakeCompletions
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import FakeVendor
+from vectorforge.vendor_sdk_clients import ClientKind
 
 FULL_CONFIG = LLMRequestConfig(
     model="m",
@@ -44,11 +45,13 @@ BARE_CONFIG = LLMRequestConfig(model="m", temperature=None)
 
 # A-155
 class TestOpenAI(LLMStreamContract):
+    client: ClassVar[ClientKind] = "http"
+
     def make_server(self, **kwargs: Any) -> FakeVendor:
         return FakeOpenAI(**kwargs)
 
     def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
-        return OpenAIProvider(credentials, base_url=base_url, **kwargs)
+        return OpenAIProvider(credentials, base_url=base_url, client=self.client, **kwargs)
 
     # A-057 A-058 A-075 A-078 A-079 A-080 C12
     async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
@@ -87,20 +90,22 @@ class TestOpenAI(LLMStreamContract):
     async def test_only_our_settings_count(self, server: FakeVendor, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_ORG_ID", "somebody-else")
         monkeypatch.setenv("OPENAI_PROJECT_ID", "somebody-else")
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Foreign: 1\nAuthorization: somebody-else")
         for organization in (None, "org-ours"):
-            provider = OpenAIProvider(server.api_key, base_url=server.base_url, organization=organization)
+            provider = self.make_provider(server.api_key, server.base_url, organization=organization)
             await provider.generate(MESSAGES)
             await provider.aclose()
         first, second = ({k.lower(): v for k, v in r.headers.items()} for r in server.requests)
         assert "openai-organization" not in first
         assert second["openai-organization"] == "org-ours"
-        assert "openai-project" not in first
+        assert not {"openai-project", "x-foreign"} & first.keys()
+        assert first["authorization"] == f"Bearer {server.api_key}"
 
     # defect 8
     async def test_limit_is_respelled_once(self) -> None:
         text = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         async with FakeOpenAI(refused={"max_tokens": text}) as server:
-            provider = OpenAIProvider(server.api_key, base_url=server.base_url)
+            provider = self.make_provider(server.api_key, server.base_url)
             response = await provider.generate(MESSAGES)
             await collect(provider)
             await provider.aclose()
@@ -112,7 +117,7 @@ class TestOpenAI(LLMStreamContract):
     # defect 7
     async def test_server_without_stream_options(self) -> None:
         async with FakeOpenAI(refused={"stream_options": "unknown"}) as server:
-            provider = OpenAIProvider(server.api_key, base_url=server.base_url)
+            provider = self.make_provider(server.api_key, server.base_url)
             *_, end = await collect(provider)
             await provider.aclose()
         assert end.response.metadata["usage_estimated"] is True  # type: ignore[union-attr]  # the last event
@@ -125,14 +130,20 @@ class TestOpenAI(LLMStreamContract):
         assert caught.value.field == "temperature"
 
 
+# The same over the package openai
+class TestOpenAIOverItsSdk(TestOpenAI):
+    client = "sdk"
+
+
 # A-088 A-155
-@pytest.mark.filterwarnings("ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning")
 class TestAnthropic(LLMStreamContract):
+    client: ClassVar[ClientKind] = "http"
+
     def make_server(self, **kwargs: Any) -> FakeVendor:
         return FakeAnthropic(**kwargs)
 
     def make_provider(self, credentials: str, base_url: str, **kwargs: Any) -> BaseLLMProvider:
-        return AnthropicProvider(credentials, base_url=base_url, **kwargs)
+        return AnthropicProvider(credentials, base_url=base_url, client=self.client, **kwargs)
 
     # A-083 A-084 A-085 A-086 C12 C38
     async def test_bodies(self, server: FakeVendor, provider: BaseLLMProvider) -> None:
@@ -169,7 +180,7 @@ class TestAnthropic(LLMStreamContract):
         monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Foreign: 1\nx-api-key: somebody-else")
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "somebody-else")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://localhost:1")
-        provider = AnthropicProvider(server.api_key, base_url=server.base_url)
+        provider = self.make_provider(server.api_key, server.base_url)
         await provider.generate(MESSAGES)
         await provider.aclose()
         headers = {k.lower(): v for k, v in server.requests[0].headers.items()}
@@ -201,7 +212,7 @@ class TestAnthropic(LLMStreamContract):
     async def test_of_two_that_exclude_each_other_temperature_stays(self) -> None:
         text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         async with FakeAnthropic(refused={"top_p": text}) as server:
-            provider = AnthropicProvider(server.api_key, base_url=server.base_url)
+            provider = self.make_provider(server.api_key, server.base_url)
             response = await provider.generate(MESSAGES, FULL_CONFIG)
             await provider.aclose()
         assert (server.bodies[-1]["temperature"], "top_p" in server.bodies[-1]) == (0.2, False)
@@ -212,6 +223,11 @@ class TestAnthropic(LLMStreamContract):
         with pytest.raises(InvalidInputError) as caught:
             await provider.generate(MESSAGES[:1])
         assert caught.value.field == "messages"
+
+
+# The same over the package anthropic
+class TestAnthropicOverItsSdk(TestAnthropic):
+    client = "sdk"
 
 
 # A-089 A-090 C29: one adapter, three more vendors

@@ -28,6 +28,7 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
         ["numpy", "onnx", "onnxruntime", "safetensors", "tokenizers"], "the local embedding model"
     ),
     **dict.fromkeys(["sentence_transformers", "torch"], "the Nomic embedder, which brings torch"),
+    **dict.fromkeys(["anthropic", "openai"], "vendors' SDKs, unless a stage's settings need them"),
     "truststore": "the authorities of macOS and Windows",
 }
 READERS = ["docx", "pypdfium2", "selectolax"]

@@ -190,7 +190,7 @@ async def test_no_key_is_shown_anywhere(
                     await provider.generate(MESSAGES)
                 shown += traceback.format_exception(caught.value)
             aws.failure = None
-            shown += [repr(provider), repr(vars(provider)), repr(vars(vars(provider)["_client"]))]
+            shown += [repr(provider), repr(vars(provider)), repr(vars(vars(provider)["_transport"]))]
         shown += [repr(application.llm_registry.infos()), repr(await application.health_checker.check())]
         await application.close()
     assert {key.removeprefix("Bearer ") for r in server.requests for key in [r.headers["Authorization"]]} == {

@@ -26,13 +26,20 @@ from vectorforge.errors import (
 )
 from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply
 from vectorforge.testing.hashing_embedder import hashed_vector
+from vectorforge.vendor_sdk_clients import ClientKind
 
 KEY = "sk-secret-1234567890"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeEmbeddingsServer]:
-    async with FakeEmbeddingsServer(dimension=1536, api_key=KEY) as running:
+class Server(FakeEmbeddingsServer):
+    client: ClientKind = "http"
+    """What it is asked over."""
+
+
+@pytest.fixture(params=["http", "sdk"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FakeEmbeddingsServer]:
+    async with Server(dimension=1536, api_key=KEY) as running:
+        running.client = request.param
         yield running
 
 
@@ -40,6 +47,8 @@ async def server() -> AsyncIterator[FakeEmbeddingsServer]:
 async def connected(
     server: FakeEmbeddingsServer, *, key: str = KEY, **options: Any
 ) -> AsyncIterator[OpenAIEmbeddingProvider]:
+    if isinstance(server, Server):
+        options = {"client": server.client, **options}
     provider = OpenAIEmbeddingProvider(api_key=SecretStr(key), base_url=server.base_url, **options)
     try:
         yield provider

@@ -33,6 +33,14 @@ def assembly(**variables: str) -> Assembly:
             "::1",
             "OPENAI_BASE_URL",
         ),
+        (
+            {
+                "VECTORFORGE_DEFAULT_LLM_PROVIDER": "openai",
+                "VECTORFORGE_AZURE_OPENAI_ENDPOINT": "https://[::1]:1",
+            },
+            "::1",
+            "AZURE_OPENAI_ENDPOINT",
+        ),
     ],
 )
 def test_the_host_of_the_default_provider_is_needed(

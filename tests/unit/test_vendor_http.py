@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ async def client(credentials: Exchangeable | None = None) -> AsyncIterator[Vendo
 
 
 async def ask(asking: VendorClient, url: str) -> bytes:
-    with closing(await asking.post(url, b"{}")) as response:
+    async with aclosing(await asking.post(url, {})) as response:
         body: bytes = await response.read()
         return body
 
@@ -133,7 +133,7 @@ class TestConnections:
             "        writer.write(b'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok')\n"
             "    server = await asyncio.start_server(answer, '127.0.0.1', 0)\n"
             "    url = 'http://127.0.0.1:%d' % server.sockets[0].getsockname()[1]\n"
-            "    response = await VendorClient(FixedCredentials('key')).post(url, b'{}')\n"
+            "    response = await VendorClient(FixedCredentials('key')).post(url, {})\n"
             "    print(await response.read())\n"
             "asyncio.run(main())\n"
         )
@@ -236,7 +236,7 @@ class TestUnreachable:
         port = deaf.sockets[0].getsockname()[1]
         async with deaf, client() as asking:
             with pytest.raises(VendorTimeoutError):  # TLS never gets its answer
-                await asking.post(f"https://127.0.0.1:{port}/", b"{}", connect_timeout_s=0.2)
+                await asking.post(f"https://127.0.0.1:{port}/", {}, connect_timeout_s=0.2)
             await left.wait()
 
     async def test_a_connection_that_breaks_before_the_answer(self) -> None:
@@ -258,9 +258,12 @@ class TestBounds:
             while True:
                 await response.write(b"x" * 100_000)
 
-        async with vendor(endless) as server, client() as asking:
-            response = await asking.post(server.url, b"{}")
-            with closing(response), pytest.raises(ValueError, match="more than 1000000 bytes"):
+        async with (
+            vendor(endless) as server,
+            client() as asking,
+            aclosing(await asking.post(server.url, {})) as response,
+        ):
+            with pytest.raises(ValueError, match="more than 1000000 bytes"):
                 await response.read(1_000_000)
 
     async def test_of_an_error_only_the_beginning_is_read(self) -> None:
@@ -286,8 +289,8 @@ class TestBounds:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         async with client() as asking:
             url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-            with closing(await asking.post(url, b"x" * 3_000_000)) as response:
-                assert await response.read() == b"3000000"
+            async with aclosing(await asking.post(url, {"x": "x" * 3_000_000})) as response:
+                assert await response.read() == b"3000008"
         await runner.cleanup()
 
 

@@ -26,6 +26,9 @@ KEY_SETTINGS = frozenset(
     {
         "openai_api_key",
         "anthropic_api_key",
+        "azure_openai_api_key",
+        "azure_openai_ad_token",
+        "vertex_access_token",
         "google_api_key",
         "cohere_api_key",
         "embedding_api_key",

@@ -92,7 +92,7 @@ def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
         "embedding_api_key": config.embedding.embedding_api_key,
         "rerank_api_key": config.rerank.rerank_api_key,
     }
-    names = (name for name in LLMSettings.model_fields if name.endswith("_api_key"))
+    names = (name for name in LLMSettings.model_fields if name.endswith(("_api_key", "_token")))
     settings |= {name: getattr(config.llm, name) for name in names}
     try:
         found = {name: find_credentials(name, value, store) for name, value in settings.items()}

@@ -13,6 +13,11 @@ _VENDORS = {"api.openai.com": "OpenAI", "api.anthropic.com": "Anthropic"}
 """Reached when no setting says otherwise; nothing is known here of the keys in the deployed secret."""
 _DEFAULTS = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 """The vendor's host, where a function's default provider has no address of its own."""
+_ELSEWHERE = {
+    "openai": {"VECTORFORGE_OPENAI_BASE_URL", "VECTORFORGE_AZURE_OPENAI_ENDPOINT"},
+    "anthropic": {"VECTORFORGE_ANTHROPIC_BASE_URL", "VECTORFORGE_VERTEX_PROJECT"},
+}
+"""Settings by which a provider does not ask that host."""
 
 Found = Literal["ipv6", "ipv4", "unknown"]
 
@@ -51,10 +56,10 @@ def _configured_hosts(assembly: Assembly) -> Iterator[tuple[str, str]]:
         variables = function.get("Environment", {}).get("Variables", {})
         for kind in ("EMBEDDING", "LLM"):
             provider = variables.get(setting := f"VECTORFORGE_DEFAULT_{kind}_PROVIDER")
-            if provider in _DEFAULTS and f"VECTORFORGE_{provider.upper()}_BASE_URL" not in variables:
+            if provider in _DEFAULTS and not _ELSEWHERE[provider] & variables.keys():
                 yield _DEFAULTS[provider], setting
         for name, value in variables.items():
-            if name.endswith("_BASE_URL") and isinstance(value, str):
+            if name.endswith(("_BASE_URL", "_ENDPOINT")) and isinstance(value, str):
                 try:
                     host = urlsplit(value).hostname
                 except ValueError:

@@ -12,7 +12,13 @@ from pydantic_settings import SettingsError
 from vectorforge.config.access import IdentitySettings, LimitSettings, ServerSettings
 from vectorforge.config.aws import AwsSettings
 from vectorforge.config.documents import DatabaseSettings, IngestionSettings
-from vectorforge.config.models import EmbeddingSettings, LLMSettings, ModelPrice, RerankSettings
+from vectorforge.config.models import (
+    EmbeddingSettings,
+    LLMSettings,
+    ModelPrice,
+    OpenAISettings,
+    RerankSettings,
+)
 from vectorforge.config.questions import CacheSettings, QuerySettings, StreamSettings
 from vectorforge.config.section import Section
 from vectorforge.errors import ConfigurationError
@@ -27,6 +33,7 @@ __all__ = [
     "LLMSettings",
     "LimitSettings",
     "ModelPrice",
+    "OpenAISettings",
     "QuerySettings",
     "RerankSettings",
     "ServerSettings",

@@ -38,17 +38,44 @@ class ModelPrice(BaseModel):
         return self.long_input, self.long_output
 
 
-class LLMSettings(Section):
+class OpenAISettings(Section):
+    """OpenAI, or a resource of Azure OpenAI: what answers and embeddings share."""
+
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    openai_client: Literal["http", "sdk"] = "http"
+    """What requests go over: our HTTP client, or the package openai. Azure OpenAI is always "sdk"."""
+    azure_openai_endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    """A resource, such as https://example.openai.azure.com: the provider openai asks it instead of OpenAI."""
+    azure_openai_api_version: str = Field(default="2024-10-21", pattern=r"^[A-Za-z0-9.-]{1,40}$")
+    azure_openai_api_key: SecretStr | None = None
+    """The resource's key; it goes before a token."""
+    azure_openai_ad_token: SecretStr | None = None
+    """A token of Entra ID for https://cognitiveservices.azure.com; it ends after 60 to 90 minutes."""
+    azure_openai_ad_token_command: str | None = None
+    """Prints such a token; run every 5 minutes, without a shell."""
+    azure_openai_deployments: dict[str, str] = Field(default_factory=dict)
+    """JSON object: model -> the deployment that serves it, where they have different names."""
+
+
+class LLMSettings(OpenAISettings):
     """Which model writes the answers. The first provider with credentials is the default."""
 
     default_provider: str = env("default_provider", "DEFAULT_LLM_PROVIDER", default="openai")
     default_model: str = env("default_model", "DEFAULT_LLM_MODEL", default="gpt-4o")
     """Model of the OpenAI-shaped provider when a request names none."""
-    openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
     openai_org_id: str | None = None
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
+    anthropic_client: Literal["http", "sdk"] = "http"
+    """What requests go over: our HTTP client, or the package anthropic. Vertex AI is always "sdk"."""
+    vertex_project: str | None = Field(default=None, pattern=r"^[a-z0-9.:-]{1,100}$")
+    """A project of Google Cloud: the provider anthropic asks its Vertex AI instead of Anthropic."""
+    vertex_region: str = Field(default="global", pattern=r"^[a-z0-9-]{1,40}$")
+    vertex_base_url: str | None = Field(default=None, pattern=r"^https?://")
+    """Address of Vertex AI when it is not Google's own, with its /v1."""
+    vertex_access_token: SecretStr | None = None
+    """A token of Google Cloud; unset: Google's own library finds the credentials (extra vertex)."""
     anthropic_model: str = "claude-sonnet-4-20250514"
     ollama_base_url: str | None = None
     """Address of an Ollama server, e.g. http://localhost:11434; setting it registers the provider."""
@@ -86,12 +113,10 @@ class LLMSettings(Section):
     """Answer by quoting the best sentences when no model is configured."""
 
 
-class EmbeddingSettings(Section):
+class EmbeddingSettings(OpenAISettings):
     """Which model turns text into vectors, for collections that do not say."""
 
     default_provider: str = env("default_provider", "DEFAULT_EMBEDDING_PROVIDER", default="local")
-    openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
     openai_embedding_model: str = "text-embedding-3-small"
     openai_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
     embedding_base_url: str | None = None

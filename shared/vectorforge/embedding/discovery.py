@@ -9,6 +9,7 @@ from vectorforge.config import EmbeddingSettings
 from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import ConfigurationError
+from vectorforge.vendor_accounts import azure_of, openai_credentials
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def _openai(
 ) -> Iterator[EmbeddingProvider]:
     from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 
-    key = find_credentials("openai_api_key", settings.openai_api_key, store)
+    key = openai_credentials(settings, store)
     if key is None:
         return _skip("openai", "no credentials")
     yield OpenAIEmbeddingProvider(
@@ -80,6 +81,8 @@ def _openai(
         base_url=settings.openai_base_url or _OPENAI_URL,
         default_model=settings.openai_embedding_model,
         dimension=settings.openai_embedding_dimension,
+        client=settings.openai_client,
+        azure=azure_of(settings),
         **remote,
     )
 

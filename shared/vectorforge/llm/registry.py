@@ -2,7 +2,7 @@
 
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -16,6 +16,7 @@ from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendor_accounts import anthropic_credentials, openai_credentials
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +30,36 @@ class ProviderSpec:
     """What registers it, of ``LLMSettings``: its key, or its address or model when it needs no key."""
     factory: str
     """``module:Class``, imported when that is set; the class has ``from_settings``."""
+    credentials: Callable[[LLMSettings, CredentialStore | None], Credentials | None] | None = None
+    """Finds the credentials where ``setting`` alone does not say; None: it does."""
+
+    def find(self, settings: LLMSettings, store: CredentialStore | None) -> Credentials | None:
+        """Return the credentials; None when there are none.
+
+        Raises:
+            ConfigurationError: The store cannot be used.
+            SecretsUnavailableError: The store does not answer.
+        """
+        if self.credentials is not None:
+            return self.credentials(settings, store)
+        value = getattr(settings, self.setting)
+        value = SecretStr(value) if isinstance(value, str) else value
+        return find_credentials(self.setting, value, store)
 
 
 PROVIDER_SPECS = (
-    ProviderSpec("openai", "openai_api_key", "vectorforge.llm.providers.openai:OpenAIProvider"),
-    ProviderSpec("anthropic", "anthropic_api_key", "vectorforge.llm.providers.anthropic:AnthropicProvider"),
+    ProviderSpec(
+        "openai",
+        "openai_api_key",
+        "vectorforge.llm.providers.openai:OpenAIProvider",
+        openai_credentials,
+    ),
+    ProviderSpec(
+        "anthropic",
+        "anthropic_api_key",
+        "vectorforge.llm.providers.anthropic:AnthropicProvider",
+        anthropic_credentials,
+    ),
     ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.ollama:OllamaProvider"),
     ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.google:GoogleProvider"),
     ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.cohere:CohereProvider"),
@@ -183,9 +209,7 @@ class LLMProviderRegistry:
             SecretsUnavailableError: The store does not answer.
         """
         for spec in self._specs:
-            value = getattr(config.llm, spec.setting)
-            value = SecretStr(value) if isinstance(value, str) else value
-            credentials = find_credentials(spec.setting, value, store)
+            credentials = spec.find(config.llm, store)
             if credentials is None:
                 logger.info("Skipped LLM provider: %s (no credentials)", spec.name)
                 continue

@@ -5,6 +5,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -245,11 +246,16 @@ class LLMVendorContract(LLMProviderContract, ABC):
 
     def test_every_event_loop_gets_its_own_client(self) -> None:
         """A provider outlives ``asyncio.run``."""
-        provider = self.make_provider("key", "http://127.0.0.1:9")
+
+        async def address() -> str:
+            async with self.make_server() as server:
+                return server.base_url
+
+        url = asyncio.run(address())
+        provider = self.make_provider("key", url)
 
         async def ask() -> str:
-            async with self.make_server(api_key="key") as server:
-                setattr(provider, "_base_url", server.base_url)  # noqa: B010 - the port is a new one
+            async with self.make_server(api_key="key", port=urlsplit(url).port):
                 try:
                     return (await provider.generate(MESSAGES)).content
                 finally:

@@ -31,14 +31,18 @@ class FakeAnthropic(FakeVendor):
     """``POST /v1/messages`` and ``GET /v1/models``."""
 
     base_path = ""
-    generation_paths = ("/v1/messages",)
+    generation_paths: tuple[str, ...] = ("/v1/messages",)
     ping = sse({"type": "ping"}, "ping")
 
     def check(self, request: web.Request, body: Any) -> None:
         """Refuse a request without version header, and what the SDK's own types do not know."""
-        parameters, messages, tools, names = _types()
         if "anthropic-version" not in request.headers:
             raise ValueError("anthropic-version: header is required")
+        self.check_message(body)
+
+    def check_message(self, body: Any) -> None:
+        """Refuse a body that the SDK's own types do not know."""
+        parameters, messages, tools, names = _types()
         if unknown := set(body) - names - _EXTRA:
             raise ValueError(f"{sorted(unknown)}: Extra inputs are not permitted")
         if None in body.values():
@@ -117,7 +121,7 @@ class FakeAnthropic(FakeVendor):
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
-            "model": f"{body['model']}-20260101",
+            "model": f"{body.get('model', 'claude')}-20260101",
             "content": content,
             "stop_reason": stop_reason,
             "stop_sequence": None,

@@ -42,6 +42,8 @@ class FakeEmbeddingsServer:
         api_key: What the Authorization header must hold; None accepts any.
         knows_base64: False answers with floats whatever was asked for, as some servers do.
         fields: Types of the vendor's own request fields; those of OpenAI are its SDK's. Others are refused.
+        path: Where texts are posted to.
+        key_header: Header of the key; only that of Authorization begins with "Bearer".
     """
 
     def __init__(
@@ -51,10 +53,14 @@ class FakeEmbeddingsServer:
         api_key: str | None = None,
         knows_base64: bool = True,
         fields: Mapping[str, Any] | None = None,
+        path: str = "/v1/embeddings",
+        key_header: str = "Authorization",
     ) -> None:
         self._dimension = dimension
         self.api_key = api_key
         self._knows_base64 = knows_base64
+        self._path = path
+        self._key_header = key_header
         self._fields = {name: TypeAdapter(kind) for name, kind in (fields or {}).items()}
         self._runner: web.AppRunner | None = None
         self.base_url = ""
@@ -68,7 +74,7 @@ class FakeEmbeddingsServer:
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/v1/embeddings", self._handle)
+        app.router.add_post(self._path, self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -98,8 +104,8 @@ class FakeEmbeddingsServer:
             await reply.gate()
         if reply.hangs_up and request.transport is not None:
             request.transport.abort()
-        if self.api_key is not None and request.headers.get("Authorization") != f"Bearer {self.api_key}":
-            key = request.headers.get("Authorization", "")  # OpenAI quotes the key, partly masked
+        key = request.headers.get(self._key_header, "")
+        if self.api_key is not None and key.removeprefix("Bearer ") != self.api_key:  # quoted, as OpenAI does
             return _error(401, f"Incorrect API key provided: {key}")
         try:
             self._check(body)

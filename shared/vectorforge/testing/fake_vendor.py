@@ -39,16 +39,22 @@ class FakeVendor(ABC):
     """
 
     def __init__(
-        self, *, api_key: str = "sk-test-0123456789abcdef", refused: Mapping[str, str] | None = None
+        self,
+        *,
+        api_key: str = "sk-test-0123456789abcdef",
+        refused: Mapping[str, str] | None = None,
+        port: int = 0,
     ) -> None:
         """Starts nothing yet.
 
         Args:
             api_key: The only key that is accepted; a wrong one is quoted back, as vendors do.
             refused: Parameters that the model does not take: name -> the vendor's text.
+            port: Where to listen; 0: at any free one.
         """
         self.api_key = api_key
         self.refused = dict(refused or {})
+        self._port = port
         self.requests: list[RecordedRequest] = []
         """Every generation request, the refused ones too, in order."""
         self.unscripted: Behaviour | Callable[[Any], Behaviour] = Reply()
@@ -80,7 +86,7 @@ class FakeVendor(ABC):
             app.router.add_get(path, self._models)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         self._origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self

@@ -5,9 +5,9 @@ import json
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import aclosing
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 from pydantic import SecretStr
@@ -19,7 +19,11 @@ from vectorforge.errors import EmbeddingError, EmbeddingInputError
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
 from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S
+from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, openai_transport
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _MAX_ANSWER_BYTES_PER_TEXT = 256 * 1024
@@ -47,6 +51,8 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         default_model: Model used when a call names none.
         dimension: Length of the default model's vectors; every vector is checked against it.
         name: What collections store: "openai" or "http".
+        client: Whether requests go over our HTTP client or the package openai.
+        azure: A resource of Azure OpenAI, asked over the package openai instead of ``base_url``.
         **options: See ``EmbeddingProvider``.
     """
 
@@ -60,6 +66,8 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         default_model: str = "text-embedding-3-small",
         dimension: int | None = None,
         name: str = "openai",
+        client: ClientKind = "http",
+        azure: AzureOpenAI | None = None,
         **options: Any,
     ) -> None:
         self._name = name
@@ -67,7 +75,10 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         self._base_url = base_url
         self._default_model = default_model
         self._dimension = dimension
-        self._client = VendorClient(as_credentials(api_key or "none"))
+        self._azure = azure
+        self._sdk, self._transport = openai_transport(
+            as_credentials(api_key or "none"), lambda: self._base_url, client=client, azure=azure
+        )
 
     def provider_name(self) -> str:
         """The name given; OpenAI itself is "openai"."""
@@ -84,20 +95,27 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             return self._dimension
         return _NATIVE_DIMENSIONS.get(model or self._default_model) or super().dimension(model)
 
+    @property
+    def _client(self) -> "AsyncOpenAI":
+        """The official SDK's client for the same server and key, imported when first touched."""
+        return self._sdk.get()
+
     async def preload(self) -> None:
-        """Import the HTTP client."""
-        await self._client.preload()
+        """Import what requests go over."""
+        await self._transport.preload()
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._transport.aclose()
+        await self._sdk.aclose()
 
     @property
     def _is_openai(self) -> bool:
         return self._name == "openai"
 
     def _model_key(self, model: str) -> str:
-        return repr((self._name, self._base_url, model, self.dimension(model)))
+        address = self._azure.endpoint if self._azure else self._base_url
+        return repr((self._name, address, model, self.dimension(model)))
 
     def _check_text(self, index: int, text: str, model: str) -> None:
         super()._check_text(index, text, model)
@@ -127,24 +145,22 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         if self._is_openai:
             texts = [text.replace("\n", " ") for text in texts]
         body = {
-            "model": model,
+            "model": self._azure.deployment(model) if self._azure else model,
             "input": list(texts),
             "encoding_format": "base64",  # a fifth of the bytes; servers that do not know it send floats
             **self._options(model),
         }
         limit = _MAX_ANSWER_BYTES + _MAX_ANSWER_BYTES_PER_TEXT * len(texts)
         connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
-        url = f"{self._base_url.rstrip('/')}/embeddings"
+        url = f"{'' if self._azure else self._base_url.rstrip('/')}/embeddings"
         try:
-            sent = orjson.dumps(body)
+            response = await self._transport.post(url, body, connect_timeout_s=connect_s)
+            async with aclosing(response):
+                answer = await response.read(limit)
         except TypeError as exc:  # half a surrogate pair is no character
             raise EmbeddingInputError("The texts cannot be written as UTF-8.") from exc
-        try:
-            response = await self._client.post(url, sent, connect_timeout_s=connect_s)
-            with closing(response):
-                answer = await response.read(limit)
         except (VendorStatusError, VendorConnectionError, VendorTimeoutError, ConnectionError) as exc:
-            raise _translated(exc, model) from self._client.without_key(exc)
+            raise _translated(exc, model) from self._transport.without_key(exc)
         except ValueError as exc:
             raise failures.no_embeddings() from exc
         return read_vectors(answer)

@@ -1,7 +1,7 @@
 """Anthropic's Messages API."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import orjson
@@ -17,11 +17,14 @@ from vectorforge.llm.refused_parameters import RefusedParameters, named_paramete
 from vectorforge.llm.response_format import anthropic_format
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendor_accounts import vertex_of
 from vectorforge.vendor_errors import VendorStatusError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S
+from vectorforge.vendor_response import VendorResponse
+from vectorforge.vendor_sdk_clients import ClientKind, VertexAI, anthropic_transport
 
 if TYPE_CHECKING:
-    from vectorforge.vendor_session import VendorResponse
+    from anthropic import AsyncAnthropic, AsyncAnthropicVertex
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 DEFAULT_MODEL = "claude-sonnet-4-20250514"
@@ -63,6 +66,8 @@ class AnthropicProvider(BaseLLMProvider):
         *,
         base_url: str | None = None,
         default_model: str = DEFAULT_MODEL,
+        client: ClientKind = "http",
+        vertex: VertexAI | None = None,
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
         retries: int = 3,
@@ -75,6 +80,8 @@ class AnthropicProvider(BaseLLMProvider):
             credentials: API key, or where to ask for it.
             base_url: Address of the API, without ``/v1``; default: Anthropic's.
             default_model: Used when a request names none.
+            client: Whether requests go over our HTTP client or the package anthropic.
+            vertex: A project of Google Cloud, asked over the package anthropic instead of ``base_url``.
             metrics: Where measurements go.
             health_checker: Gets the probe ``llm.anthropic``.
             retries: See ``BaseLLMProvider``.
@@ -82,7 +89,14 @@ class AnthropicProvider(BaseLLMProvider):
             token_gap_s: See ``BaseLLMProvider``.
         """
         self._base_url = base_url or DEFAULT_BASE_URL
-        self._client = VendorClient(as_credentials(credentials), headers={"anthropic-version": _VERSION})
+        self._vertex = vertex
+        self._sdk, self._transport = anthropic_transport(
+            as_credentials(credentials),
+            lambda: self._base_url,
+            headers={"anthropic-version": _VERSION},
+            client=client,
+            vertex=vertex,
+        )
         self._refused = RefusedParameters()
         super().__init__(
             default_model=default_model,
@@ -102,6 +116,8 @@ class AnthropicProvider(BaseLLMProvider):
             credentials,
             base_url=settings.anthropic_base_url,
             default_model=settings.anthropic_model,
+            client=settings.anthropic_client,
+            vertex=vertex_of(settings),
             **options,
         )
 
@@ -109,17 +125,23 @@ class AnthropicProvider(BaseLLMProvider):
         """``anthropic``."""
         return "anthropic"
 
+    @property
+    def _client(self) -> "AsyncAnthropic | AsyncAnthropicVertex":
+        """The official SDK's client for the same server and key, imported when first touched."""
+        return self._sdk.get()
+
     async def preload(self) -> None:
-        """Import the HTTP client."""
-        await self._client.preload()
+        """Import what requests go over."""
+        await self._transport.preload()
 
     async def aclose(self) -> None:
         """Close connections. The provider may be used again; it connects anew."""
-        await self._client.aclose()
+        await self._transport.aclose()
+        await self._sdk.aclose()
 
     async def _call_api(self, call: ProviderCall) -> Completion:
         response, dropped = await self._send(call, stream=False)
-        with closing(response):
+        async with aclosing(response):
             answer = await response_body.read_json(response)
         texts = (block["text"] for block in answer.get("content") or () if block.get("type") == "text")
         ending = (answer.get("model"), answer.get("stop_reason"), answer.get("usage") or {})
@@ -128,36 +150,37 @@ class AnthropicProvider(BaseLLMProvider):
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
         written = _Written()
-        with closing(response):
-            async with aclosing(response_body.events(response)) as events:
-                async for arrived in events:
-                    if text := written.read_together(arrived, self.name):
-                        yield text
-                    if written.error is not None:
-                        raise written.error
-                    if written.is_complete:
-                        await response_body.finish(response)
-                        yield _completion(written.model, written.reason, written.usage, call, dropped)
-                        return
+        async with aclosing(response), aclosing(response_body.events(response)) as events:
+            async for arrived in events:
+                if text := written.read_together(arrived, self.name):
+                    yield text
+                if written.error is not None:
+                    raise written.error
+                if written.is_complete:
+                    await response_body.finish(response)
+                    yield _completion(written.model, written.reason, written.usage, call, dropped)
+                    return
 
     async def _list_models(self) -> list[str]:
-        page = await self._client.get_json(self._url("models?limit=1000"))
+        if self._vertex is not None:  # lists no models; counting tokens is free, and refused as an answer is
+            text = {"model": self.default_model, "messages": [{"role": "user", "content": "Hello"}]}
+            async with aclosing(await self._transport.post(self._url("messages/count_tokens"), text)):
+                return [self.default_model]
+        page = await self._transport.get_json(self._url("models?limit=1000"))
         return [model["id"] for model in page["data"]]
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
         refused = self._refused.of(call.config.model)
         return {**_request_body(call, refused, stream=stream), **_sampling(call, refused)}
 
-    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple["VendorResponse", list[str]]:
+    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple[VendorResponse, list[str]]:
         """Send the request; the response, to be closed, and the sampling parameters left out."""
 
-        async def attempt(refused: frozenset[str]) -> "VendorResponse":
+        async def attempt(refused: frozenset[str]) -> VendorResponse:
             body = {**_request_body(call, refused, stream=stream), **_sampling(call, refused)}
             # Silence is limited by the base class, which also counts pings as silence.
             connect_s = min(CONNECT_TIMEOUT_S, call.timeout_s)
-            return await self._client.post(
-                self._url("messages"), orjson.dumps(body), connect_timeout_s=connect_s
-            )
+            return await self._transport.post(self._url("messages"), body, connect_timeout_s=connect_s)
 
         response, refused = await self._refused.send(call.config.model, attempt, self._refused_name)
         left_out = (*refused, *_UNKNOWN)
@@ -167,7 +190,7 @@ class AnthropicProvider(BaseLLMProvider):
         return response, names
 
     def _url(self, path: str) -> str:
-        return f"{self._base_url.rstrip('/')}/v1/{path}"
+        return f"{'' if self._vertex else self._base_url.rstrip('/')}/v1/{path}"
 
     def _refused_name(self, exc: Exception) -> str | None:
         if not isinstance(exc, VendorStatusError) or exc.status != 400:
@@ -181,7 +204,7 @@ class AnthropicProvider(BaseLLMProvider):
         return failures.error_for_exception(self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
-        return self._client.without_key(exc)
+        return self._transport.without_key(exc)
 
 
 class _Written:

@@ -1,7 +1,7 @@
 """OpenAI, and every server that speaks its chat completions API (Ollama, vLLM, MAX Serve, Gemini, ...)."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
@@ -18,11 +18,14 @@ from vectorforge.llm.refused_parameters import RefusedParameters, named_paramete
 from vectorforge.llm.response_format import openai_format, refused_openai_format, refused_steps
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendor_accounts import azure_of
 from vectorforge.vendor_errors import VendorStatusError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S, VendorClient, refuses_key
+from vectorforge.vendor_http import CONNECT_TIMEOUT_S, refuses_key
+from vectorforge.vendor_response import VendorResponse
+from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, openai_transport
 
 if TYPE_CHECKING:
-    from vectorforge.vendor_session import VendorResponse
+    from openai import AsyncOpenAI
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -45,6 +48,8 @@ class OpenAIProvider(BaseLLMProvider):
         organization: str | None = None,
         default_model: str = "gpt-4o",
         name: str = "openai",
+        client: ClientKind = "http",
+        azure: AzureOpenAI | None = None,
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
         retries: int = 3,
@@ -59,6 +64,8 @@ class OpenAIProvider(BaseLLMProvider):
             organization: OpenAI organization that pays.
             default_model: Used when a request names none.
             name: Provider name, when the server is not OpenAI's.
+            client: Whether requests go over our HTTP client or the package openai.
+            azure: A resource of Azure OpenAI, asked over the package openai instead of ``base_url``.
             metrics: Where measurements go.
             health_checker: Gets the probe ``llm.<name>``.
             retries: See ``BaseLLMProvider``.
@@ -67,9 +74,13 @@ class OpenAIProvider(BaseLLMProvider):
         """
         self._name = name
         self._base_url = base_url or DEFAULT_BASE_URL
-        self._client = VendorClient(
+        self._azure = azure
+        self._sdk, self._transport = openai_transport(
             as_credentials(credentials),
-            headers={} if organization is None else {"OpenAI-Organization": organization},
+            lambda: self._base_url,
+            organization=organization,
+            client=client,
+            azure=azure,
             is_refusal=self._is_refusal,
         )
         self._refused = RefusedParameters()
@@ -92,6 +103,8 @@ class OpenAIProvider(BaseLLMProvider):
             base_url=settings.openai_base_url,
             organization=settings.openai_org_id,
             default_model=settings.default_model,
+            client=settings.openai_client,
+            azure=azure_of(settings),
             **options,
         )
 
@@ -99,17 +112,23 @@ class OpenAIProvider(BaseLLMProvider):
         """The name given, "openai" by default."""
         return self._name
 
+    @property
+    def _client(self) -> "AsyncOpenAI":
+        """The official SDK's client for the same server and key, imported when first touched."""
+        return self._sdk.get()
+
     async def preload(self) -> None:
-        """Import the HTTP client."""
-        await self._client.preload()
+        """Import what requests go over."""
+        await self._transport.preload()
 
     async def aclose(self) -> None:
         """Close connections. The provider may be used again; it connects anew."""
-        await self._client.aclose()
+        await self._transport.aclose()
+        await self._sdk.aclose()
 
     async def _call_api(self, call: ProviderCall) -> Completion:
         response, dropped = await self._send(call, stream=False)
-        with closing(response):
+        async with aclosing(response):
             answer = await response_body.read_json(response)
         choice = (answer.get("choices") or [{}])[0]
         text, reason = self._text_and_reason(choice, "message")
@@ -118,37 +137,36 @@ class OpenAIProvider(BaseLLMProvider):
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
         written = _Written(self.name, self._text_and_reason)
-        with closing(response):
-            async with aclosing(response_body.events(response)) as events:
-                async for arrived in events:
-                    if text := written.read(arrived):
-                        yield text
-                    if written.error is not None:
-                        raise written.error
-                    if written.is_complete:
-                        await response_body.finish(response)
-                        yield _completion(written.last, written.model, written.reason, call, dropped)
-                        return
+        async with aclosing(response), aclosing(response_body.events(response)) as events:
+            async for arrived in events:
+                if text := written.read(arrived):
+                    yield text
+                if written.error is not None:
+                    raise written.error
+                if written.is_complete:
+                    await response_body.finish(response)
+                    yield _completion(written.last, written.model, written.reason, call, dropped)
+                    return
 
     async def _list_models(self) -> list[str]:
-        page = await self._client.get_json(self._url("models"))
+        page = await self._transport.get_json(self._url("models"))
         return [model["id"] for model in page["data"]]
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any]:
         return self._request_body(call, self._refused.of(call.config.model), stream=stream)
 
-    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple["VendorResponse", list[str]]:
+    async def _send(self, call: ProviderCall, *, stream: bool) -> tuple[VendorResponse, list[str]]:
         """Send the request; the response, to be closed, and the sampling parameters left out."""
         asks_for_json = call.config.response_schema is not None
         without: frozenset[str] = frozenset()
 
-        async def attempt(refused: frozenset[str]) -> "VendorResponse":
+        async def attempt(refused: frozenset[str]) -> VendorResponse:
             nonlocal without
             without = refused
-            body = orjson.dumps(self._request_body(call, refused, stream=stream))
+            body = self._request_body(call, refused, stream=stream)
             # Silence is limited by the base class, which also counts pings as silence.
             connect_s = min(CONNECT_TIMEOUT_S, call.timeout_s)
-            return await self._client.post(self._url(self._path), body, connect_timeout_s=connect_s)
+            return await self._transport.post(self._url(self._path), body, connect_timeout_s=connect_s)
 
         def refused_name(exc: Exception) -> str | None:
             name = self._refused_name(exc)
@@ -166,14 +184,14 @@ class OpenAIProvider(BaseLLMProvider):
         return "chat/completions"
 
     def _url(self, path: str) -> str:
-        return f"{self._base_url.rstrip('/')}/{path}"
+        return f"/{path}" if self._azure else f"{self._base_url.rstrip('/')}/{path}"
 
     def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
         config = call.config
         # Newer models know only the second spelling, most OpenAI-shaped servers only the first.
         limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         body = {
-            "model": config.model,
+            "model": self._azure.deployment(config.model) if self._azure else config.model,
             "messages": [dict(message) for message in call.messages],
             limit: config.max_tokens,
             "stop": list(config.stop_sequences) or None,
@@ -211,7 +229,7 @@ class OpenAIProvider(BaseLLMProvider):
         return failures.error_for_exception(self.name, exc)
 
     def _safe_cause(self, exc: Exception) -> Exception:
-        return self._client.without_key(exc)
+        return self._transport.without_key(exc)
 
 
 class _Written:
