@@ -61,24 +61,20 @@ class QueryLogging:
         self._texts = texts
 
     @property
-    def has_to_start(self) -> bool:
-        """Whether there is something to do beside the search."""
-        return self._logs_start or (self._texts is not None and not self._texts.is_known)
+    def starts_early(self) -> bool:
+        """Whether a query's record begins before it is known if the answer is cached.
+
+        Not where a row is written to the table itself: that of a cached answer would be written twice.
+        """
+        return not self._writes_table or (self._texts is not None and not self._texts.is_known)
 
     @property
-    def _logs_start(self) -> bool:
-        """Whether a query's beginning is logged: not where the same process writes the row, at its end."""
-        return not isinstance(self._sink, QueryLogRepository)
+    def _writes_table(self) -> bool:
+        return isinstance(self._sink, QueryLogRepository)
 
     async def start(self, run: QueryRun) -> None:
-        """Log that the query has begun, or read what its record needs while there is time for it.
-
-        Never raises, except to go on being cancelled.
-        """
-        if self._logs_start:
-            await _to_the_end(self._start(run))
-        elif self._texts is not None:
-            await self._texts.read()
+        """Log that the query has begun. Never raises, except to go on being cancelled."""
+        await _to_the_end(self._start(run))
 
     async def end(self, run: QueryRun) -> None:
         """Log how the query ended. Never raises, except to go on being cancelled."""
