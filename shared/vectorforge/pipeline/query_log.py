@@ -61,16 +61,13 @@ class QueryLogging:
         self._texts = texts
 
     @property
-    def starts_early(self) -> bool:
-        """Whether a query's record begins before it is known if the answer is cached.
+    def goes_elsewhere(self) -> bool:
+        """Whether records go to another place than the database.
 
-        Not where a row is written to the table itself: that of a cached answer would be written twice.
+        Then a query's beginning is logged beside the search. In the database the two would need two
+        connections at a time, and a full pool would refuse requests that it serves now.
         """
-        return not self._writes_table or (self._texts is not None and not self._texts.is_known)
-
-    @property
-    def _writes_table(self) -> bool:
-        return isinstance(self._sink, QueryLogRepository)
+        return not isinstance(self._sink, QueryLogRepository)
 
     async def start(self, run: QueryRun) -> None:
         """Log that the query has begun. Never raises, except to go on being cancelled."""

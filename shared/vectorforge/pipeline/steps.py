@@ -97,7 +97,7 @@ class QuerySteps:
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find passages or a cached answer; before the event leaves, the log knows of the query."""
-        if self.query_log.starts_early:
+        if self.query_log.goes_elsewhere:
             async with _beside(self.query_log.start(run)) as started:
                 run.cached = await self._look_up(run)
                 async with _beside(self._find_passages(run)) as search:
@@ -106,14 +106,10 @@ class QuerySteps:
                     await search
             return
         run.cached = await self._look_up(run)
-        if run.cached:  # at its end, which is near, its row is written at once
-            yield run.meta()
-            await self._find_passages(run)
-            return
-        async with _beside(self._find_passages(run)) as search:
+        if not run.cached:  # else its end is near, and its row is written at once
             await self.query_log.start(run)
-            yield run.meta()
-            await search
+        yield run.meta()
+        await self._find_passages(run)
 
     async def _look_up(self, run: QueryRun) -> bool:
         return self.answer_cache is not None and await self.answer_cache.look_up(run)

@@ -54,7 +54,7 @@ async def test_what_it_costs_in_round_trips(
             questions = [f"Dough {name} {number}?" for number in range(4)]
             miss[name] = await round_trips(pin_detector, client, questions)
             again[name] = await round_trips(pin_detector, client, questions)
-    # look-up, search and beside it the row of the start (N7), log
+    # look-up, row of the start (N7), search, log
     assert miss["off"] == again["off"] == 4
     assert miss["vectors"] == again["vectors"] == 4  # found with the collection, kept with the log
     assert miss["both"] == 4  # so are answers
@@ -100,4 +100,4 @@ async def test_every_door_asks_in_four_round_trips(
         await ask_it(client, f"Warm up {name}")
         questions = [f"Dough {name} {number}?" for number in range(4)]
         found[name] = await round_trips(pin_detector, client, questions, ask_it)
-    assert found == dict.fromkeys(OTHER_DOORS, 4)  # look-up, search and beside it the start, log
+    assert found == dict.fromkeys(OTHER_DOORS, 4)  # look-up, start, search, log
