@@ -46,7 +46,7 @@ def estimate_tokens(text: str, model: str = "gpt-4") -> int:
     Exact (tiktoken) when the model's table lies on this machine, else ``len(text) // 4``. Tables are
     never downloaded here: tiktoken would block the first request on the network
     (https://github.com/openai/tiktoken/issues/232). They are looked for where ``TIKTOKEN_CACHE_DIR`` points
-    (unset: in the user's cache, where ``make run`` puts them, and where tiktoken itself keeps them) and beside
+    (unset: in the user's cache, which ``make run`` fills, and where tiktoken itself keeps them) and beside
     this package.
     """
     encoding = _encoding(model)
