@@ -53,6 +53,8 @@ class Assumed:
     platform_log_bytes: int = 1_000
     """Lambda's own lines for an invocation: start, end, report."""
     access_log_bytes: int = 500
+    metric_log_bytes: int = 430
+    """Of a question's metrics that became CloudWatch's after ``Measured.log_bytes`` was measured."""
     writer_batches: int = 2
     """For a question: begin and end are stored by themselves while questions are rare."""
     traces: int = 3

@@ -100,7 +100,7 @@ def _authorizer_lines(stage: StageSettings) -> list[BillLine]:
 
 def _log_line(stage: StageSettings) -> BillLine:
     invocations = 1 + ASSUMED.writer_batches
-    size = MEASURED.log_bytes + ASSUMED.writer_batches * MEASURED.writer_log_bytes
+    size = MEASURED.log_bytes + ASSUMED.metric_log_bytes + ASSUMED.writer_batches * MEASURED.writer_log_bytes
     size += invocations * ASSUMED.platform_log_bytes
     if stage.front_door != "function_url":
         size += ASSUMED.access_log_bytes

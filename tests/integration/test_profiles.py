@@ -158,6 +158,8 @@ async def test_reingestion_replaces_what_is_not_there_any_more(profiles: Profile
     letter = ProfileDocument(SourceType.DOCUMENT, "letter", "Dear Sirs")
     await profiles.ingestion.reingest_profile(7, "", [], [], documents=[letter])
     assert await profiles.texts(7) == ["Dear Sirs"]
+    await profiles.ingestion.reingest_profile(7, "A summary.", [], [], documents=[])  # C-010
+    assert await profiles.texts(7) == ["A summary."]
 
 
 # C19: a reader sees one edition, whole, while it is replaced 50 times

@@ -1,10 +1,14 @@
 """The synchronous door: the same service from any thread, over one event loop of its own."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +21,6 @@ from vectorforge.db.connection import Database
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
-    ConfigurationError,
     ConflictError,
     DatabaseUnavailableError,
     DimensionMismatchError,
@@ -32,7 +35,7 @@ from vectorforge.rag_service import RAGService, get_rag_service
 from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
-from vectorforge.types import DistanceMetric
+from vectorforge.types import DistanceMetric, SearchMode
 
 DOCUMENTS = {
     "cats.md": ("Cats sleep most of the day.", {"category": "animals", "year": "2024"}),
@@ -240,9 +243,6 @@ def test_a_database_that_is_not_there_leaves_no_thread(tenant: str) -> None:
 def test_one_service_a_process(
     fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # B-001, C24
-    monkeypatch.delenv("VECTORFORGE_DATABASE_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="VECTORFORGE_DATABASE_URL"):
-        get_rag_service()
     monkeypatch.setenv("VECTORFORGE_DATABASE_URL", fresh_database_url)
     monkeypatch.setenv("VECTORFORGE_LOCAL_TENANT", "me")
     with ThreadPoolExecutor(4) as pool:
@@ -255,6 +255,43 @@ def test_one_service_a_process(
     assert second is not first
     assert second.is_open
     second.close()
+
+
+def test_service_without_a_database_url_uses_the_embedded_database(
+    private_dir: Callable[[str], Path],
+) -> None:  # B-001, F-007
+    folder = private_dir("laptop")
+    script = (
+        "from vectorforge.rag_service import get_rag_service\n"
+        "with get_rag_service() as service:\n"
+        "    service.storage.create_collection(service.embedder.dimension)\n"
+        "    print(service.search_documents('cats', search_mode='hybrid'))\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**kept, "VECTORFORGE_DATA_DIR": str(folder)},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    finally:
+        EmbeddedPostgres(folder / "postgres").stop(force=True)
+
+
+def test_search_mode_decides_what_results_are_ordered_by(service: RAGService) -> None:  # B-022
+    query = "invoice thirty days cats"
+    by_default = service.search_documents(query)
+    scores = [result["score"] for result in by_default]
+    assert scores == sorted(scores, reverse=True)
+    assert service.search_documents(query, search_mode="dense") == by_default
+    assert sources(service.search_documents("invoice", search_mode="lexical")) == ["tax.md"]
+    assert len(service.search_documents(query, search_mode=SearchMode.HYBRID)) == 3
+    with pytest.raises(InvalidInputError, match="search_mode"):
+        service.search_documents(query, search_mode="fuzzy")
 
 
 def test_a_call_from_its_own_thread_is_refused(postgres_server: EmbeddedPostgres, tenant: str) -> None:

@@ -1,5 +1,6 @@
-"""kill -9 of the whole server in the middle of an ingestion: nothing is lost and nothing doubled."""
+"""kill -9 of the whole server in the middle of its work: nothing is lost and nothing doubled."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,19 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.event_stream import read_events
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.vendor_behaviour import Reply
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 DOCUMENTS = 40
 
 
-def start_server(folder: Path) -> "tuple[subprocess.Popen[str], str]":
+def start_server(folder: Path, **environment: str) -> "tuple[subprocess.Popen[str], str]":
     """``vectorforge up`` in a process group of its own; returns it and its URL, once it answers."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--no-sample", "--json"],
         cwd=folder,
-        env={**kept, "VECTORFORGE_DATA_DIR": str(folder / "data")},
+        env={**kept, "VECTORFORGE_DATA_DIR": str(folder / "data"), **environment},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -87,3 +93,43 @@ def test_a_killed_server_loses_and_doubles_nothing(private_dir: Callable[[str], 
         process.kill()
         process.communicate()
         EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+
+
+# N7
+async def test_server_killed_in_mid_stream_leaves_one_row_of_the_query(
+    private_dir: Callable[[str], Path],
+) -> None:
+    folder = private_dir("killed")
+    async with FakeOpenAI() as vendor:
+        vendor.script(Reply(texts=("Widgets ", "are "), ending="stall"))
+        keys = {
+            "VECTORFORGE_OPENAI_API_KEY": vendor.api_key,
+            "VECTORFORGE_OPENAI_BASE_URL": vendor.base_url,
+            "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "local",
+        }
+        process, url = await asyncio.to_thread(start_server, folder, **keys)
+        try:
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+                collection = (await client.post("/v1/collections", json={"name": "killed"})).json()["id"]
+                sent = {"documents": [{"source": "a.txt", "text": "Widgets are blue."}]}
+                job = (await client.post(f"/v1/collections/{collection}/documents", json=sent)).json()["id"]
+                await asyncio.to_thread(
+                    wait_for, f"{url}/v1/jobs/{job}", lambda job: job["status"] == "succeeded"
+                )
+                query = {"query": "What color are widgets?", "stream": True}
+                async with client.stream("POST", f"/v1/collections/{collection}/query", json=query) as answer:
+                    async for event in read_events(answer.aiter_lines()):
+                        if event.name == "token":
+                            os.kill(process.pid, signal.SIGKILL)
+                            break
+            process.communicate(timeout=10)
+            process, url = await asyncio.to_thread(start_server, folder, **keys)
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+                listed = (await client.get("/v1/queries")).json()["queries"]
+            assert [(row["outcome"], row["query_text"]) for row in listed] == [
+                ("started", "What color are widgets?")
+            ]
+        finally:
+            process.kill()
+            process.communicate()
+            await asyncio.to_thread(EmbeddedPostgres(folder / "data" / "postgres").stop, force=True)

@@ -1,6 +1,7 @@
 """The context: formats byte for byte, the budget, the template."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -157,3 +158,33 @@ def test_each_prompt_has_a_fence_of_its_own() -> None:
     """A number that a document could know would let it close the fence."""
     fences = {fence("a passage") for _ in range(100)}
     assert len(fences) == 100
+
+
+class Counting(ContextBuilder):
+    """Notes what is truncated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.truncated: list[tuple[str, str]] = []
+
+    def _truncate_context(self, context: str, max_tokens: int, **options: Any) -> str:
+        kept = super()._truncate_context(context, max_tokens, **options)
+        self.truncated.append((context, kept))
+        return kept
+
+
+def test_truncate_context_is_what_truncates() -> None:  # A-033, A-048
+    builder = Counting()
+    passages = [passage("word " * 100), passage("other " * 100)]
+    payload = builder.build("q", passages, ContextConfig(max_context_tokens=150))
+    ((whole, kept),) = builder.truncated
+    assert payload.assembled_context == kept
+    assert whole.startswith(kept + "\n---\n[Source 2]")
+    assert payload.chunks_used == 1
+
+
+def test_truncate_context_of_a_plain_text_ends_at_a_sentence() -> None:  # A-033
+    text = "One sentence. Another one follows here. The last one is too much for it."
+    kept = ContextBuilder()._truncate_context(text, estimate_tokens(text) - 4)
+    assert kept == "One sentence. Another one follows here."
+    assert ContextBuilder()._truncate_context(text, 1_000) == text

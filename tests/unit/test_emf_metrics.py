@@ -59,7 +59,7 @@ def test_every_metric_is_printed_with_its_unit_and_tags(capsys: Capture) -> None
 
 
 @pytest.mark.parametrize("service", ["query", "log_writer", "ingest", "migrate"])
-def test_only_what_dashboard_and_alarms_show_is_billed_as_a_metric(capsys: Capture, service: str) -> None:
+def test_essential_metrics_alone_are_billed(capsys: Capture, service: str) -> None:
     metrics = EmfMetrics(service)
     measure_everything(metrics)
     metrics.flush()
@@ -89,17 +89,18 @@ def test_no_caller_chooses_a_dimension_of_an_essential_metric() -> None:
 
 def test_tags_that_are_no_dimensions_stand_beside_the_metrics(capsys: Capture) -> None:
     metrics = EmfMetrics("query")
-    metrics.observe("llm.streaming.first_token_ms", 312, MODEL)
-    metrics.increment("llm.streaming.chunks", 40, MODEL)
-    metrics.increment("llm.streaming.chunks", 2, MODEL)
-    for score in (4, 5):
-        metrics.observe("retriever.results_returned", score, {"retriever_type": "dense"})
+    metrics.observe("embedding.duration_ms", 312, MODEL)
+    metrics.increment("embedding.texts", 40, MODEL)
+    metrics.increment("embedding.texts", 2, MODEL)
+    route = {"route": "/v1/search", "method": "POST"}
+    for milliseconds in (4, 5):
+        metrics.observe("http.request.duration_ms", milliseconds, route)
     metrics.flush()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    streamed = next(line for line in lines if "llm.streaming.first_token_ms" in line)
-    assert (streamed["provider"], streamed["model"]) == ("openai", "gpt-4o")
-    assert streamed["llm.streaming.chunks"] == 42  # Logs Insights sums numbers, not lists
-    assert next(line["retriever.results_returned"] for line in lines if "retriever_type" in line) == [4, 5]
+    embedded = next(line for line in lines if "embedding.duration_ms" in line)
+    assert (embedded["provider"], embedded["model"]) == ("openai", "gpt-4o")
+    assert embedded["embedding.texts"] == 42  # Logs Insights sums numbers, not lists
+    assert next(line["http.request.duration_ms"] for line in lines if "route" in line) == [4, 5]
     assert len(lines) == 2
 
 
@@ -122,14 +123,14 @@ def test_more_fields_than_a_line_holds_are_neither_lost_nor_doubled(capsys: Capt
     metrics = EmfMetrics("query")
     for value in range(count):
         metrics.observe("llm.generate.duration_ms", value, MODEL)  # a metric
-        metrics.increment("llm.generate.calls", tags=MODEL)
-        metrics.observe("retriever.results_returned", value, {"retriever_type": "dense"})
+        metrics.increment("embedding.calls", tags=MODEL)
+        metrics.observe("http.request.duration_ms", value, {"route": "/", "method": "GET"})
     metrics.flush()
     lines = capsys.readouterr().out.splitlines()
     assert read_emf(lines) == {("llm.generate.duration_ms", dimensions()): list(range(count))}
     assert read_fields(lines) == {
-        ("llm.generate.calls", dimensions(**MODEL)): [count],
-        ("retriever.results_returned", dimensions(retriever_type="dense")): list(range(count)),
+        ("embedding.calls", dimensions(**MODEL)): [count],
+        ("http.request.duration_ms", dimensions(route="/", method="GET")): list(range(count)),
     }
 
 
@@ -160,23 +161,23 @@ def test_a_second_flush_prints_what_came_since_the_first(capsys: Capture) -> Non
 
 def test_callers_cannot_make_the_bill_grow(capsys: Capture) -> None:
     metrics = all_metrics()
-    metrics.increment("llm.generate.calls", tags=MODEL)
+    metrics.increment("embedding.calls", tags=MODEL)
     for number in range(1000):
-        metrics.increment("llm.generate.calls", tags={**MODEL, "model": f"model-{number}"})
+        metrics.increment("embedding.calls", tags={**MODEL, "model": f"model-{number}"})
         if number % 10 == 0:
             metrics.flush()  # the limit is the process's, not the invocation's
-    metrics.increment("llm.generate.calls", tags=MODEL)  # known before the limit was reached
+    metrics.increment("embedding.calls", tags=MODEL)  # known before the limit was reached
     metrics.flush()
     found = printed(capsys)
     assert sum(sum(values) for values in found.values()) == 1002
     assert len(found) == MAX_VALUES_PER_TAG + 1
-    assert sum(found["llm.generate.calls", dimensions(**MODEL)]) == 2
-    others = found["llm.generate.calls", dimensions(provider="openai", model="other")]
+    assert sum(found["embedding.calls", dimensions(**MODEL)]) == 2
+    others = found["embedding.calls", dimensions(provider="openai", model="other")]
     assert sum(others) == 1001 - MAX_VALUES_PER_TAG
     # Tags that callers do not choose are still told apart.
-    metrics.increment("retriever.search.calls", tags={"retriever_type": "dense"})
+    metrics.increment("pipeline.variant.calls", tags={"variant": "precise"})
     metrics.flush()
-    assert list(printed(capsys)) == [("retriever.search.calls", dimensions(retriever_type="dense"))]
+    assert list(printed(capsys)) == [("pipeline.variant.calls", dimensions(variant="precise"))]
 
 
 def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
@@ -206,9 +207,9 @@ def test_combinations_of_tags_are_bounded_too(capsys: Capture) -> None:
 )
 def test_values_that_cloudwatch_refuses_are_made_fit(capsys: Capture, model: str, sent: str) -> None:
     metrics = all_metrics()
-    metrics.increment("llm.generate.calls", tags={**MODEL, "model": model})
+    metrics.increment("embedding.calls", tags={**MODEL, "model": model})
     metrics.flush()
-    assert list(printed(capsys)) == [("llm.generate.calls", dimensions(provider="openai", model=sent))]
+    assert list(printed(capsys)) == [("embedding.calls", dimensions(provider="openai", model=sent))]
 
 
 @BOTH
@@ -264,7 +265,7 @@ def test_threads_may_measure_at_the_same_time(capsys: Capture, selection: Select
 
     def measure() -> None:
         for _ in range(500):
-            metrics.increment("llm.generate.calls", tags=MODEL)
+            metrics.increment("embedding.calls", tags=MODEL)
 
     threads = [threading.Thread(target=measure) for _ in range(4)]
     for thread in threads:
@@ -274,4 +275,4 @@ def test_threads_may_measure_at_the_same_time(capsys: Capture, selection: Select
     metrics.flush()
     lines = capsys.readouterr().out.splitlines()
     measured = {**read_emf(lines), **read_fields(lines)}
-    assert sum(measured["llm.generate.calls", dimensions(**MODEL)]) == 2000
+    assert sum(measured["embedding.calls", dimensions(**MODEL)]) == 2000

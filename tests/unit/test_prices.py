@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from vectorforge.config import ModelPrice, VectorForgeConfig
+from vectorforge.config import LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, LLMStreamError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
@@ -46,11 +46,21 @@ def test_published_prices(provider: str, model: str, tokens: tuple[int, int], co
         ("anthropic", "claude-sonnet-4-7"),
         ("bedrock", "claude-sonnet-4"),  # its prices differ by region
         ("openai", "claude-sonnet-4"),
-        ("google", "gemini-2.5-flash"),
+        ("google", "gemini-3"),
     ],
 )
 def test_an_unknown_price_is_none_and_not_zero(provider: str, model: str) -> None:
     assert estimate_cost(provider, model, 900, 12) is None
+
+
+@pytest.mark.parametrize(
+    "provider", ["openai", "anthropic", "ollama", "google", "cohere", "max_serve", "extractive"]
+)
+def test_default_model_of_every_provider_has_a_price(provider: str) -> None:
+    """Amazon Bedrock has no default model, and prices by region."""
+    field = "default_model" if provider == "openai" else f"{provider}_model"
+    model = getattr(LLMSettings(), field, "extractive-v1")
+    assert estimate_cost(provider, model, 1_000_000, 1_000_000) is not None
 
 
 def test_own_prices_go_first() -> None:

@@ -31,12 +31,12 @@ def test_counters_and_summaries() -> None:  # A-143, C26
     samples, types = read(exposition(metrics))
     model = (("model", "gpt-4o"), ("provider", "openai"))
     assert samples["vectorforge_pipeline_query_calls_total", ()] == 3
-    name = "vectorforge_llm_generate_duration_seconds"
+    name = "vectorforge_llm_generate_duration_ms"
     assert samples[f"{name}_count", model] == 100
-    assert samples[f"{name}_sum", model] == pytest.approx(50.5)
+    assert samples[f"{name}_sum", model] == pytest.approx(50_500)
     quantiles = [samples[name, (*model, ("quantile", share))] for share in ("0.5", "0.95", "0.99")]
-    assert quantiles == pytest.approx([0.51, 0.95, 0.99])
-    assert samples["vectorforge_context_tokens_used_sum", ()] == 1200  # no milliseconds, not divided
+    assert quantiles == pytest.approx([510, 950, 990])
+    assert samples["vectorforge_context_tokens_used_sum", ()] == 1200
     assert types == {
         "vectorforge_pipeline_query_calls": "counter",
         name: "summary",

@@ -4,7 +4,9 @@ import hashlib
 from uuid import uuid4
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from vectorforge.api.prometheus import exposition
 from vectorforge.aws.metrics import COLD_START, ESSENTIAL, EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import LLMRateLimitError, LLMStreamError, NotFoundError
@@ -167,6 +169,32 @@ async def test_cloudwatch_gets_the_same_numbers(capsys: pytest.CaptureFixture[st
     assert measured["retriever.results_returned", "dense"] == [2, 2, 0, 2]
 
 
+# F-005 P17
+async def test_design_metrics_by_default_are_cloudwatch_metrics_without_callers_dimensions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    metrics = EmfMetrics("query")
+    await ask_five_questions(metrics)
+    metrics.flush()
+    sent = read_emf(capsys.readouterr().out.splitlines())
+    by_name = {name: {tag for tag, _ in tags} for name, tags in sent}
+    assert set(DESIGN) <= by_name.keys()
+    assert all(tags <= {"service", "provider"} for tags in by_name.values())
+
+
+# P17
+async def test_design_metrics_are_on_the_metrics_page_by_their_names() -> None:
+    metrics = InMemoryMetrics()
+    await ask_five_questions(metrics)
+    families = {family.name: family for family in text_string_to_metric_families(exposition(metrics))}
+    for name in DESIGN:
+        assert f"vectorforge_{name.replace('.', '_')}" in families, name
+    (spent,) = (
+        s for s in families["vectorforge_pipeline_query_duration_ms"].samples if s.name.endswith("_sum")
+    )
+    assert spent.value == metrics.get("pipeline.query.duration_ms").total
+
+
 # F-005 C26
 async def test_the_essential_numbers_are_metrics_and_the_others_fields(
     capsys: pytest.CaptureFixture[str],
@@ -181,7 +209,8 @@ async def test_the_essential_numbers_are_metrics_and_the_others_fields(
     assert sum(sent[("pipeline.query.faults",)]) == 1
     assert sum(sent["llm.tokens_input", "scripted"]) == 200
     assert len(sent[("llm.streaming.first_token_ms",)]) == 1
-    assert sum(fields["retriever.search.calls", "dense"]) == 5
-    assert sum(fields["llm.streaming.chunks", "scripted", "scripted-1"]) == 2
-    assert fields["pipeline.query.errors", "LLMStreamError", "generate"] == [1]
-    assert fields["retriever.results_returned", "dense"] == [2, 2, 0, 2]
+    assert sum(sent[("retriever.search.calls",)]) == 5
+    assert sum(sent[("llm.streaming.chunks",)]) == 2
+    assert sum(sent[("pipeline.query.errors",)]) == 2
+    assert sorted(sent[("retriever.results_returned",)]) == [0, 2, 2, 2]
+    assert fields["pipeline.variant.errors", "NotFoundError", "precise"] == [1]

@@ -176,3 +176,12 @@ async def test_every_search_is_measured_once() -> None:  # A-123, A-124, A-125, 
     assert list(metrics.get("retriever.results_returned", TAGS).values) == [2, 0]
     assert metrics.get("retriever.empty_results", TAGS).total == 1
     assert metrics.get("retriever.search.errors", {**TAGS, "error_type": "NotFoundError"}).total == 1
+
+
+async def test_retriever_made_of_registry_store_and_repository_alone_searches() -> None:
+    setup = await Setup().fill()
+    retriever = DenseRetriever(setup.registry, setup.store, OneCollection(COLLECTION))
+    found = await retriever.retrieve("  cats  and   dogs ", COLLECTION.id)
+    assert found[0].chunk.text == "cats and dogs"
+    with pytest.raises(InvalidInputError, match="empty"):
+        await retriever.retrieve("  ", COLLECTION.id)

@@ -1,7 +1,7 @@
 """Measurements in Prometheus' text format, version 0.0.4.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names follow
-https://prometheus.io/docs/practices/naming/.
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format; the names are
+those of ``telemetry.METRICS``, as everywhere else, with "_" for ".".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ def exposition(metrics: InMemoryMetrics) -> str:
     """Everything measured so far, by name.
 
     Counters end in ``_total``. Histograms become summaries: count and sum are of all values, the quantiles of
-    the latest 1,000. Milliseconds become seconds.
+    the latest 1,000.
     """
     found: dict[str, list[tuple[dict[str, str], Series]]] = {}
     for name, tags, series in metrics.items():
@@ -25,22 +25,19 @@ def exposition(metrics: InMemoryMetrics) -> str:
 
 
 def _family(name: str, measured: Sequence[tuple[dict[str, str], Series]]) -> Iterator[str]:
-    in_ms = name.endswith("_ms")
     full_name = "vectorforge_" + name.replace(".", "_")
     if METRICS[name].kind == "counter":
         yield f"# TYPE {full_name}_total counter"
         for tags, series in measured:
             yield f"{full_name}_total{_labels(tags)} {series.total}"
         return
-    full_name = full_name.removesuffix("_ms") + "_seconds" if in_ms else full_name
-    scale = 0.001 if in_ms else 1.0
     yield f"# TYPE {full_name} summary"
     for tags, series in measured:
         values = sorted(series.values)
         for share in QUANTILES:
             place = round(share * (len(values) - 1))
-            yield f"{full_name}{_labels({**tags, 'quantile': str(share)})} {values[place] * scale}"
-        yield f"{full_name}_sum{_labels(tags)} {series.total * scale}"
+            yield f"{full_name}{_labels({**tags, 'quantile': str(share)})} {values[place]}"
+        yield f"{full_name}_sum{_labels(tags)} {series.total}"
         yield f"{full_name}_count{_labels(tags)} {series.count}"
 
 

@@ -1,7 +1,8 @@
 """Measurements as CloudWatch metrics, in the embedded metric format that Lambda's log carries.
 
-A custom metric is billed for each name with each set of dimensions, so only what dashboard and alarms show
-becomes one (``ESSENTIAL``); the rest are fields of the same lines, for Logs Insights.
+A custom metric is billed for each name with each set of dimensions, so by default only the pipeline's metrics
+and those that the alarms watch become some (``ESSENTIAL``), without dimensions that callers choose; the rest,
+and all tags, are fields of the same lines, for Logs Insights.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """
@@ -37,16 +38,28 @@ COLD_START: Final = "ColdStart"
 
 ESSENTIAL: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "query": {
-        "pipeline.query.calls": (),
-        "pipeline.query.faults": (),
-        "pipeline.query.duration_ms": (),
         "retriever.search.duration_ms": (),
-        "embedding.duration_ms": (),
-        "llm.streaming.first_token_ms": (),
+        "retriever.search.calls": (),
+        "retriever.search.errors": (),
+        "retriever.results_returned": (),
+        "retriever.empty_results": (),
+        "context.build.duration_ms": (),
+        "context.tokens_used": (),
+        "context.chunks_included": (),
+        "context.chunks_truncated": (),
         "llm.generate.duration_ms": (),
+        "llm.generate.calls": (),
         "llm.generate.errors": (),
+        "llm.generate.retries": (),
         "llm.tokens_input": ("provider",),
         "llm.tokens_output": ("provider",),
+        "llm.streaming.chunks": (),
+        "llm.streaming.first_token_ms": (),
+        "pipeline.query.duration_ms": (),
+        "pipeline.query.calls": (),
+        "pipeline.query.errors": (),
+        "pipeline.query.faults": (),
+        "embedding.duration_ms": (),
         COLD_START: ("function_name",),
     },
     "log_writer": {"query_log.rows_stored": ()},

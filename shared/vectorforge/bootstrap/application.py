@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's st
     from vectorforge.pipeline.answer_memory import AnswerMemory
     from vectorforge.pipeline.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
+    from vectorforge.vectorstore.base import VectorStore
 
 _KEPT_TENANTS = 256
 """Tenants whose services are kept for their next request; others' are made anew."""
@@ -36,6 +37,11 @@ _KEPT_TENANTS = 256
 
 class Application(BackgroundWork):
     """Everything a process shares. Use it as an async context manager.
+
+    Args:
+        vector_store: Makes the store of a tenant's chunks, by the tenant's name; None: PostgreSQL, where
+            collections, jobs and the query log are kept in any case. Deletion over HTTP and erasure reach
+            PostgreSQL only: chunks of another store are deleted by its own methods.
 
     Raises:
         ConfigurationError: A variant of the settings cannot be used with what is given.
@@ -52,9 +58,11 @@ class Application(BackgroundWork):
         tracer: Tracer | None = None,
         health_checker: HealthChecker | None = None,
         store: CredentialStore | None = None,
+        vector_store: "Callable[[str], VectorStore] | None" = None,
     ) -> None:
         super().__init__(config, database, embedding_registry)
         self._store = store
+        self.vector_store = vector_store
         self.llm_registry = llm_registry
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.tracer: Tracer = tracer or NoTracer()
@@ -72,6 +80,7 @@ class Application(BackgroundWork):
         *,
         metrics: MetricsCollector | None = None,
         tracer: Tracer | None = None,
+        vector_store: "Callable[[str], VectorStore] | None" = None,
     ) -> "Application":
         """Choose the adapters that the settings ask for.
 
@@ -81,6 +90,7 @@ class Application(BackgroundWork):
             config: The settings.
             metrics: Where measurements go; None keeps them in memory.
             tracer: Where spans go; None drops them.
+            vector_store: As the constructor's.
 
         Raises:
             ConfigurationError: No database URL is set, no embedding provider or variant can be used, or the
@@ -110,6 +120,7 @@ class Application(BackgroundWork):
             tracer=tracer,
             health_checker=health_checker,
             store=store,
+            vector_store=vector_store,
         )
 
     async def preload(self) -> None:

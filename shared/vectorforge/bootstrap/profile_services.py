@@ -112,9 +112,11 @@ class ProfileServices:
             NotFoundError: There is no such profile.
         """
         store, _ = self._store(await self.collection())
-        if not await store.stored(profile_id):
+        stored = await store.stored(profile_id)
+        chunks = await store.delete_profile_chunks(profile_id)
+        if not stored and not chunks:
             raise NotFoundError(f"Profile {profile_id} not found")
-        return await store.delete_profile_chunks(profile_id)
+        return chunks
 
     async def _now(self) -> tuple[ProfileVectorStore, EmbeddingProvider]:
         return self._store(await self.collection())

@@ -21,6 +21,7 @@ from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
+from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 if TYPE_CHECKING:  # what no question needs is imported when it is asked for
@@ -48,9 +49,10 @@ class TenantServices(TenantRepositories):
         return self.query_logs if queue is None else queue.for_tenant(self.tenant_id)
 
     @cached_property
-    def vector_store(self) -> PgVectorStore:
+    def vector_store(self) -> VectorStore:
         """Chunks and vectors of the tenant."""
-        return PgVectorStore(self._db)
+        make = self._application.vector_store
+        return PgVectorStore(self._db) if make is None else make(self.tenant_id)
 
     @cached_property
     def _preprocessor(self) -> QueryPreprocessor:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from vectorforge.db.conninfo import connect_error
 from vectorforge.db.migrate import read_migrations
+from vectorforge.db.transactions import check_transactions
 from vectorforge.errors import MigrationError, UnsafeRoleError
 
 if TYPE_CHECKING:
@@ -32,20 +33,22 @@ LIMIT 1
 
 
 async def check_database(
-    connect: "Callable[[], Awaitable[Session]]", *, timeout_s: float, with_token: bool
-) -> "list[TypeInfo]":
-    """Connect once and check schema and role.
+    connect: "Callable[[], Awaitable[Session]]", *, timeout_s: float, with_token: bool, pipeline: bool
+) -> "tuple[list[TypeInfo], bool]":
+    """Connect and check schema, role and transactions.
 
     Args:
         connect: Makes a connection.
         timeout_s: Longest wait for one statement.
         with_token: Whether its password is a token of IAM.
+        pipeline: Use pipeline mode if transactions in it stay together.
 
     Returns:
-        The vector types of this database.
+        The vector types of this database, and whether pipeline mode can be used.
 
     Raises:
-        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
+        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds. Or as
+            ``check_transactions``.
         MigrationError: As ``check_schema``.
         UnsafeRoleError: As ``check_role``.
     """
@@ -54,17 +57,22 @@ async def check_database(
 
     from vectorforge.db.session import translated_errors
 
+    async def connected() -> "Session":
+        session = await connect()
+        session.timeout_s = timeout_s
+        return session
+
     try:
-        connection = await connect()
+        connection = await connected()
     except psycopg.OperationalError as exc:
         raise connect_error(exc, with_token=with_token) from exc
     with translated_errors():
         async with connection:
-            connection.timeout_s = timeout_s
             await check_schema(connection)
             await check_role(connection)
             found = [await TypeInfo.fetch(connection, name) for name in ("vector", "halfvec")]
-            return [info for info in found if info is not None]
+            together = await check_transactions(connection, connected, pipeline=pipeline)
+        return [info for info in found if info is not None], together
 
 
 async def check_schema(connection: "AsyncConnection[DictRow]") -> None:

@@ -13,6 +13,7 @@ from vectorforge.db.login import PasswordSource
 from vectorforge.db.refusals import Refusals
 from vectorforge.db.tenant_database import Params
 from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
+from vectorforge.db.transactions import run_together
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
@@ -49,8 +50,8 @@ class Database:
         pool_size: Most connections at a time.
         timeout_s: Longest wait for a free connection, and for one statement.
         password: Gives the password of each connection; None: the connection string has it, if one is needed.
-        pipeline: Whether a transaction of one statement is sent at once, in libpq's pipeline mode. Else it
-            takes four round trips, for a proxy that cannot do that.
+        pipeline: Send a transaction of one statement at once, in libpq's pipeline mode, where ``open`` finds
+            that this is one transaction. Else it takes four round trips.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Database:
         password: PasswordSource | None = None,
         pipeline: bool = True,
     ) -> None:
-        self.pipeline = pipeline
+        self._pipeline = pipeline
+        self._is_split = False
         self._conninfo = conninfo
         self._pool_size = pool_size
         self._timeout_s = timeout_s
@@ -109,11 +111,13 @@ class Database:
         sessions = session_class(self._refusals, self._password)
         timeout_s = self._timeout_s
         # One connection before the pool: a pool reports a refusal only after its timeout, and not why.
-        types = await check_database(
+        types, together = await check_database(
             partial(sessions.connect, conninfo, **_connection_options()),
             timeout_s=timeout_s,
             with_token=self._with_tokens,
+            pipeline=self._pipeline,
         )
+        self._is_split = self._pipeline and not together
 
         async def configure(connection: Session) -> None:
             register_vectors(connection, types)
@@ -196,16 +200,13 @@ class Database:
             left -= 1
             connection = await self._live(pool, asked=asked)
             try:
-                return await self._run(connection, calls)
+                return await run_together(connection, calls, pipeline=self._pipeline and not self._is_split)
             except psycopg.OperationalError:
                 if not left or connection.was_cut or not connection.closed:
                     raise
             finally:
                 await pool.give_back(connection)
             asked = True
-
-    async def _run(self, connection: "Session", calls: "Sequence[Call]") -> "list[Outcome]":
-        return await (connection.exchange.run(calls) if self.pipeline else _one_by_one(connection, calls))
 
     def _opened(self) -> "KeptConnections":
         if self._pool is None:
@@ -272,19 +273,19 @@ class Database:
             detail = exc.message
         return ComponentHealth("database", not detail, detail, (time.perf_counter() - started) * 1000)
 
+    def transaction_health(self) -> ComponentHealth:
+        """How transactions of one statement are sent, which ``open`` has found out; asks nobody."""
+        if self._is_split:
+            detail = "BEGIN and COMMIT: a proxy splits statements that are sent at once"
+        else:
+            detail = "one round trip" if self._pipeline else "BEGIN and COMMIT, as set"
+        return ComponentHealth("database.transactions", healthy=True, detail=detail)
+
     def _complete_conninfo(self) -> str:
         conninfo = connection_strings.complete(self._conninfo, timeout_s=self._timeout_s)
         if self._password is not None:
             self._password.check(connection_strings.parsed(conninfo))
         return conninfo
-
-
-async def _one_by_one(connection: "Session", calls: "Sequence[Call]") -> "list[Outcome]":
-    async with connection.transaction():
-        cursors = [await connection.execute(query.encode(), params) for query, params in calls]
-        return [
-            (await cursor.fetchall() if cursor.description else [], cursor.rowcount) for cursor in cursors
-        ]
 
 
 def _connection_options() -> dict[str, Any]:

@@ -163,6 +163,8 @@ class RAGIngestionPipeline:
         """Replace the profile in one step: readers see all of the old one or all of the new one.
 
         Called again with the same data it changes nothing, and what has not changed is not embedded again.
+        Chunks of the summary and the rows are always replaced. CVs and other texts, which the database of
+        profiles does not hold, stay unless ``documents`` is given: ``documents=[]`` removes them all.
 
         Args:
             profile_id: The profile.

@@ -3,7 +3,7 @@
 import logging
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.pipeline.citations import neutralise_labels
@@ -175,24 +175,60 @@ class ContextBuilder:
     def _fit(
         self, chunks: Sequence[RetrievedChunk], config: ContextConfig
     ) -> tuple[list[RetrievedChunk], str, int]:
-        def count(kept: Sequence[RetrievedChunk]) -> int:
-            return config.size_of(self._format_chunks(kept, config))
-
         used, budget = list(chunks), config.max_context_chars or config.max_context_tokens
         context = self._format_chunks(used, config)
-        token_count = estimate_tokens(context, config.model)
-        original_size = len(context) if config.max_context_chars else token_count
+        original_size = config.size_of(context)
         if budget and original_size > budget:
-            # The count grows with the number of passages, so the longest fitting prefix can be bisected.
-            fitting = bisect_right(range(1, len(used) + 1), budget, key=lambda n: count(used[:n]))
-            used = used[:fitting] or [self._cut(used[0], budget, config)]
+            ends = self._ends_of(used, context, config)
+            context = self._truncate_context(context, budget, ends=ends, size_of=config.size_of)
+            used = used[: bisect_right(ends, len(context))] if context else []
+            if not used:
+                used = [self._cut(chunks[0], budget, config)]
+                context = self._format_chunks(used, config)
             unit = "characters" if config.max_context_chars else "tokens"
             logger.warning(
-                f"Context truncated from {original_size} to {count(used)} {unit}"
+                f"Context truncated from {original_size} to {config.size_of(context)} {unit}"
             )  # exact text: A-048
-            context = self._format_chunks(used, config)
-            token_count = estimate_tokens(context, config.model)
-        return used, context, token_count
+        return used, context, estimate_tokens(context, config.model)
+
+    def _ends_of(self, chunks: Sequence[RetrievedChunk], context: str, config: ContextConfig) -> list[int]:
+        """Where each chunk ends in the context of all, ascending."""
+        passages = [
+            len(config.format.write(number, chunk, include_score=config.include_scores))
+            for number, chunk in enumerate(chunks, start=1)
+        ]
+        ends = [len(context)]
+        for length in passages[:0:-1]:
+            ends.append(ends[-1] - length - len(config.chunk_separator))
+        return ends[::-1]
+
+    def _truncate_context(
+        self,
+        context: str,
+        max_tokens: int,
+        *,
+        ends: Sequence[int] | None = None,
+        size_of: Callable[[str], int] = estimate_tokens,
+    ) -> str:
+        """Keep the start of a context that fits into a budget.
+
+        Args:
+            context: Best chunk first.
+            max_tokens: Most that ``size_of`` may count, 1 or more.
+            ends: Offsets at which it may be cut, ascending: the ends of its chunks. None: wherever a sentence
+                ends.
+            size_of: Counts what the budget is of.
+
+        Returns:
+            The longest such start; empty if not even the first fits.
+        """
+        if size_of(context) <= max_tokens:
+            return context
+        if ends is None:
+            ends = [match.end() for match in _SENTENCE_END.finditer(context)]
+        # The count grows with the length, so the longest fitting start can be bisected.
+        fitting = bisect_right(ends, max_tokens, key=lambda end: size_of(context[:end]))
+        return context[: ends[fitting - 1]] if fitting else ""
 
     def _cut(self, chunk: RetrievedChunk, budget: int, config: ContextConfig) -> RetrievedChunk:
         """The start of a passage that alone exceeds the budget, ended at a sentence where one ends."""

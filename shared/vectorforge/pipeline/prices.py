@@ -14,6 +14,9 @@ from vectorforge.config import ModelPrice
 # 2026-11-22 from stored copies: US dollars per million tokens. Beyond 272,000 prompt tokens the whole request
 # costs twice as much for the prompt and one and a half times for the completion.
 _OPENAI = {
+    # https://developers.openai.com/api/docs/pricing, as quoted by several pages of 2026
+    "gpt-4o": ModelPrice(input=2.50, output=10.00),
+    "gpt-4o-mini": ModelPrice(input=0.15, output=0.60),
     "gpt-6.2-sol": ModelPrice(
         input=2.00, output=10.00, long_prompt_over=272_000, long_input=4.00, long_output=15.00
     ),
@@ -45,8 +48,12 @@ _ANTHROPIC = {
     "claude-haiku-4-5": ModelPrice(input=1.00, output=5.00),
     "claude-3-5-haiku": ModelPrice(input=0.80, output=4.00),
 }
+# https://ai.google.dev/gemini-api/docs/pricing, as quoted by several pages of 2026; text only.
+_GOOGLE = {"gemini-2.5-flash": ModelPrice(input=0.30, output=2.50)}
+# https://cohere.com/pricing
+_COHERE = {"command-a-03-2025": ModelPrice(input=2.50, output=10.00)}
 _PUBLISHED: Mapping[str, Mapping[str, ModelPrice]] = MappingProxyType(
-    {"openai": _OPENAI, "anthropic": _ANTHROPIC}
+    {"openai": _OPENAI, "anthropic": _ANTHROPIC, "google": _GOOGLE, "cohere": _COHERE}
 )
 _UNPAID = frozenset({"extractive", "ollama", "max_serve"})
 """Providers that run on the user's own machines, or on none."""

@@ -61,24 +61,17 @@ class QueryLogging:
         self._texts = texts
 
     @property
-    def has_to_start(self) -> bool:
-        """Whether there is something to do beside the search."""
-        return self._logs_start or (self._texts is not None and not self._texts.is_known)
+    def goes_elsewhere(self) -> bool:
+        """Whether records go to another place than the database.
 
-    @property
-    def _logs_start(self) -> bool:
-        """Whether a query's beginning is logged: not where the same process writes the row, at its end."""
+        Then a query's beginning is logged beside the search. In the database the two would need two
+        connections at a time, and a full pool would refuse requests that it serves now.
+        """
         return not isinstance(self._sink, QueryLogRepository)
 
     async def start(self, run: QueryRun) -> None:
-        """Log that the query has begun, or read what its record needs while there is time for it.
-
-        Never raises, except to go on being cancelled.
-        """
-        if self._logs_start:
-            await _to_the_end(self._start(run))
-        elif self._texts is not None:
-            await self._texts.read()
+        """Log that the query has begun. Never raises, except to go on being cancelled."""
+        await _to_the_end(self._start(run))
 
     async def end(self, run: QueryRun) -> None:
         """Log how the query ended. Never raises, except to go on being cancelled."""

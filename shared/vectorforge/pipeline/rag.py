@@ -88,25 +88,37 @@ class QueryService:
         self._timeout_s = timeout_s
         self._prices = prices
         self._keeping = keeping
-        tracer = tracer or NoTracer()
-        self._steps = QuerySteps(
-            retriever,
-            context_builder,
-            llm_registry,
-            preprocessor or QueryPreprocessor(),
-            QueryLogging(
-                query_log_repo,
-                metrics=self.metrics,
-                tracer=tracer,
-                timeout_s=log_timeout_s,
-                keeping=keeping,
-                texts=log_texts,
-            ),
-            memory or ConversationMemory(),
-            ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics),
-            answer_cache,
+        self._retriever = retriever
+        self._context_builder = context_builder
+        self._llm_registry = llm_registry
+        self._query_log_repo = query_log_repo
+        self._preprocessor = preprocessor or QueryPreprocessor()
+        self._tracer: Tracer = tracer or NoTracer()
+        self._memory = memory or ConversationMemory()
+        self._ladder = ladder or DegradationLadder(llm_registry, enabled=False, metrics=self.metrics)
+        self._answer_cache = answer_cache
+        self._query_log = QueryLogging(
+            query_log_repo,
+            metrics=self.metrics,
+            tracer=self._tracer,
+            timeout_s=log_timeout_s,
+            keeping=keeping,
+            texts=log_texts,
+        )
+
+    @property
+    def _steps(self) -> QuerySteps:
+        return QuerySteps(
+            self._retriever,
+            self._context_builder,
+            self._llm_registry,
+            self._preprocessor,
+            self._query_log,
+            self._memory,
+            self._ladder,
+            self._answer_cache,
             self.metrics,
-            tracer,
+            self._tracer,
         )
 
     async def query(
@@ -272,19 +284,23 @@ class QueryService:
         except BaseException:
             # The client went away (GeneratorExit) or the server is stopping (CancelledError).
             run.outcome = "aborted"
-            await self._steps.query_log.end(run)
+            await self._log_query(run)
             raise
         await self._end(run)
         yield last
 
     async def _end(self, run: QueryRun) -> None:
         """Log the query, keep its answer and its exchange, side by side; none raises."""
-        steps = [self._steps.query_log.end(run)]
+        steps = [self._log_query(run)]
         if run.config.conversation_id is not None:
-            steps.append(self._steps.memory.keep(run))
-        if self._keeping is None and self._steps.answer_cache is not None and run.error is None:
-            steps.append(self._steps.answer_cache.keep(run))
+            steps.append(self._memory.keep(run))
+        if self._keeping is None and self._answer_cache is not None and run.error is None:
+            steps.append(self._answer_cache.keep(run))
         await (steps[0] if len(steps) == 1 else asyncio.gather(*steps))
+
+    async def _log_query(self, run: QueryRun) -> None:
+        """Log how a query ended, with or without a result; never raises, except to go on being cancelled."""
+        await self._query_log.end(run)
 
     def _fail(self, run: QueryRun, error: VectorForgeError) -> ErrorEvent:
         if error.is_fault:

@@ -288,6 +288,8 @@ class QueryRun:
             self.first_token_ms = (time.perf_counter() - self.started) * 1000
 
     def _total_ms(self) -> float:
+        if self.outcome == "empty" and self.response is None:
+            return self.retrieval_ms  # as the design has it: without passages there is nothing but the search
         # Never less than its parts, although each is read off the clock at its own moment.
         elapsed = (time.perf_counter() - self.started) * 1000
         return max(elapsed, self.retrieval_ms + self.context_ms + self.generation_ms)

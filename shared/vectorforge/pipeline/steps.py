@@ -52,17 +52,9 @@ class QuerySteps:
             await self._preprocess(run)
         try:
             with self._stage(run, "retrieve"):
-                if not self.query_log.has_to_start:  # nothing goes on meanwhile: no tasks
-                    run.cached = await self._look_up(run)
-                    yield run.meta()
-                    await self._find_passages(run)
-                else:
-                    async with _beside(self.query_log.start(run)) as started:
-                        run.cached = await self._look_up(run)
-                        async with _beside(self._find_passages(run)) as search:
-                            await started  # before anything of the query leaves
-                            yield run.meta()
-                            await search
+                async with aclosing(self._search(run)) as found:
+                    async for event in found:
+                        yield event
         except VectorForgeError as exc:
             self.ladder.check_search(run, exc)
             answer = self.ladder.without_search(run, exc, self._build_context)
@@ -102,6 +94,22 @@ class QuerySteps:
                 await self.memory.recall(run, rewriting=rewriting)
         except TimeoutError as exc:
             raise DeadlineExceededError from exc
+
+    async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
+        """Find passages or a cached answer; before the event leaves, the log knows of the query."""
+        if self.query_log.goes_elsewhere:
+            async with _beside(self.query_log.start(run)) as started:
+                run.cached = await self._look_up(run)
+                async with _beside(self._find_passages(run)) as search:
+                    await started
+                    yield run.meta()
+                    await search
+            return
+        run.cached = await self._look_up(run)
+        if not run.cached:  # else its end is near, and its row is written at once
+            await self.query_log.start(run)
+        yield run.meta()
+        await self._find_passages(run)
 
     async def _look_up(self, run: QueryRun) -> bool:
         return self.answer_cache is not None and await self.answer_cache.look_up(run)

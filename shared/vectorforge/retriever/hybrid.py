@@ -22,6 +22,7 @@ from vectorforge.errors import (
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages, with_current_model
 from vectorforge.retriever.document_cap import search_capped
 from vectorforge.retriever.kept_vectors import QueryVectors, kept_beside
+from vectorforge.retriever.preprocessing import QueryPreprocessor
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
@@ -51,8 +52,7 @@ class HybridRetriever(BaseRetriever):
         embedding_registry: Where the collection's provider is found by name.
         vector_store: Bound to one tenant.
         collection_repo: Bound to the same tenant.
-        preprocess: Cleans the question; ``QueryPreprocessor().preprocess``. It sits a room higher, so it
-            is handed in.
+        preprocess: Cleans the query; default: ``QueryPreprocessor().preprocess``.
         metrics: Where ``retriever.*`` goes.
         max_top_k: Largest ``top_k`` accepted.
         query_vectors: Bound to the same tenant; None: every process embeds for itself.
@@ -69,7 +69,7 @@ class HybridRetriever(BaseRetriever):
         vector_store: VectorStore,
         collection_repo: CollectionFinder,
         *,
-        preprocess: Callable[[str], str],
+        preprocess: Callable[[str], str] | None = None,
         metrics: MetricsCollector | None = None,
         max_top_k: int = 100,
         query_vectors: QueryVectors | None = None,
@@ -79,7 +79,7 @@ class HybridRetriever(BaseRetriever):
         self._embedding_registry = embedding_registry
         self._vector_store = vector_store
         self._collection_repo = collection_repo
-        self._preprocess = preprocess
+        self._preprocess = preprocess or QueryPreprocessor().preprocess
         self._max_top_k = max_top_k
         self._query_vectors = query_vectors
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()

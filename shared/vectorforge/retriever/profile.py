@@ -6,13 +6,20 @@ Every call names a profile, and the store below keeps to it: a filter can narrow
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import ConfigurationError, ConflictError, RetrievalError
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
-from vectorforge.types import ChunkDraft, Collection, DocumentDraft, ReplacedProfile, Vector
+from vectorforge.types import (
+    ChunkDraft,
+    Collection,
+    DistanceMetric,
+    DocumentDraft,
+    ReplacedProfile,
+    Vector,
+)
 from vectorforge.types import RetrievedChunk as FoundChunk
 from vectorforge.vectorstore.base import VectorStore
 
@@ -74,8 +81,8 @@ class ProfileVectorStore:
 
     Args:
         embedding_provider: Made the collection's vectors.
-        store: Bound to the tenant.
-        collection: Made for profiles.
+        store: Bound to the tenant; None: in memory, and gone with this object.
+        collection: Made for profiles; None: one of the provider's default model, for a store in memory.
 
     Raises:
         ConfigurationError: The provider is not the collection's.
@@ -83,9 +90,18 @@ class ProfileVectorStore:
     """
 
     def __init__(
-        self, embedding_provider: EmbeddingProvider, *, store: VectorStore, collection: Collection
+        self,
+        embedding_provider: EmbeddingProvider,
+        *,
+        store: VectorStore | None = None,
+        collection: Collection | None = None,
     ) -> None:
+        collection = collection or _default_collection(embedding_provider)
         self.collection = collection
+        if store is None:
+            from vectorforge.vectorstore.memory import InMemoryVectorStore  # no function needs it
+
+            store = InMemoryVectorStore()
         self._store = store
         self.check_provider(embedding_provider)
         if not collection.by_profile:
@@ -158,6 +174,20 @@ class ProfileVectorStore:
         if draft.vector is None:
             return draft
         return replace(draft, vectors={self.collection.space: draft.vector})
+
+
+def _default_collection(provider: EmbeddingProvider) -> Collection:
+    return Collection(
+        id=uuid4(),
+        name="profiles",
+        embedding_provider=provider.provider_name(),
+        embedding_model=provider.default_model,
+        dimension=provider.dimension() or 0,
+        distance_metric=DistanceMetric.COSINE,
+        query_prefix=provider.query_prefix,
+        document_prefix=provider.document_prefix,
+        by_profile=True,
+    )
 
 
 ProfilesNow: TypeAlias = Callable[[], Awaitable[tuple[ProfileVectorStore, EmbeddingProvider]]]

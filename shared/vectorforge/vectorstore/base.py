@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.errors import ConflictError
 from vectorforge.types import (
     ChunkDraft,
     DistanceMetric,
@@ -44,6 +45,10 @@ class NearestChunks(list[RetrievedChunk]):
 
 class VectorStore(ABC):
     """Chunks with their vectors, of one tenant.
+
+    A new store needs ``search``, ``upsert_chunks`` and ``delete_profile_chunks``: ingestion, search, queries
+    and profiles then work. The other methods have defaults, which say what such a store cannot do. Give it to
+    the application as ``Application.build(config, vector_store=MyStore)``, called with each tenant's name.
 
     Every promise here is checked on every adapter by ``testing.contracts.VectorStoreContract``.
     """
@@ -102,7 +107,7 @@ class VectorStore(ABC):
         """
 
     @abstractmethod
-    async def replace_document(
+    async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
         """Store a document, or replace the one with the same source, in one step that readers see whole.
@@ -129,25 +134,28 @@ class VectorStore(ABC):
                 documents belong to profiles; nothing is written.
         """
 
-    async def upsert_chunks(
+    async def replace_document(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
-        """The same as ``replace_document``, under the name other stores use."""
-        return await self.replace_document(collection_id, document, chunks)
+        """Another name of ``upsert_chunks``, which ingestion calls."""
+        return await self.upsert_chunks(collection_id, document, chunks)
 
-    @abstractmethod
     async def delete_document(self, document_id: UUID) -> bool:
         """Remove a document with its chunks and vectors.
+
+        The default raises ConflictError.
 
         Returns:
             False when there was no such document.
         """
+        raise _cannot("delete single documents")
 
-    @abstractmethod
     async def count_documents(
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
     ) -> int:
         """Count the documents that ``delete_documents`` would remove.
+
+        The default raises ConflictError.
 
         Args:
             collection_id: The collection.
@@ -162,12 +170,14 @@ class VectorStore(ABC):
             InvalidInputError: ``profile_id`` is not usable, or the collection's documents belong to profiles
                 and none is named.
         """
+        raise _cannot("count documents by their metadata")
 
-    @abstractmethod
     async def delete_documents(
         self, collection_id: UUID, filters: Mapping[str, Any], *, profile_id: int | None = None
     ) -> int:
         """Remove documents whose own metadata match, as many as one transaction takes well.
+
+        The default raises ConflictError.
 
         To be called until it returns 0. A document that is being replaced is judged as it becomes.
 
@@ -182,10 +192,12 @@ class VectorStore(ABC):
         Raises:
             As ``count_documents``.
         """
+        raise _cannot("delete documents by their metadata")
 
-    @abstractmethod
     async def delete_left_out(self, collection_id: UUID, parent_source: str, kept: Collection[str]) -> int:
         """Remove the documents of a file that the file no longer holds.
+
+        The default removes none.
 
         Args:
             collection_id: The collection.
@@ -195,8 +207,8 @@ class VectorStore(ABC):
         Returns:
             How many were removed.
         """
+        return 0
 
-    @abstractmethod
     async def replace_profile(
         self,
         collection_id: UUID,
@@ -207,7 +219,10 @@ class VectorStore(ABC):
     ) -> ReplacedProfile:
         """Store documents of a profile, and remove others, in one step that readers see whole.
 
-        Each document is stored as by ``replace_document``. Writers of the same profile take turns.
+        Each document is stored as by ``upsert_chunks``. Writers of the same profile take turns.
+
+        The default is not one step: with ``removing`` it deletes the whole profile, then stores
+        ``documents``.
 
         Args:
             collection_id: The collection; it must have been made for profiles.
@@ -226,11 +241,21 @@ class VectorStore(ABC):
             DimensionMismatchError: A vector's length is not the collection's dimension; nothing is written.
             InvalidInputError: Something cannot be stored; nothing is written.
         """
+        removed = await self.delete_profile_chunks(collection_id, profile_id) if removing else 0
+        stored = [await self.upsert_chunks(collection_id, *document) for document in documents]
+        return ReplacedProfile(stored, chunks_removed=removed)
 
-    @abstractmethod
     async def profile_documents(self, collection_id: UUID, profile_id: int) -> Mapping[str, CurrentDocument]:
-        """What is stored of a profile now, by source; empty when there is no such profile."""
+        """What is stored of a profile now, by source; empty when there is no such profile.
+
+        The default knows of none, so that all chunks are embedded again.
+        """
+        return {}
 
     @abstractmethod
     async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
         """Remove a profile with all of its documents and chunks; returns how many chunks there were."""
+
+
+def _cannot(what: str) -> ConflictError:
+    return ConflictError(f"This vector store cannot {what}; use one that implements it.")

@@ -129,10 +129,10 @@ class InMemoryVectorStore(VectorStore):
         reason: ScanReason = "words" if mode is SearchMode.LEXICAL else "few"
         return NearestChunks(found, matched=len(matching), scan=Scan.for_reason(reason))
 
-    async def replace_document(
+    async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
-        """See ``VectorStore.replace_document``."""
+        """See ``VectorStore.upsert_chunks``."""
         _, prepared = prepare(document, chunks)
         return self._replace(collection_id, document, prepared, None)
 

@@ -100,10 +100,10 @@ class PgVectorStore(VectorStore):
         _check_scope(row, None if query is None else metric, search.dimension, profile_id)
         return found.nearest_chunks(search)
 
-    async def replace_document(
+    async def upsert_chunks(
         self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
     ) -> StoredDocument:
-        """See ``VectorStore.replace_document``."""
+        """See ``VectorStore.upsert_chunks``."""
         metadata, prepared = prepare(document, chunks)
         stored = await store_new(self._db, collection_id, document, metadata, prepared)
         if stored is not None:

@@ -30,7 +30,7 @@ async def health(
     application: ApplicationDep,
     deep: Annotated[bool, Query(description="Also ask the providers; needs a credential.")] = False,
 ) -> HealthResponse:
-    """Probe the database, and with `deep=1` every provider."""
+    """Probe the database; with `deep=1` every provider too, and how transactions are sent."""
     if deep and "tenant_id" not in request.scope["state"]:
         raise AuthenticationError(
             "An API key is required for the deep check, because it calls the providers."
@@ -41,6 +41,7 @@ async def health(
     if not found[0].healthy:
         response.status_code = 503
     if deep:
+        found.append(application.database.transaction_health())
         found += [probe for probe in await application.health_checker.check() if probe.name != "database"]
     components = [
         Component(name=c.name, healthy=c.healthy, detail=c.detail, latency_ms=c.latency_ms) for c in found

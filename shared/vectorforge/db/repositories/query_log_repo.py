@@ -42,6 +42,8 @@ INSERT INTO vectorforge.query_logs (tenant_id, {_COLUMNS}) VALUES (
 )
 ON CONFLICT DO NOTHING
 """
+# What takes the place of a row "started" is a new row: the app may add and remove rows, not change them.
+_END_START = "DELETE FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s AND outcome = 'started'"
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.query_logs WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
 SELECT {_COLUMNS} FROM vectorforge.query_logs
@@ -100,14 +102,15 @@ class QueryLogRepository:
         self._db = db
 
     async def start(self, log: QueryLog) -> None:
-        """Nothing: the row is written at the query's end, by the same process."""
+        """Store the row of a query that has begun, as ``create``; the record of the end takes its place."""
+        await self._db.execute(*self._inserting(log), repeatable=True)
 
     async def create(self, log: QueryLog) -> None:
-        """Store a log; one that is stored already stays as it is.
+        """Store a log; one that is stored already stays as it is, unless it is "started".
 
         Characters that PostgreSQL cannot hold become U+FFFD: a log is not lost because of what was asked.
         """
-        await self._db.execute(*self._creating(log), repeatable=True)
+        await self._db.execute_all(self._creating(log), repeatable=True)
 
     async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
         """Store a log and what else is to be written at a query's end, in one transaction.
@@ -122,17 +125,20 @@ class QueryLogRepository:
         creating = self._creating(log)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._db.execute_all([creating, *beside], repeatable=True)
+                await self._db.execute_all([*creating, *beside], repeatable=True)
             return True
         except DatabaseUnavailableError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
             logger.warning("The answer was not kept: %s", reason)
-            await self._db.execute(*creating, repeatable=True)
+            await self._db.execute_all(creating, repeatable=True)
             return False
 
-    def _creating(self, log: QueryLog) -> "Call":
+    def _creating(self, log: QueryLog) -> "list[Call]":
+        return [(_END_START, (self._db.tenant_id, log.id)), self._inserting(log)]
+
+    def _inserting(self, log: QueryLog) -> "Call":
         from psycopg.types.json import Jsonb
 
         values: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}

@@ -1,0 +1,162 @@
+"""A store of one's own needs three methods to serve ingestion, queries and profiles. C-006, C-023."""
+
+import operator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+import httpx2
+import pytest
+
+from vectorforge.api.app import create_app
+from vectorforge.bootstrap import Application
+from vectorforge.errors import ConflictError
+from vectorforge.ingestion.profile import RAGIngestionPipeline
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.pipeline.profile import RAGRetrievalPipeline
+from vectorforge.retriever.profile import ProfileVectorStore
+from vectorforge.testing.hashing_embedder import HashingEmbedder
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    build_application,
+    new_collection,
+    settings_for,
+)
+from vectorforge.testing.live_server import serve
+from vectorforge.testing.scripted_llm import ScriptedLLM
+from vectorforge.types import Chunk, ChunkDraft, DistanceMetric, DocumentDraft, RetrievedChunk, StoredDocument
+from vectorforge.vectorstore.base import NearestChunks, VectorStore
+
+
+class DictStore(VectorStore):
+    """Chunks of one tenant in a dict, searched by cosine."""
+
+    tenants: dict[str, "DictStore"] = {}  # noqa: RUF012 - the test's own
+
+    def __init__(self, tenant_id: str) -> None:
+        self.documents: dict[tuple[UUID, str], list[tuple[ChunkDraft, DocumentDraft]]] = {}
+        self.tenants[tenant_id] = self
+
+    async def upsert_chunks(
+        self, collection_id: UUID, document: DocumentDraft, chunks: Sequence[ChunkDraft]
+    ) -> StoredDocument:
+        before = self.documents.get((collection_id, document.source), [])
+        self.documents[collection_id, document.source] = [(chunk, document) for chunk in chunks]
+        return StoredDocument(uuid5(collection_id, document.source), 1, len(chunks), 0, len(before))
+
+    async def delete_profile_chunks(self, collection_id: UUID, profile_id: int) -> int:
+        gone = [
+            key
+            for key, chunks in self.documents.items()
+            if key[0] == collection_id and any(_profile(*chunk) == profile_id for chunk in chunks)
+        ]
+        return sum(len(self.documents.pop(key)) for key in gone)
+
+    async def search(
+        self,
+        *,
+        query_vector: Sequence[float] | None,
+        top_k: int,
+        collection_id: UUID,
+        metric: DistanceMetric,
+        filters: Mapping[str, Any] | None = None,
+        profile_id: int | None = None,
+        query_text: str | None = None,
+        dense_weight: float = 0.5,
+        space: str | None = None,
+    ) -> NearestChunks:
+        found = [
+            _found(collection_id, chunk, document, query_vector or [])
+            for (collection, _), chunks in self.documents.items()
+            for chunk, document in chunks
+            if collection == collection_id and profile_id in (None, _profile(chunk, document))
+        ]
+        return NearestChunks(sorted(found, key=lambda one: -one.score)[:top_k], len(found))
+
+
+def _profile(chunk: ChunkDraft, document: DocumentDraft) -> Any:
+    return {**document.metadata, **chunk.metadata}.get("profile_id")
+
+
+def _found(
+    collection_id: UUID, chunk: ChunkDraft, document: DocumentDraft, query: Sequence[float]
+) -> RetrievedChunk:
+    vector = chunk.vector or []
+    score = sum(map(operator.mul, vector, query))
+    document_id = uuid5(collection_id, document.source)
+    stored = Chunk(
+        uuid5(document_id, str(chunk.index)),
+        document_id,
+        chunk.index,
+        chunk.text,
+        chunk.start_offset,
+        chunk.end_offset,
+        chunk.token_count,
+        chunk.heading,
+        {**document.metadata, **chunk.metadata},
+    )
+    return RetrievedChunk(stored, score, 1 - score, document.source, document.title)
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    return make_tenant()
+
+
+@pytest.fixture
+async def client(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
+    parts = build_application(
+        settings_for(postgres_server.app_url, [tenant]), ScriptedLLM(["Blue. [Source 1]"])
+    )
+    application = Application(
+        parts.config,
+        database=parts.database,
+        embedding_registry=parts.embedding_registry,
+        llm_registry=parts.llm_registry,
+        vector_store=DictStore,
+    )
+    async with serve(create_app(application)) as url, LiveApi(url, application).client(tenant) as client:
+        yield client
+
+
+async def test_application_with_a_store_of_three_methods_ingests_and_answers(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    collection = await new_collection(client)
+    job = await add_documents(client, collection, widgets="Widgets are blue.", gadgets="Gadgets are round.")
+    assert (job["status"], job["documents_done"]) == ("succeeded", 2)
+    assert len(DictStore.tenants[tenant].documents) == 2
+    query = {"query": "What color are widgets?", "top_k": 1}
+    answer = (await client.post(f"/v1/collections/{collection}/query", json=query)).json()
+    assert [source["document_source"] for source in answer["sources"]] == ["widgets.md"]
+
+
+async def test_profiles_in_a_store_of_three_methods_are_replaced_and_deleted(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    for summary in ("Builds bridges.", "Builds tunnels."):
+        (await client.put("/v1/profiles/7", json={"profile_summary": summary})).raise_for_status()
+    (await client.put("/v1/profiles/8", json={"profile_summary": "Bakes bread."})).raise_for_status()
+    found = await client.post("/v1/profiles/7/search", json={"query": "builds"})
+    assert [result["text"] for result in found.json()["results"]] == ["Builds tunnels."]
+    store = DictStore.tenants[tenant]
+    collection, _ = next(iter(store.documents))
+    assert await store.delete_profile_chunks(collection, 7) == 1
+    assert (await client.post("/v1/profiles/7/search", json={"query": "builds"})).json()["results"] == []
+    others = (await client.post("/v1/profiles/8/search", json={"query": "bread"})).json()["results"]
+    assert [result["text"] for result in others] == ["Bakes bread."]
+
+
+async def test_store_of_three_methods_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(ConflictError, match="cannot delete single documents"):
+        await DictStore("nobody").delete_document(uuid4())
+
+
+async def test_profile_store_of_an_embedding_provider_alone_works() -> None:  # C-006
+    provider = HashingEmbedder()
+    store = ProfileVectorStore(provider)
+    await RAGIngestionPipeline(store, provider).reingest_profile(7, "Builds bridges.", [], [])
+    found = await RAGRetrievalPipeline(store, provider).retrieve("builds", 7)
+    assert [chunk.text for chunk in found] == ["Builds bridges."]
+    assert await RAGRetrievalPipeline(store, provider).retrieve("builds", 8) == []
