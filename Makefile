@@ -5,7 +5,7 @@ UV_VERSION := ~=0.13.9
 ARGS ?=
 STAGE ?= dev
 CDK := infra/node_modules/.bin/cdk
-RUN := $(UV) run --frozen --all-extras
+RUN := $(UV) run --frozen --group dev --all-extras
 
 .DEFAULT_GOAL := help
 .PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt quality campaign bench
@@ -15,7 +15,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(UV) ## Start everything and serve the page and the API on http://localhost:8000
-	@$(RUN) --no-dev vectorforge up $(ARGS)
+	@$(UV) run --frozen vectorforge up $(ARGS)
 
 local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
 	@$(RUN) python -m vectorforge.local.aws $(ARGS)
