@@ -26,7 +26,7 @@ class IngestDisplay:
         self._terminal = terminal
         self._lines = not terminal.err.is_terminal
         self._last_line = time.monotonic()
-        self._finished = 0
+        self._finished, self._files = 0, files
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<9}"),
@@ -63,7 +63,7 @@ class IngestDisplay:
         self._finished += 1
         if self._lines and time.monotonic() - self._last_line > _LINE_EVERY_S:
             self._last_line = time.monotonic()
-            self._terminal.note(f"{self._finished} of {self._documents} documents done ...")
+            self._terminal.note(f"{self._finished} of {max(self._documents, self._files)} documents done ...")
 
     def embedding(self) -> Callable[[int, int], None]:
         """Follow the embedding of one document."""
