@@ -62,21 +62,22 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
         InvalidInputError: A path does not exist.
     """
     found: dict[str, SourceFile] = {}
-    skipped: dict[str, SkippedFile] = {}
+    skipped: dict[Path, str] = {}
     for path in paths:
         if path.is_dir():
             for entry, reason in _walk(path):
                 reason = reason or _unwanted(entry, glob)
-                name, source = entry.relative_to(path).as_posix(), source_name(entry)
+                name = entry.relative_to(path).as_posix()
                 if reason:
-                    skipped.setdefault(source, SkippedFile(source, reason))
+                    skipped[entry.absolute()] = reason
                 elif glob is None or fnmatch(entry.name, glob) or fnmatch(name, glob):
-                    found.setdefault(source, SourceFile(source, entry, name))
+                    found.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
         elif path.is_file():
             found.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
         else:
             raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
-    return FoundFiles([*found.values()], [file for file in skipped.values() if file.source not in found])
+    left_out = [SkippedFile(entry.as_posix(), reason) for entry, reason in skipped.items()]
+    return FoundFiles([*found.values()], [file for file in left_out if file.source not in found])
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
