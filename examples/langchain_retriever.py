@@ -1,8 +1,8 @@
 """VectorForge as a retriever of LangChain, in a chain that answers from what it finds.
 
 Start the server with `uv run vectorforge up`, then
-`OPENAI_API_KEY=... uv run python examples/langchain_retriever.py "How are tenants kept apart?"` (needs
-`langchain-core`). ``OPENAI_BASE_URL`` names another model's server, ``AGENT_MODEL`` another model,
+`OPENAI_API_KEY=... uv run --with langchain-core --with openai python examples/langchain_retriever.py`, with a
+question if you like. ``OPENAI_BASE_URL`` names another model's server, ``AGENT_MODEL`` another model,
 ``VECTORFORGE_URL`` another VectorForge, ``VECTORFORGE_API_KEY`` the key it wants.
 """
 
@@ -80,8 +80,8 @@ def make_chain(retriever: BaseRetriever) -> Runnable[str, str]:
     return given | prompt | RunnableLambda(ask_model) | StrOutputParser()
 
 
-if __name__ == "__main__":
-    question = " ".join(sys.argv[1:]) or "How are tenants kept apart?"
+def main(question: str) -> None:
+    """Print the passages found, and the chain's answer if there is a model."""
     key = os.environ.get("VECTORFORGE_API_KEY")
     found = VectorForgeRetriever(
         url=os.environ.get("VECTORFORGE_URL", "http://localhost:8000"),
@@ -94,3 +94,12 @@ if __name__ == "__main__":
         print(make_chain(found).invoke(question))
     else:
         print("Set OPENAI_API_KEY to have these passages answered from.")
+
+
+if __name__ == "__main__":
+    try:
+        main(" ".join(sys.argv[1:]) or "How are tenants kept apart?")
+    except httpx2.ConnectError as error:
+        raise SystemExit(f"No server at VECTORFORGE_URL ({error}). Start it: uv run vectorforge up") from None
+    except Exception as error:  # noqa: BLE001 - a refusal of the server or of the model's vendor
+        raise SystemExit(f"Failed: {error}") from None

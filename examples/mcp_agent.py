@@ -1,9 +1,9 @@
 """An agent: a model that calls VectorForge's tools over MCP as often as it needs, and then answers.
 
 Start the server with `uv run vectorforge up`, then
-`OPENAI_API_KEY=... uv run python examples/mcp_agent.py "What happens when the database is down?"`.
-With ``ANTHROPIC_API_KEY`` Anthropic's model is asked instead. ``AGENT_MODEL`` names another model,
-``VECTORFORGE_URL`` another server, ``VECTORFORGE_API_KEY`` the key it wants.
+`OPENAI_API_KEY=... uv run --with openai python examples/mcp_agent.py "What if the database is down?"`.
+With ``ANTHROPIC_API_KEY`` (and `--with anthropic`) Anthropic's model is asked instead. ``AGENT_MODEL`` names
+another model, ``VECTORFORGE_URL`` another server, ``VECTORFORGE_API_KEY`` the key it wants.
 """
 
 import asyncio
@@ -124,7 +124,21 @@ async def answer(question: str) -> str:
         return await ask(question, tools, call_tool)
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first failure of the tasks that were running; the MCP client groups them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, httpx2.ConnectError):
+        return f"no server at {BASE_URL}. Start it: uv run vectorforge up"
+    return str(error) or type(error).__name__
+
+
 if __name__ == "__main__":
+    if not {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"} & os.environ.keys():
+        raise SystemExit("Set OPENAI_API_KEY or ANTHROPIC_API_KEY: an agent needs a model that calls tools.")
     asked = " ".join(sys.argv[1:]) or "How are tenants kept apart?"
     print(asked)
-    print(asyncio.run(answer(asked)))
+    try:
+        print(asyncio.run(answer(asked)))
+    except Exception as error:  # noqa: BLE001 - a refusal of the server or of the model's vendor
+        raise SystemExit(f"The agent failed: {reason_of(error)}") from None

@@ -1,13 +1,14 @@
 """The `openai` package against VectorForge: answers with citations, a stream, embeddings.
 
-Start the server with `uv run vectorforge up`, then run `uv run python examples/openai_client_example.py`.
+Start the server with `uv run vectorforge up`, then run
+`uv run --with openai python examples/openai_client_example.py`.
 ``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants, ``VECTORFORGE_MODEL`` a
 collection, as in `vectorforge/handbook`.
 """
 
 import os
 
-from openai import APIError, NotFoundError, OpenAI
+from openai import APIConnectionError, APIError, NotFoundError, OpenAI
 
 MODEL = os.environ.get("VECTORFORGE_MODEL", "vectorforge")
 QUESTION = "How are tenants kept apart?"
@@ -78,8 +79,10 @@ def main() -> None:
             ask_streaming(client)
             embed(client)
             show_refusal(client)
+        except APIConnectionError:
+            raise SystemExit(f"No server at {client.base_url}. Start it: uv run vectorforge up") from None
         except APIError as error:
-            raise SystemExit(f"The server says: {error.message}") from error
+            raise SystemExit(f"The server refused: {error.message}") from None
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""Put a few documents into the default collection and ask about them, with the standard library only.
+"""Put a few documents into the default collection and query them, with the standard library only.
 
-Start the server with `uv run vectorforge up`, then run `uv run python examples/rag_ingest_example.py`.
-``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants.
+Start the server with `uv run vectorforge up`, then run `uv run python examples/rag_ingest_example.py`. The
+documents are deleted at the end; ``--keep`` leaves them there. ``VECTORFORGE_URL`` names another server,
+``VECTORFORGE_API_KEY`` the key it wants.
 """
 
 import json
 import os
+import sys
 import time
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -50,7 +53,7 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{BASE_URL}{path}", data, headers, method=method)  # noqa: S310 - the reader's own server
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - the reader's own server
-        return json.load(response)
+        return json.load(response) if response.status != 204 else None
 
 
 def find_or_create_collection(name: str) -> str:
@@ -76,9 +79,26 @@ def rag_query(query: str, **options: Any) -> dict[str, Any]:
     return answer
 
 
-def main() -> None:
-    """Ingest, then ask with and without a filter."""
+def delete(job: dict[str, Any]) -> None:
+    """Delete the documents of a job."""
+    for document in job["documents"]:
+        if document["document_id"]:
+            call("DELETE", f"/v1/documents/{document['document_id']}")
+
+
+def main(*, keep: bool) -> None:
+    """Ingest, query, and delete the documents again unless they are to stay."""
     job = ingest(find_or_create_collection(COLLECTION), DOCUMENTS)
+    try:
+        show(job)
+    finally:
+        if not keep:
+            delete(job)
+            print(f"\nDeleted the {len(DOCUMENTS)} documents again; --keep leaves them.")
+
+
+def show(job: dict[str, Any]) -> None:
+    """Print what was ingested, then query with and without a filter."""
     print(f"Ingestion {job['status']}: {job['documents_done']} of {job['documents_total']} documents")
     for document in job["documents"]:
         print(f"  {document['source']}: {document['status']}")
@@ -96,4 +116,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main(keep="--keep" in sys.argv)
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"The server refused: {json.load(error).get('detail', error.reason)}") from None
+    except OSError as error:
+        raise SystemExit(f"No server at {BASE_URL} ({error}). Start it: uv run vectorforge up") from None

@@ -1,8 +1,8 @@
 """Every feature of ``POST /v1/rag/query``, with the standard library only.
 
-Start the server with `uv run vectorforge up`, fill it with `uv run python examples/rag_ingest_example.py`
-or with documents of your own, then run `uv run python examples/rag_query_example.py`. ``VECTORFORGE_URL``
-names another server, ``VECTORFORGE_API_KEY`` the key it wants.
+Start the server with `uv run vectorforge up`, fill it with documents of your own or with
+`uv run python examples/rag_ingest_example.py --keep`, then run `uv run python examples/rag_query_example.py`.
+``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants.
 """
 
 import json
@@ -110,4 +110,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"The server refused: {json.load(error).get('detail', error.reason)}") from None
+    except OSError as error:
+        raise SystemExit(f"No server at {BASE_URL} ({error}). Start it: uv run vectorforge up") from None

@@ -1,6 +1,6 @@
 """Measure the service beside a hand-written floor and other frameworks, and write docs/performance.md.
 
-make bench, or: uv run python tests/benchmarks/bench.py [PART ...]
+make bench, or: uv run --group dev python tests/benchmarks/bench.py [PART ...]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What one search takes of the database, at several sizes and loads, and what a chunk takes of its disk.
 
-uv run python tests/benchmarks/database_capacity.py
+uv run --group dev python tests/benchmarks/database_capacity.py
 """
 
 import argparse
@@ -28,8 +28,8 @@ machine, so searches a second are this machine's; CPU a search, connections held
 calculate with. 100,000 chunks of 1,536 dimensions take 4 GB of disk and half an hour on two cores.
 
 examples:
-  uv run python tests/benchmarks/database_capacity.py > figures.md
-  uv run python tests/benchmarks/database_capacity.py --dimensions 384 --sizes 1000 10000 --json
+  uv run --group dev python tests/benchmarks/database_capacity.py > figures.md
+  uv run --group dev python tests/benchmarks/database_capacity.py --dimensions 384 --sizes 1000 10000 --json
 """
 
 

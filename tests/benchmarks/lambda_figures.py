@@ -1,6 +1,6 @@
 """What the Lambda functions cost: first byte, chunks, cold starts and memory, beside FastAPI and Mangum.
 
-uv run python tests/benchmarks/lambda_figures.py
+uv run --group dev python tests/benchmarks/lambda_figures.py
 """
 
 import argparse
@@ -33,8 +33,8 @@ embedded PostgreSQL and fake vendors that answer at once. No figure is of AWS: t
 door are added, and the CPU depends on the memory size.
 
 examples:
-  uv run python tests/benchmarks/lambda_figures.py > figures.md
-  uv run python tests/benchmarks/lambda_figures.py --only chunks --json
+  uv run --group dev python tests/benchmarks/lambda_figures.py > figures.md
+  uv run --group dev python tests/benchmarks/lambda_figures.py --only chunks --json
 """
 
 

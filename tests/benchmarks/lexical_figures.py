@@ -1,6 +1,6 @@
 """What a search by words takes at several sizes, and what it takes to keep the words of passages.
 
-uv run python tests/benchmarks/lexical_figures.py
+uv run --group dev python tests/benchmarks/lexical_figures.py
 """
 
 import argparse

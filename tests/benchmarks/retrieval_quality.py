@@ -1,6 +1,6 @@
 """How well the service finds what people judged relevant, and what it answers.
 
-    uv run python tests/benchmarks/retrieval_quality.py FOLDER [--answers] [--foreign OTHER_FOLDER]
+    uv run --group dev python tests/benchmarks/retrieval_quality.py FOLDER [--answers] [--foreign FOLDER]
 
 FOLDER holds three files of JSON lines:
 
@@ -35,6 +35,7 @@ import numpy as np
 from figures import answers as answering
 from rich.progress import Progress, track
 
+from vectorforge.cli.files import SourceFile
 from vectorforge.cli.ingest_run import ingest_files
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal
@@ -175,7 +176,7 @@ async def measure(session: Session, folder: Path, options: argparse.Namespace) -
     corpus = folder / "corpus.jsonl"
     digest = hashlib.sha256(corpus.read_bytes()).hexdigest()[:12]
     collection = await session.collection_or_new(f"{folder.name}-{digest}")
-    summary = await ingest_files(terminal, session, collection, [("corpus.jsonl", corpus)])
+    summary = await ingest_files(terminal, session, collection, [SourceFile("corpus.jsonl", corpus)])
     if summary.failed:
         terminal.warn(f"{summary.failed} documents could not be ingested.")
     exact = await ExactIndex.read(session, collection)

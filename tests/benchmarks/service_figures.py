@@ -1,6 +1,6 @@
 """What the service costs: import, start, memory, questions, streams, ingestion, search.
 
-uv run python tests/benchmarks/service_figures.py
+uv run --group dev python tests/benchmarks/service_figures.py
 """
 
 import argparse
@@ -36,9 +36,9 @@ deleted at the end. Latencies depend on what else the machine does; CPU times an
 whole takes about ten minutes on two cores; --quick takes two and is good for finding mistakes only.
 
 examples:
-  uv run python tests/benchmarks/service_figures.py > figures.md
-  uv run python tests/benchmarks/service_figures.py --only queries --json
-  uv run python tests/benchmarks/service_figures.py --only ingestion --corpus FOLDER
+  uv run --group dev python tests/benchmarks/service_figures.py > figures.md
+  uv run --group dev python tests/benchmarks/service_figures.py --only queries --json
+  uv run --group dev python tests/benchmarks/service_figures.py --only ingestion --corpus FOLDER
 """
 
 

@@ -1,6 +1,6 @@
 """What the kinds of vector index cost and find, and the ways to write many vectors.
 
-uv run python tests/benchmarks/storage_figures.py --vectors 100000 500000
+uv run --group dev python tests/benchmarks/storage_figures.py --vectors 100000 500000
 """
 
 import argparse

@@ -63,7 +63,15 @@ class StubApi:
         self.collections.append(made)
         return made
 
-    def add_document(self, text: str, *, file: str, title: str | None = None, collection: str = "c1") -> Json:
+    def add_document(
+        self,
+        text: str,
+        *,
+        file: str,
+        title: str | None = None,
+        collection: str = "c1",
+        sample: bool = False,
+    ) -> Json:
         """Store a document."""
         made = {
             "id": f"d{len(self.documents) + 1}-{uuid4().hex[:6]}",
@@ -71,6 +79,7 @@ class StubApi:
             "source": file,
             "title": title,
             "media_type": "text/markdown",
+            "metadata": {"sample": True} if sample else {},
             "chunk_count": 3,
             "text": text,
         }

@@ -86,7 +86,7 @@ async def no_wider_than_the_screen(page: Page) -> bool:
 
 
 async def test_use_chat_shows_sources_and_citations(example: Example, visit: Visit) -> None:
-    example.openai.script(Reply(texts=PIECES), Reply(texts=("At 230 degrees [Source 1].",)))
+    example.openai.script(Reply(texts=PIECES), Reply(texts=("**In short**: 230 degrees [Source 1].",)))
     page = await visit(example.url)
     await ask(page)
     await expect(page.locator(".text")).to_have_text(ANSWER)  # markup in it is text
@@ -106,7 +106,8 @@ async def test_use_chat_shows_sources_and_citations(example: Example, visit: Vis
     await expect(sources.first).to_have_text("Bread")
 
     await ask(page, "How hot is the oven?")
-    await expect(page.locator(".text").nth(1)).to_have_text("At 230 degrees [1].")
+    await expect(page.locator(".text").nth(1)).to_have_text("In short: 230 degrees [1].")
+    await expect(page.locator(".text b")).to_have_text(["In short"])
     assert [message["role"] for message in example.openai.bodies[1]["messages"]][1:3] == ["user", "assistant"]
 
 

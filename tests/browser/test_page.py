@@ -8,7 +8,7 @@ from playwright.async_api import FilePayload, Page, expect
 
 from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
-from tests.browser.page_actions import ask
+from tests.browser.page_actions import ask, ended
 from tests.browser.stub_api import StubApi
 from vectorforge.api.pages import page_response
 
@@ -44,12 +44,59 @@ async def test_the_empty_page_teaches_what_to_do(stub: StubApi, visit: Visit) ->
     await expect(page.get_by_role("button", name="Send question")).to_be_disabled()
 
 
-async def test_example_questions_name_the_documents(stub: StubApi, visit: Visit) -> None:
+# issue 16, point 17
+async def test_suggestions_name_the_documents_and_query_at_a_click(stub: StubApi, visit: Visit) -> None:
     stub.add_document("text", file="travel.md", title="Travel policy")
+    stub.scripts = [answer("Whole.")]
     page = await visit(stub.url)
     await page.get_by_role("button", name="What is “Travel policy” about?").click()
-    await expect(page.get_by_label("Your question")).to_have_value("What is “Travel policy” about?")
-    await expect(page.get_by_label("Your question")).to_be_focused()
+    await ended(page)
+    await expect(page.locator(".turn h2")).to_have_text("What is “Travel policy” about?")
+    assert [query["query"] for query in stub.queries] == ["What is “Travel policy” about?"]
+    await expect(page.get_by_label("Your question")).to_have_value("")
+
+
+async def test_suggestions_of_the_sample_wait_for_their_pages(stub: StubApi, visit: Visit) -> None:
+    stub.add_document("text", file="vectorforge/docs/degradation.md", title="Degradation", sample=True)
+    page = await visit(stub.url)
+    asked = "After how many failed calls does the circuit breaker open?"
+    await expect(page.locator(".try button")).to_have_text([asked])
+    stub.add_document("text", file="notes.md", title="Notes")
+    await page.reload()
+    await expect(page.get_by_role("button", name="What is “Notes” about?")).to_be_visible()
+    await expect(page.get_by_role("button", name=asked)).to_have_count(0)
+
+
+async def test_documents_that_arrive_after_the_page_was_opened_are_shown(stub: StubApi, visit: Visit) -> None:
+    page = await visit(stub.url)
+    await page.clock.install()
+    await page.reload()
+    await expect(page.get_by_role("button", name="Drop documents here")).to_be_visible()
+    stub.add_document("text", file="travel.md", title="Travel policy")
+    await page.clock.fast_forward(3_000)
+    await expect(page.get_by_role("button", name="What is “Travel policy” about?")).to_be_visible()
+
+
+async def test_collections_of_profiles_are_not_offered(stub: StubApi, visit: Visit) -> None:
+    stub.add_collection("profiles")["by_profile"] = True
+    stub.add_document("text", file="cv.md", collection="c2")
+    page = await visit(stub.url)
+    await expect(page.locator("#collection option")).to_have_text(["handbook"])
+    await expect(page.locator("#collection")).to_have_value("c1")
+
+
+async def test_another_collection_starts_a_new_thread(stub: StubApi, visit: Visit) -> None:
+    stub.add_collection("travel")
+    stub.scripts = [answer("One."), answer("Two.")]
+    page = await visit(stub.url)
+    await ask(page)
+    await ended(page)
+    await page.get_by_label("Collection", exact=True).select_option("travel")
+    await expect(page.locator(".turn")).to_have_count(0)
+    await ask(page, "Another?")
+    await ended(page)
+    assert "messages" not in stub.queries[1]
+    assert stub.queries[1]["collection"] == "c2"
 
 
 async def test_files_are_watched_until_each_is_done_or_failed(stub: StubApi, visit: Visit) -> None:

@@ -17,6 +17,11 @@ NOTHING = dict.fromkeys(("candidates", "below_min_score", "dropped_by_budget", "
 PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 
 
+async def open_account(page: Page) -> None:
+    """Open the account of the newest answer, which is closed at first."""
+    await page.get_by_text("How this answer came about").last.click()
+
+
 async def listed(page: Page, name: str) -> list[str]:
     """What a list says, as a reader hears it."""
     items = page.get_by_role("list", name=name).get_by_role("listitem")
@@ -54,6 +59,7 @@ async def test_citations_show_their_verdict_while_the_answer_streams(stub: StubA
     await expect(page.locator(".answer")).to_have_attribute("aria-busy", "true")
     gate.set()
     await ended(page)
+    await open_account(page)
     verdicts = await page.locator(".cite").evaluate_all("(nodes) => nodes.map((n) => n.dataset.verdict)")
     assert verdicts == ["supported", "unsupported", "unsupported", "unchecked"]
     await expect(page.locator(".cite")).to_have_text(["1", "1", "2", "2"])
@@ -71,6 +77,7 @@ async def test_marks_typed_by_a_model_or_in_code_stay_text(stub: StubApi, visit:
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     await expect(page.locator(".cite")).to_have_count(1)
     await expect(page.locator(".answer p")).to_have_text("\ufffd0.1\ufffd and 1.")
     await expect(page.locator(".answer pre")).to_have_text("list [1]")
@@ -81,6 +88,7 @@ async def test_the_funnel_can_be_seen_and_read(stub: StubApi, visit: Visit) -> N
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     assert await listed(page, "Passages") == [
         "Matched 340", "Nearest 10", "Scored too low −2", "Did not fit −1", "Read 7", "Cited 1",
     ]  # fmt: skip
@@ -104,6 +112,7 @@ async def test_funnels_without_a_plain_count(
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     assert (await listed(page, "Passages"))[0] == expected
     assert all(width >= 0 for width in await widths(page, ".funnel .track i"))
 
@@ -113,6 +122,7 @@ async def test_time_and_cost_are_shown(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     assert await listed(page, "Time") == [
         "Search 12 ms",
         "Wait for first word 400 ms",
@@ -140,6 +150,7 @@ async def test_costs(stub: StubApi, visit: Visit, done: dict[str, Any], cost: st
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     await expect(page.locator(".cost b")).to_have_text(cost)
     if done == {"cost_usd": None}:
         await expect(page.locator(".foot")).to_contain_text("fake-1 · price unknown")
@@ -150,6 +161,7 @@ async def test_quotes_cost_nothing(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     await expect(page.locator(".cost")).to_have_text("$0, no model wrote this")
 
 
@@ -165,17 +177,18 @@ async def test_an_answer_without_a_first_token(stub: StubApi, visit: Visit) -> N
     page = await visit(stub.url)
     await ask(page)
     await ended(page)
+    await open_account(page)
     assert await listed(page, "Time") == ["Search 20 ms", "The rest 10 ms", "Total 30 ms"]
 
 
-async def test_only_the_newest_account_is_open(stub: StubApi, visit: Visit) -> None:
+async def test_accounts_are_closed_until_they_are_opened(stub: StubApi, visit: Visit) -> None:
     stub.scripts = [answer("One."), answer("Two.")]
     page = await visit(stub.url)
     for turn in range(2):
         await ask(page)
         await ended(page, turn=turn)
     accounts = page.locator("details.evidence")
-    assert await accounts.evaluate_all("(nodes) => nodes.map((node) => node.open)") == [False, True]
+    assert await accounts.evaluate_all("(nodes) => nodes.map((node) => node.open)") == [False, False]
     await accounts.nth(0).get_by_text("How this answer came about").press("Enter")
     await expect(accounts.nth(0).get_by_role("list", name="Passages")).to_be_visible()
 
@@ -190,6 +203,7 @@ async def test_a_phone_shows_all_of_it(stub: StubApi, visit: Visit, scheme: str)
     page = await visit(stub.url, color_scheme=scheme, **PHONE)
     await ask(page)
     await ended(page)
+    await open_account(page)
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     for name in ("Passages", "Time"):
         box = await page.get_by_role("list", name=name).bounding_box()

@@ -96,6 +96,12 @@ async def test_it_gives_up_after_a_while_and_can_be_told_to_go_on(stub: StubApi,
                 await stub.seen.wait()
     await expect(page.get_by_role("alert")).to_contain_text("the rest of the answer could not be fetched")
     await expect(page.locator(".turn")).to_have_attribute("data-phase", "failed")
+    left, right = [
+        await page.get_by_role("button", name=name).bounding_box() for name in ("Fetch the rest", "Ask again")
+    ]
+    assert left is not None
+    assert right is not None
+    assert right["x"] - (left["x"] + left["width"]) >= 8
     await page.get_by_role("button", name="Fetch the rest").click()
     await page.clock.fast_forward(1_000)
     await ended(page)

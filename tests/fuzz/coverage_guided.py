@@ -34,7 +34,7 @@ def main() -> None:
     """Instrument what the parsers are made of, then run one of them."""
     import atheris
 
-    with atheris.instrument_imports(include=["vectorforge.", "docx"]):
+    with atheris.instrument_imports(include=["vectorforge.", "docx", "striprtf"]):
         from tests.fuzz.parser_inputs import FOUND, inputs
         from tests.fuzz.parsers import PARSERS
 

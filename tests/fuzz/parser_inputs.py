@@ -34,6 +34,33 @@ trailer << /Root 1 0 R >>
 _MARKDOWN: Final = (
     b"# A\n\nText with **bold** [1].\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n## B\n- one\n"
 )
+_MAIL: Final = b"""Subject: =?utf-8?q?K=C3=A4se?=
+From: "Ann" <ann@example.com>
+Date: Mon, 02 Mar 2026 10:00:00 +0100
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="b"
+
+--b
+Content-Type: text/plain; charset="utf-8"
+Content-Transfer-Encoding: quoted-printable
+
+flower=20pot
+--b
+Content-Type: application/pdf
+Content-Disposition: attachment; filename="a.pdf"
+Content-Transfer-Encoding: base64
+
+eA==
+--b--
+"""
+_NOTEBOOK: Final[Mapping[str, Any]] = {
+    "nbformat": 4,
+    "metadata": {"kernelspec": {"language": "python"}},
+    "cells": [
+        {"cell_type": "markdown", "source": ["# A\n", "b"]},
+        {"cell_type": "code", "source": "x = '```'", "outputs": []},
+    ],
+}
 _FILTERS: Final = (
     {"year": {"$gte": 2024, "$lt": 2025.5}, "kind": {"$in": ["a", None, True]}},
     {"$or": [{"a.b": {"$contains": "x"}}, {"$not": {"c": {"$exists": False}}}], "d": {"$not": {"$ne": [1]}}},
@@ -59,6 +86,16 @@ def inputs(parser: str) -> Sequence[bytes]:
         ],
         "docx": [_word()],
         "pdf": [_PDF],
+        "markdown": [
+            b"---\ntitle: A\ntags: [b, 2, 2024-01-02]\nd: 1.5\n---\n# T\n",
+            b"a <!-- c --> `<!--` b\n<!--\n-->\n~~~\n<!-- x -->\n~~~\n",
+        ],
+        "mail": [_MAIL],
+        "notebook": [json.dumps(_NOTEBOOK).encode()],
+        "json": [b'{"title": "T", "a": {"b": [1, 2.50, "x\\ny"], "c": [{"d": true}, [null]]}, "e": NaN}'],
+        "rtf": [
+            rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset0 Arial;}}\f0\b Bold\b0\par \u228?\'e4\tab x}"
+        ],
         "passages": [_MARKDOWN, b"word " * 400],
         "filter": [json.dumps(one).encode() for one in _FILTERS],
         "answer": [
@@ -155,6 +192,7 @@ _WRITTEN: Final = b"""{"Records": [
 ]}"""
 FOUND: Final[Mapping[str, Sequence[bytes]]] = {
     "docx": [_damaged_word()],
+    "markdown": [b'---\ntitle: "\\ud800\\0"\nx: "\\0"\n---\nText.'],
     "queue-message": [
         b'{"Records": [{"s3": {"object": {"key": 5}, "bucket": {"name": "b"}}, "eventName": "ObjectC"}]}',
         b'{"Records": [{"s3": {"object": {"key": "k"}, "bucket": {"name": "b"}}, "eventName": 3}]}',

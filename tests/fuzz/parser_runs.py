@@ -17,7 +17,7 @@ _SHOWN_BYTES: Final = 400
 NO_ATHERIS: Final = (
     ""
     if importlib.util.find_spec("atheris")
-    else "atheris is not installed: uv sync --all-extras --group fuzz"
+    else "atheris is not installed: uv sync --group dev --group fuzz"
 )
 """Why parsers cannot be run here; empty: they can."""
 _DONE = re.compile(r"^Done (\d+) runs", re.MULTILINE)

@@ -17,7 +17,11 @@ from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.extract.docx import extract_docx
 from vectorforge.ingestion.extract.html import extract_html
+from vectorforge.ingestion.extract.json_text import extract_json
+from vectorforge.ingestion.extract.mail import extract_mail
+from vectorforge.ingestion.extract.notebook import extract_notebook
 from vectorforge.ingestion.extract.pdf import extract_pdf
+from vectorforge.ingestion.extract.rtf import extract_rtf
 from vectorforge.ingestion.types import ReadText
 from vectorforge.llm.response_body import events
 from vectorforge.pipeline.answer_json import AnswerReader
@@ -51,28 +55,21 @@ def read_records(content: bytes) -> None:
     _extract(content, "a.jsonl")
 
 
-def read_page(content: bytes) -> None:
-    """HTML, here without the child process that large pages get."""
-    try:
-        _check(extract_html(content, charset=None))
-    except ExtractionError:
-        return
+def read_markdown(content: bytes) -> None:
+    """Markdown with front matter and comments."""
+    _extract(content, "a.md")
 
 
-def read_word(content: bytes) -> None:
-    """DOCX, here without its child process."""
-    try:
-        _check(extract_docx(content, max_chars=_MAX_CHARS))
-    except ExtractionError:
-        return
+def without_child(reader: Callable[..., ReadText], **arguments: Any) -> Callable[[bytes], None]:
+    """A reader that runs in a child process, here without it."""
 
+    def read(content: bytes) -> None:
+        try:
+            _check(reader(content, **arguments))
+        except ExtractionError:
+            return
 
-def read_pdf(content: bytes) -> None:
-    """PDF, here without its child process."""
-    try:
-        _check(extract_pdf(content, max_chars=_MAX_CHARS))
-    except ExtractionError:
-        return
+    return read
 
 
 def _extract(content: bytes, source: str) -> None:
@@ -85,10 +82,13 @@ def _extract(content: bytes, source: str) -> None:
         _storable(document.text)
         _storable(document.source)
         _storable(document.title or "")
+        json.dumps(document.metadata, allow_nan=False)
 
 
 def _check(read: ReadText) -> None:
     _storable(read["text"])
+    _storable(read["title"] or "")
+    _storable(json.dumps(read.get("metadata", {}), ensure_ascii=False))
     assert all(0 <= start <= len(read["text"]) for start in read["page_starts"])
 
 
@@ -222,9 +222,14 @@ PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "text": read_text,
     "csv": read_csv,
     "jsonl": read_records,
-    "html": read_page,
-    "docx": read_word,
-    "pdf": read_pdf,
+    "markdown": read_markdown,
+    "html": without_child(extract_html, charset=None),
+    "docx": without_child(extract_docx, max_chars=_MAX_CHARS),
+    "pdf": without_child(extract_pdf, max_chars=_MAX_CHARS),
+    "mail": without_child(extract_mail),
+    "notebook": without_child(extract_notebook),
+    "json": without_child(extract_json, max_chars=_MAX_CHARS),
+    "rtf": without_child(extract_rtf),
     "passages": cut_passages,
     "filter": read_filter,
     "answer": read_answer,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fuzz.parser_inputs import FOUND, inputs, spoiled
 from tests.fuzz.parsers import PARSERS
 
-_SLOW = {"docx": 20, "pdf": 40, "html": 60}
+_SLOW = {"docx": 20, "pdf": 40, "html": 60, "mail": 60}
 """Inputs of those that take milliseconds each."""
 
 

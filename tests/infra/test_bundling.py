@@ -31,7 +31,7 @@ NOT_ON_LAMBDA = {  # what the library can import and no bundle holds, and why
     **dict.fromkeys(["anthropic", "openai"], "vendors' SDKs, unless a stage's settings need them"),
     "truststore": "the authorities of macOS and Windows",
 }
-READERS = ["docx", "pypdfium2", "selectolax"]
+READERS = ["docx", "pypdfium2", "selectolax", "striprtf", "yaml"]
 ELSEWHERE = {  # what a function's code can reach and its bundle leaves to another function
     "query": dict.fromkeys(READERS, "documents are read in the ingest function"),
     "ingest": {"httpx2": "passages are reranked in the query function, whose mcp brings it"},

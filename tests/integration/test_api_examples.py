@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import (
@@ -19,12 +22,13 @@ from vectorforge.testing.live_api import (
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-async def run(api: LiveApi, tenant: str, name: str, **environment: str) -> str:
+async def run(api: LiveApi, tenant: str, name: str, *arguments: str, **environment: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
         "error",
         str(EXAMPLES / name),
+        *arguments,
         env={
             "PATH": os.environ["PATH"],
             "VECTORFORGE_URL": api.url,
@@ -48,12 +52,37 @@ async def test_the_examples_work(
         assert "Ingestion succeeded: 3 of 3 documents" in ingested
         assert "eight hours" in ingested
         assert "[Context 1] examples/overfitting.md" in ingested
+        async with api.client(tenant) as client:
+            [collection] = (await client.get("/v1/collections")).json()["collections"]
+        assert collection["document_count"] == 0  # issue 16, point 18: it clears up
+        await run(api, tenant, "rag_ingest_example.py", "--keep")
         asked = await run(api, tenant, "rag_query_example.py")
         for title in ("Nothing but a question", "Every option", "A conversation", "Streamed", "refusal"):
             assert title in asked
         assert "pgvector adds a vector type" in asked
         assert "usage: {" in asked
         assert "422 invalid_input: [{'field': 'k'" in asked
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mcp_agent.py", "Set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
+        ("langchain_retriever.py", "No server at"),
+        ("openai_client_example.py", "No server at"),
+        ("rag_ingest_example.py", "No server at"),
+        ("rag_query_example.py", "No server at"),
+    ],
+)
+def test_an_example_that_cannot_work_ends_with_a_sentence(name: str, said: str) -> None:  # issue 16, point 18
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        env={"PATH": os.environ["PATH"], "VECTORFORGE_URL": "http://127.0.0.1:9"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1
 
 
 async def test_the_openai_example_works(

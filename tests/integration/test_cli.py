@@ -98,7 +98,7 @@ def test_a_profile(vectorforge: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
-    """``vectorforge up --json`` in the background: what it printed when it was ready."""
+    """``vectorforge up --json`` in the background: what it printed when it and the sample were ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json"],
         cwd=vectorforge.folder, env=vectorforge.environment, text=True,
@@ -111,7 +111,7 @@ def served(vectorforge: CommandLine) -> Iterator[dict[str, Any]]:
     watchdog.cancel()
     try:
         assert announced, process.communicate()[1]
-        yield json.loads(announced)
+        yield json.loads(announced) | json.loads(process.stdout.readline())
     finally:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
@@ -128,7 +128,7 @@ def fetch(url: str, body: Any = None, **headers: str) -> Any:
 
 class TestUp:
     def test_answers_with_citations_from_the_sample(self, served: dict[str, Any]) -> None:  # F-007
-        assert served["documents"] >= 1
+        assert served["sample"]["succeeded"] >= 1
         assert served["provider"] == "extractive"
         answer = fetch(f"{served['url']}/v1/rag/query", {"query": "What is VectorForge?"})
         assert answer["response"]
@@ -241,6 +241,33 @@ class TestIngestAndAsk:
             assert b.json("ingest", path, "-c", "two")["unchanged"] == 1
         sources = {d["source"] for d in b.json("documents", "list", "-c", "two")["documents"]}
         assert sources == {str((cli.folder / "README.md").resolve()) for cli in (a, b)}
+
+    # issue 16, point 15
+    def test_folder_reports_what_was_skipped_and_names_documents(self, vectorforge: CommandLine) -> None:
+        folder = vectorforge.folder / "mixed"
+        (folder / "guide").mkdir(parents=True)
+        for name in ("guide/setup.txt", "slides.pptx", "photo.PNG", ".hidden.md"):
+            (folder / name).write_text("Press the green button.")
+        (folder / "corpus.jsonl").write_text('{"id": "1", "text": "A line."}')
+        (folder / "venv").mkdir()
+        summary = vectorforge.json("ingest", "mixed", "-c", "skips")
+        skipped = {
+            Path(s["source"]).relative_to(folder.resolve()).as_posix(): s["reason"]
+            for s in summary["skipped_files"]
+        }
+        assert skipped == {
+            ".hidden.md": "hidden",
+            "photo.PNG": ".png files cannot be read.",
+            "slides.pptx": ".pptx files cannot be read. Export it as PDF.",
+            "venv": "folder of installed or compiled code",
+        }
+        assert (summary["succeeded"], summary["failed"]) == (2, 0)
+        listed = vectorforge.json("documents", "list", "-c", "skips")["documents"]
+        assert {d["title"] for d in listed} == {"guide/setup.txt", None}
+        said = vectorforge("ingest", "mixed", "-c", "skips").stderr
+        assert "skipped ./mixed/slides.pptx: .pptx files cannot be read. Export it as PDF." in said
+        nothing = vectorforge("ingest", "mixed/venv", "-c", "skips", code=2).stderr
+        assert "nothing to read" in nothing
 
     def test_what_cannot_be_read_says_why(self, vectorforge: CommandLine) -> None:
         (vectorforge.folder / "empty.md").write_text("")

@@ -48,6 +48,23 @@ def test_limits_are_shown_set_and_taken_away(
     assert limits("show", make_tenant())["concurrent_streams"] == (None, "none")
 
 
+# issue 16, point 18
+def test_show_without_a_tenant_shows_this_machine_s_own(
+    postgres_server: EmbeddedPostgres,
+    make_tenant: Callable[[], str],
+    limits: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = make_tenant()
+    monkeypatch.setenv("VECTORFORGE_LOCAL_TENANT", own)
+    limits("set", own, "--concurrent-streams", "3")
+    limits("set", make_tenant(), "--concurrent-streams", "5")
+    assert limits("show")["concurrent_streams"] == (3, "tenant")
+    assert run(["limits", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tenant"] == own
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

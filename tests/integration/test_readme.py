@@ -31,7 +31,9 @@ def url(private_dir: Callable[[str], Path]) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        yield json.loads(process.stdout.readline())["url"]
+        announced = json.loads(process.stdout.readline())
+        assert "sample" in json.loads(process.stdout.readline())
+        yield announced["url"]
     finally:
         process.terminate()
         process.communicate(timeout=60)

@@ -41,7 +41,7 @@ def folder(private_dir: Callable[[str], Path]) -> Iterator[Path]:
 
 @contextmanager
 def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[dict[str, Any]]:
-    """``vectorforge up --json`` in the background: what it printed when it was ready."""
+    """``vectorforge up --json`` in the background: what it printed when it and the sample were ready."""
     process = subprocess.Popen(
         [VECTORFORGE, "up", "--port", "0", "--json", *arguments],
         cwd=folder, env=environment(folder, **variables), text=True,
@@ -56,6 +56,8 @@ def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[dict[st
     try:
         assert announced, process.communicate()[1]
         ready = json.loads(announced)
+        if ready["sample_files"]:
+            ready |= json.loads(process.stdout.readline())
         yield ready
     finally:
         process.send_signal(signal.SIGTERM)
@@ -100,6 +102,34 @@ def test_the_sample_is_written_over_itself_and_nothing_else(private_dir: Callabl
             assert [d["version"] for d in sample_of(second)] == [1] * len(sources)
     finally:
         EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+
+
+# issue 16, point 14
+def test_first_start_prints_the_url_before_it_reads_the_sample(private_dir: Callable[[str], Path]) -> None:
+    folder = private_dir("first")
+    process = subprocess.Popen(
+        [VECTORFORGE, "up", "--port", "0"],
+        cwd=folder, env=environment(folder), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    printed: list[str] = []
+    try:
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith("Page and API: "):
+                assert status(line.split()[-1] + "/health") == 200
+            if "The sample is ready" in line:
+                break
+    finally:
+        watchdog.cancel()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        EmbeddedPostgres(folder / "data" / "postgres").stop(force=True)
+    [collection] = [line for line in printed if line.startswith("Collection: ")]
+    assert collection.startswith("Collection: default: 0 documents, 0 passages; reading")
+    assert printed[-1].startswith("The sample is ready: ")
 
 
 def sample_of(served: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ not speak of. Whoever renames a page or rewrites a sentence that is expected cha
 """
 
 import asyncio
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -145,6 +146,14 @@ def test_the_answers_are_quoted_and_cited(measured: Measured) -> None:
     assert {one.error for one in measured.answered} == {None}
     check_mean(measured.answered, "answer_containment", IN_ANSWERS)
     check_mean(measured.answered, "citation_precision", CITED)
+
+
+def test_the_suggestions_of_the_page_are_answered(measured: Measured) -> None:  # issue 16, point 17
+    script = HERE.parents[1] / "shared" / "vectorforge" / "api" / "page" / "ask" / "conversation.js"
+    suggested = re.findall(r'^  \["(.+?)", "docs/[\w-]+\.md"\],$', script.read_text(), re.MULTILINE)
+    answered = {one.question.text: one.values["answer_containment"] for one in measured.answered}
+    assert len(suggested) == 3
+    assert {text: answered.get(text) for text in suggested} == dict.fromkeys(suggested, 1)
 
 
 def test_what_the_pages_do_not_speak_of_is_refused(measured: Measured) -> None:

@@ -163,6 +163,13 @@ class TestHelp:
         assert run([*words, "--help"]) == 0
         assert "--json" in capsys.readouterr().out
 
+    @pytest.mark.parametrize("words", [[], *([name] for name in SINGLE), *IN_GROUPS], ids=" ".join)
+    def test_shows_flags_without_a_type(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert run([*words, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert "--help" in shown
+        assert "bool" not in shown
+
     @pytest.mark.parametrize("name", SINGLE)
     def test_teaches_by_example(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         run([name, "--help"])
@@ -199,15 +206,23 @@ class TestFiles:
         return tmp_path
 
     def test_walks_sorted_past_hidden_binary_and_looping_ones(self, tree: Path) -> None:
-        assert [p.relative_to(tree).as_posix() for p in find_files([tree])] == ["a.txt", "b.md", "sub/c.md"]
+        found = find_files([tree])
+        assert [file.name for file in found.files] == ["a.txt", "b.md", "sub/c.md"]
+        assert {Path(file.source).name: file.reason for file in found.skipped} == {
+            ".git": "hidden",
+            ".hidden.md": "hidden",
+            "photo.PNG": ".png files cannot be read.",
+            "node_modules": "folder of installed or compiled code",
+            "loop": "symbolic link to a folder",
+        }
 
     @pytest.mark.parametrize(("glob", "names"), [("*.md", ["b.md", "sub/c.md"]), ("sub/*", ["sub/c.md"])])
     def test_glob_matches_name_or_path(self, tree: Path, glob: str, names: list[str]) -> None:
-        assert [p.relative_to(tree).as_posix() for p in find_files([tree], glob=glob)] == names
+        assert [file.name for file in find_files([tree], glob=glob).files] == names
 
     def test_a_named_file_is_taken_as_it_is_and_once(self, tree: Path) -> None:
         hidden = tree / ".hidden.md"
-        assert find_files([hidden, hidden]) == [hidden]
+        assert [file.path for file in find_files([hidden, hidden]).files] == [hidden]
 
     def test_a_missing_path_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidInputError, match="nowhere"):

@@ -1,5 +1,7 @@
 """What a newcomer is promised: the command for the tests, the guides, and what is installed."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +20,44 @@ def test_one_command_checks_everything() -> None:  # A-159
         text=True,
         check=True,
     )
-    run = [line.partition("--all-extras ")[2] for line in done.stdout.splitlines() if " run " in line]
+    run = [
+        line.partition("--group dev --all-extras ")[2] for line in done.stdout.splitlines() if " run " in line
+    ]
     assert [command.split(" --")[0] for command in run] == [
         "ruff check .", "ruff format", "lint-imports", "mypy", "pytest",
     ]  # fmt: skip
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     assert settings["mypy"]["strict"]
     assert settings["pytest"]["ini_options"]["filterwarnings"] == ["error"]
+
+
+# issue 16, point 14: nothing but the locked packages of the service, whichever command comes first
+def test_uv_run_installs_what_make_run_installed() -> None:
+    make, uv = shutil.which("make"), os.environ.get("UV") or shutil.which("uv")
+    assert make is not None
+    assert uv is not None
+
+    def exported(*options: str) -> str:
+        command = [uv, "export", "--no-hashes", "--no-header", *options]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    printed = subprocess.run(
+        [make, "--dry-run", "-C", str(ROOT), "run", f"UV={sys.executable}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    found = re.search(r" run (--.*) vectorforge up", printed)
+    assert found is not None
+    plain = exported("--frozen")
+    assert exported(*found[1].split()) == plain
+    assert "uvicorn==" in plain
+    assert "pytest==" not in plain
+
+
+def test_commands_of_the_docs_are_on_path() -> None:  # issue 16, point 14
+    bare = re.compile(r"^(?:    )?vectorforge [a-z].*", re.MULTILINE)
+    found = {page.name: bare.findall(page.read_text()) for page in (ROOT / "docs").glob("*.md")}
+    in_code = {name: lines for name, lines in found.items() if lines and name != "decisions.md"}
+    assert in_code == {}
 
 
 def test_the_guides_are_there() -> None:  # B-046

@@ -37,7 +37,7 @@ function CitedText(props: { part: TextPart; opened?: Citation; open: (citation: 
   let end = 0;
   for (const citation of part.citations ?? []) {
     const { startIndex = end, endIndex = startIndex } = citation;
-    pieces.push(part.text.slice(end, startIndex));
+    pieces.push(<Formatted key={`before ${startIndex}`} text={part.text.slice(end, startIndex)} />);
     pieces.push(
       <button
         key={startIndex}
@@ -51,8 +51,14 @@ function CitedText(props: { part: TextPart; opened?: Citation; open: (citation: 
     );
     end = endIndex;
   }
-  pieces.push(part.text.slice(end));
+  pieces.push(<Formatted key="rest" text={part.text.slice(end)} />);
   return <p className="text">{pieces}</p>;
+}
+
+/** Text with its **bold** Markdown; any other markup in it stays text. */
+function Formatted({ text }: { text: string }) {
+  const pieces = text.split(/\*\*([^*\n]+)\*\*/);
+  return <>{pieces.map((piece, index) => (index % 2 ? <b key={index}>{piece}</b> : piece))}</>;
 }
 
 function Passage({ citation, close }: { citation: Citation; close: () => void }) {

@@ -11,6 +11,7 @@ from vectorforge.cli.ask import ask
 from vectorforge.cli.doctor import doctor
 from vectorforge.cli.evaluate import evaluate
 from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
+from vectorforge.cli.flag_help import hide_flag_types
 from vectorforge.cli.ingest import ingest
 from vectorforge.cli.mcp import mcp
 from vectorforge.cli.migrate import migrate
@@ -43,6 +44,7 @@ app.add_typer(logs.app, name="logs")
 app.add_typer(providers.app, name="providers")
 app.command()(doctor)
 app.command()(migrate)
+hide_flag_types(app)
 
 
 def _print_version(wanted: bool) -> None:

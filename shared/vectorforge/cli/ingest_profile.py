@@ -1,14 +1,15 @@
 """Ingesting files, such as CVs, into one profile."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vectorforge.cli.files import SourceFile
 from vectorforge.cli.ingest_run import IngestSummary, read_file
 from vectorforge.cli.session import Session
 from vectorforge.errors import VectorForgeError
-from vectorforge.ingestion.extract import extract
+from vectorforge.ingestion.part_reader import PartReader
 from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.ingestion.types import (
@@ -23,12 +24,12 @@ from vectorforge.profile_types import SourceType
 async def ingest_profile_files(
     session: Session,
     profile_id: int,
-    files: Sequence[tuple[str, Path]],
+    files: Sequence[SourceFile],
     source_type: SourceType,
     *,
     metadata: Mapping[str, Any] | None = None,
 ) -> IngestSummary:
-    """Add (source, file) pairs to a profile, one after the other; one that fails does not stop the others.
+    """Add files to a profile, one after the other; one that fails does not stop the others.
 
     Args:
         session: Of the profile's tenant.
@@ -37,19 +38,20 @@ async def ingest_profile_files(
         source_type: What all of them are.
         metadata: For every document.
     """
-    services, limits = session.services, ExtractionLimits.from_settings(session.config.ingestion)
+    services, reader = session.services, PartReader(ExtractionLimits.from_settings(session.config.ingestion))
     pipeline = await services.profiles.ingestion()
     summary = IngestSummary(await services.profiles.collection())
-    for source, file in files:
+    for source, file, name in files:
         try:
-            parts = await services.ingestion.split(read_file(file, limits.max_bytes), source, None)
+            parts = await services.ingestion.split(read_file(file, reader.limits.max_bytes), source, None)
         except VectorForgeError as exc:
             summary.add(failed(source, exc))
             continue
         for part in parts:
             if summary.stopped_by:
                 return summary
-            result = await _ingest(pipeline, profile_id, part, source_type, limits, metadata or {})
+            named = part if part.parent_source else replace(part, fallback_title=name)
+            result = await _ingest(pipeline, profile_id, named, source_type, reader, metadata or {})
             summary.add(result)
             summary.stop_if_useless(result.error)
     return summary
@@ -60,13 +62,11 @@ async def _ingest(
     profile_id: int,
     part: DocumentPart,
     source_type: SourceType,
-    limits: ExtractionLimits,
+    reader: PartReader,
     metadata: Mapping[str, Any],
 ) -> DocumentResult:
     try:
-        [document] = await asyncio.to_thread(
-            extract, part.content, source=part.source, media_type=part.media_type, limits=limits
-        )
+        document = await reader.read(part, None, metadata)
         done = await pipeline.ingest_document(
             profile_id,
             document.text,
@@ -74,7 +74,7 @@ async def _ingest(
             source_id=part.source,
             title=document.title or Path(part.source).name,
             media_type=document.media_type,
-            metadata={**metadata, **document.metadata},
+            metadata=document.metadata,
             page_starts=document.page_starts,
         )
     except VectorForgeError as exc:

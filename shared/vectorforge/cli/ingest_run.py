@@ -2,24 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
-from vectorforge.cli.files import shown_source
+from vectorforge.cli.files import SkippedFile, SourceFile, shown_source
+from vectorforge.cli.ingest_display import IngestDisplay
 from vectorforge.cli.session import Session
-from vectorforge.cli.terminal import Terminal, printable
+from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import (
     DatabaseUnavailableError,
     EmbeddingAuthenticationError,
@@ -54,6 +45,8 @@ class IngestSummary:
     """Why the rest was not tried."""
     failed_in_a_row: int = 0
     """For want of a service."""
+    skipped_files: list[SkippedFile] = field(default_factory=list)
+    """What the folders hold and was not read."""
 
     @property
     def failed(self) -> int:
@@ -108,56 +101,8 @@ class IngestSummary:
             **dict(zip(names, self.row()[1:], strict=True)),
             "stopped_by": self.stopped_by,
             "failures": [{"source": f.source, "error": f.error} for f in self.failures],
+            "skipped_files": [file._asdict() for file in self.skipped_files],
         }
-
-
-class _Display:
-    """Bars on stderr: files read, passages embedded, documents done. Silent off a terminal."""
-
-    def __init__(self, terminal: Terminal, files: int) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[detail]}"),
-            console=terminal.err,
-            transient=True,
-            disable=terminal.json_output or not terminal.err.is_terminal,
-        )
-        self._read = self._progress.add_task("Read", total=files, detail="")
-        self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
-        self._done = self._progress.add_task("Done", total=0, detail="documents")
-        self._passages = 0
-        self._documents = 0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def read(self, source: str, documents: int) -> None:
-        self._documents += documents
-        self._progress.update(self._read, advance=1, detail=escape(printable(source)[-50:]))
-        self._progress.update(self._done, total=self._documents)
-
-    def done(self) -> None:
-        self._progress.advance(self._done)
-
-    def embedding(self) -> Callable[[int, int], None]:
-        """Follows the embedding of one document."""
-        before, announced = 0, 0
-
-        def follow(embedded: int, total: int) -> None:
-            nonlocal before, announced
-            self._passages += total - announced
-            self._progress.update(self._embedded, advance=embedded - before, total=self._passages)
-            before, announced = embedded, total
-
-        return follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +121,23 @@ class _Run:
     collection: Collection
     metadata: Mapping[str, Any]
     summary: IngestSummary
-    display: _Display
+    display: IngestDisplay
     queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
         default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
     )
     """Documents whose vectors are made together: some small ones, or a single larger one."""
 
-    async def read(self, files: Sequence[tuple[str, Path]]) -> None:
+    async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
         small: list[tuple[DocumentPart, _File]] = []
-        for source, file in files:
+        for source, file, name in files:
             if self.summary.stopped_by:
                 break
             try:
                 content = read_file(file, self.session.config.ingestion.max_document_bytes)
                 parts = await self.session.services.ingestion.split(content, source, None)
+                if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
+                    parts = [replace(part, fallback_title=name) for part in parts]
             except VectorForgeError as exc:
                 self.summary.add(failed(source, exc))
                 parts = []
@@ -248,17 +195,17 @@ async def ingest_files(
     terminal: Terminal,
     session: Session,
     collection: Collection,
-    files: Sequence[tuple[str, Path]],
+    files: Sequence[SourceFile],
     *,
     metadata: Mapping[str, Any] | None = None,
 ) -> IngestSummary:
-    """Ingest (source, file) pairs, several documents at a time. One that fails does not stop the others.
+    """Ingest files, several documents at a time. One that fails does not stop the others.
 
     When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
     a service, the rest is not tried: see ``IngestSummary.stopped_by``. What was stored stays.
     """
     summary = IngestSummary(collection)
-    with _Display(terminal, len(files)) as display:
+    with IngestDisplay(terminal, len(files)) as display:
         run = _Run(session, collection, metadata or {}, summary, display)
         async with asyncio.TaskGroup() as group:
             group.create_task(run.read(files))
@@ -288,6 +235,8 @@ def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
         return
     columns = ["Collection", "Documents", "Stored", "Unchanged", "Failed", "Chunks added", "Kept", "Removed"]
     terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
+    for skipped in summary.skipped_files:
+        terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
     for result in summary.failures:
         terminal.error(f"{shown_source(result.source)}: {result.error.message if result.error else 'failed'}")
     unreported = summary.failed - len(summary.failures)

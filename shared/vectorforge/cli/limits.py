@@ -60,7 +60,12 @@ def limits() -> None:
 
 @app.command()
 def show(
-    tenant: TenantArgument,
+    tenant: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TENANT", help="As credentials name it.", show_default="this machine's own tenant"
+        ),
+    ] = None,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -69,7 +74,9 @@ def show(
 
     Usage is counted only while the tenant has a limit.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
+
+        vectorforge limits show
 
         vectorforge limits show acme
     """
@@ -123,18 +130,21 @@ def set_limits(
         _show(running, tenant, changes)
 
 
-def _show(running: TenantCommand, tenant: str, changes: Mapping[str, Any]) -> None:
-    """Print the tenant's limits after the changes."""
+def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]) -> None:
+    """Print the tenant's limits after the changes; None is this machine's own tenant."""
 
-    async def work(session: "Session") -> list[_Row]:
+    async def work(session: "Session") -> tuple[str, list[_Row]]:
         limits = session.services.limits.own
         own = await limits.own()
         if changes:
             own = replace(own, **changes)
             await limits.change(own)
-        return _rows(own, session.application.limit_gate.defaults, await limits.usage())
+        rows = _rows(own, session.application.limit_gate.defaults, await limits.usage())
+        return tenant or session.config.server.local_tenant, rows
 
-    running.show(running.run(work), lambda rows: {"tenant": tenant, "limits": [*map(_as_body, rows)]}, _print)
+    running.show(
+        running.run(work), lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]}, _print
+    )
 
 
 def _rows(own: "Limits", server: "Limits", used: "LimitUsage") -> list[_Row]:
@@ -157,10 +167,12 @@ def _as_body(row: _Row) -> dict[str, object]:
     return {"name": row.name, "limit": _plain(row.limit), "from": row.source, "used": _plain(row.used)}
 
 
-def _print(terminal: Terminal, rows: Sequence[_Row]) -> None:
+def _print(terminal: Terminal, found: tuple[str, Sequence[_Row]]) -> None:
+    tenant, rows = found
     terminal.table(
         ["Limit", "Value#", "From", "Used#"],
         [(row.name, "-" if row.limit is None else row.limit, row.source, row.used) for row in rows],
+        title=f"Tenant {tenant}",
     )
 
 

@@ -1,11 +1,14 @@
 """What ``vectorforge up`` does between the database and the first request."""
 
+import asyncio
 import gc
 import json
 import logging
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -14,11 +17,13 @@ from vectorforge.api.app import create_app
 from vectorforge.api.doors import QUESTION_DOORS
 from vectorforge.bootstrap import Application
 from vectorforge.cli.addresses import reachable_url
+from vectorforge.cli.files import SourceFile
 from vectorforge.cli.server import serve
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal, printable
 from vectorforge.db.repositories.document_repo import Document
-from vectorforge.errors import EmbeddingError
+from vectorforge.errors import VectorForgeError
+from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.local.index_keeper import indexes_kept
 from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, sample_documents
@@ -42,9 +47,8 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
         collection = await session.collection_or_new(None) if reachable else None
         app = create_app(session.application)
         await load_ahead(session.application, app)
-        if sample and collection is not None:
-            await _ingest_sample(terminal, session, collection)
-        url = reachable_url(bound)
+        files = await _sample_to_ingest(session, collection) if sample and collection is not None else []
+        url, started = reachable_url(bound), asyncio.Event()
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
@@ -52,10 +56,31 @@ async def serve_laptop(terminal: Terminal, setup: LocalSetup, bound: socket.sock
                 access_log.logger.setLevel(logging.INFO)
             found = await session.services.collections.list()  # with its counts
             chosen = next((c for c in found if collection is not None and c.id == collection.id), collection)
-            _announce(terminal, setup, url, chosen, answering_provider(session))
+            _announce(terminal, setup, url, chosen, answering_provider(session), sample_files=len(files))
+            started.set()
 
-        async with indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT):
+        async def ingest_sample() -> None:
+            await started.wait()
+            if collection is not None and files:
+                await _ingest_sample(terminal, session, collection, files)
+
+        async with (
+            indexes_kept(setup.migrator_url, larger_than=EXACT_SCAN_LIMIT),
+            _in_background(ingest_sample()),
+        ):
             await serve(app, bound, server, on_started=announce)
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine beside the block, and cancel it at the block's end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def load_ahead(application: Application, app: FastAPI) -> None:
@@ -74,23 +99,30 @@ async def load_ahead(application: Application, app: FastAPI) -> None:
     gc.enable()
 
 
-async def _ingest_sample(terminal: Terminal, session: Session, collection: Collection) -> None:
-    """Put the project's own documents into the collection, unless it holds anything else."""
-    files = sample_documents()
+async def _sample_to_ingest(session: Session, collection: Collection) -> list[SourceFile]:
+    """Return the project's own documents; none if the collection holds anything else."""
+    files = [SourceFile(source, path) for source, path in sample_documents()]
     found, total = await session.services.documents.list(collection.id, limit=_MAX_SAMPLE_DOCUMENTS)
-    if not files or total > len(found) or not all(map(_is_sample, found)):
-        return
-    if not total:
-        terminal.note(f"Ingesting the project's own documents as a sample ({len(files)} files) ...")
+    return [] if total > len(found) or not all(map(_is_sample, found)) else files
+
+
+async def _ingest_sample(
+    terminal: Terminal, session: Session, collection: Collection, files: Sequence[SourceFile]
+) -> None:
+    """Ingest the sample while the page is served already; what has not changed costs nothing."""
     from vectorforge.cli.ingest_run import ingest_files  # with the bars that show how far it is
 
     try:
         summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
-    except EmbeddingError as exc:
+    except VectorForgeError as exc:
         terminal.warn(f"The sample could not be ingested. {exc.message}")
         return
     for result in summary.failures:
         terminal.warn(f"Sample {result.source}: {result.error.message if result.error else 'failed'}")
+    if terminal.json_output:
+        terminal.json({"sample": summary.as_json()})
+    elif stored := summary.counts[DocumentStatus.SUCCEEDED]:
+        terminal.note(f"The sample is ready: {stored} documents.")
 
 
 def _is_sample(document: Document) -> bool:
@@ -110,6 +142,8 @@ def _announce(
     url: str,
     collection: Collection | None,
     provider: ProviderInfo | None,
+    *,
+    sample_files: int,
 ) -> None:
     if terminal.json_output:
         terminal.json(
@@ -121,6 +155,7 @@ def _announce(
                 "collection": collection.name if collection else None,
                 "documents": collection.document_count if collection else None,
                 "chunks": collection.chunk_count if collection else None,
+                "sample_files": sample_files,
                 "data_dir": str(setup.config.database.data_dir) if setup.embedded else None,
             }
         )
@@ -129,7 +164,7 @@ def _announce(
     rows = {
         "Page and API": url,
         "Answers": _describe(provider),
-        **({"Collection": f"{collection.name}: {_count(collection)}"} if collection else {}),
+        **({"Collection": f"{collection.name}: {_count(collection, sample_files)}"} if collection else {}),
         **({"Login": "an API key of VECTORFORGE_API_KEYS"} if with_keys else {}),
         "Data": f"{setup.config.database.data_dir}"
         if setup.embedded
@@ -159,8 +194,11 @@ def _print_banner(terminal: Terminal, rows: Mapping[str, str], example: str) -> 
     terminal.line(f"\n{example}\n", wrapped=False)
 
 
-def _count(collection: Collection) -> str:
-    return f"{collection.document_count} documents, {collection.chunk_count} passages"
+def _count(collection: Collection, sample_files: int) -> str:
+    counted = f"{collection.document_count} documents, {collection.chunk_count} passages"
+    if collection.document_count < sample_files:
+        counted += f"; reading this project's README and docs as a sample ({sample_files} files)"
+    return counted
 
 
 def _describe(provider: ProviderInfo | None) -> str:

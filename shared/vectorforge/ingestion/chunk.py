@@ -10,7 +10,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.extract import media
 
-_WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX})
+_WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
 _SEGMENT = 50_000
 """Characters given to the splitter at once: its time grows with their square (measured: 1.8 million take
 1.2 s as plain text and 3.6 s as Markdown, in pieces 0.2 s). No chunk overlaps the end of a piece."""

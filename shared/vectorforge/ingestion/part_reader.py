@@ -37,7 +37,7 @@ class PartReader:
         Args:
             part: The document.
             title: Goes before the title found in it, but not before a JSONL record's; cut to 500 characters.
-            metadata: Added to its own, which win.
+            metadata: Added to its own. Those given here win, except over a JSONL record's.
 
         Raises:
             ExtractionError: It cannot be read.
@@ -55,9 +55,12 @@ class PartReader:
         except asyncio.CancelledError:
             cancellation.cancel()
             raise
-        titles = (document.title, title) if part.media_type == media.RECORD else (title, document.title)
-        chosen, in_title = clean(titles[0] or titles[1] or "")
-        cleaned, in_metadata = clean_json({**metadata, **document.metadata})
+        if part.media_type == media.RECORD:
+            found, fields = document.title or title, {**metadata, **document.metadata}
+        else:
+            found, fields = title or document.title, {**document.metadata, **metadata}
+        chosen, in_title = clean(found or part.fallback_title or "")
+        cleaned, in_metadata = clean_json(fields)
         replaced = in_title + in_metadata
         warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
         warnings = (*document.warnings, warning) if replaced else document.warnings

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
@@ -35,7 +35,8 @@ class ExtractionLimits:
     max_chars: int = 10_000_000
     """Characters of the extracted text."""
     timeout_s: float = 120.0
-    """Seconds for the formats that are read in a child process (PDF, DOCX)."""
+    """Seconds for the formats that are read in a child process (all but plain text, Markdown, tables and
+    small HTML pages)."""
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
@@ -72,6 +73,8 @@ class DocumentPart:
     media_type: str | None
     parent_source: str | None = None
     """The JSONL file that this is a line of."""
+    fallback_title: str | None = None
+    """For a document that has no title: the path of its file, relative to the folder that was given."""
 
 
 class ReadText(TypedDict):
@@ -82,6 +85,8 @@ class ReadText(TypedDict):
     page_starts: list[int]
     """Offset of each page's first character, ascending; empty when there are no pages."""
     warnings: list[str]
+    metadata: NotRequired[dict[str, Any]]
+    """Found in the file itself: front matter, the headers of a mail."""
 
 
 @dataclass(frozen=True, slots=True)

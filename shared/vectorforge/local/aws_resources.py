@@ -77,7 +77,7 @@ def _client(service: str) -> Any:
     try:
         from localstack_client.session import Session
     except ModuleNotFoundError as exc:
-        raise ConfigurationError("Making queues needs localstack-client: uv sync --all-extras") from exc
+        raise ConfigurationError("Making queues needs localstack-client: uv sync --group dev") from exc
     return Session().client(service)
 
 

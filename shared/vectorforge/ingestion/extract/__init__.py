@@ -1,12 +1,14 @@
-"""Documents to text: Markdown, plain text, HTML, PDF, DOCX, CSV, TSV and JSONL."""
+"""Documents to text; ``docs/file-types.md`` lists the types."""
 
 import re
+from typing import Any
 
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, decode
 from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.isolation import read_isolated
+from vectorforge.ingestion.extract.isolation import Reader, read_isolated
+from vectorforge.ingestion.extract.markdown import read_markdown
 from vectorforge.ingestion.extract.records import extract_record, split_records
 from vectorforge.ingestion.extract.rows import extract_rows
 from vectorforge.ingestion.types import (
@@ -24,7 +26,12 @@ _HARMLESS_HTML_BYTES = 65_536
 """Parsing takes the square of the nesting depth (measured: 100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.IGNORECASE)
-_TITLE = re.compile(r"^#[ \t]+([^\n]{1,300})$", re.MULTILINE)
+_PLACEHOLDER = re.compile(
+    r"(untitled( document)?|document ?\d*|word document|\(anonymous\)|(microsoft \w+ - .*)?"
+    r"|\S+\.(docx?|dotx?|dvi|indd|odt|pdf|pptx?|ps|rtf|tex|tmp|xlsx?))?",
+    re.IGNORECASE,
+)
+"""Titles that programs write when nobody named the document; a file's own name says more."""
 
 
 def split(
@@ -61,7 +68,7 @@ def extract(
     limits: ExtractionLimits | None = None,
     cancellation: Cancellation | None = None,
 ) -> list[ExtractedDocument]:
-    """Read a file; blocks, for a PDF or DOCX until its child process is done.
+    """Read a file; blocks, for most formats until their child process is done.
 
     Args:
         content: The file.
@@ -99,7 +106,8 @@ def _extract_part(
         source=part.source,
         text=read["text"],
         media_type=kind,
-        title=read["title"],
+        title=_usable_title(read["title"]),
+        metadata=read.get("metadata", {}),
         warnings=tuple(read["warnings"]),
         page_starts=tuple(read["page_starts"]),
     )
@@ -112,27 +120,29 @@ def _read(
     charset = found[1] if found else None
     if kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES:
         return extract_html(part.content, charset=charset)
-    if kind == media.HTML:
-        arguments = {"charset": charset}
-        return read_isolated("html", part.content, arguments, limits=limits, cancellation=cancellation)
-    if kind in (media.PDF, media.DOCX):
-        return read_isolated(
-            "pdf" if kind == media.PDF else "docx",
-            part.content,
-            {"max_chars": limits.max_chars},
-            limits=limits,
-            cancellation=cancellation,
-        )
+    isolated: dict[str, tuple[Reader, dict[str, Any]]] = {
+        media.HTML: ("html", {"charset": charset}),
+        media.PDF: ("pdf", {"max_chars": limits.max_chars}),
+        media.DOCX: ("docx", {"max_chars": limits.max_chars}),
+        media.JSON: ("json", {"max_chars": limits.max_chars}),
+        media.NOTEBOOK: ("notebook", {}),
+        media.MAIL: ("mail", {}),
+        media.RTF: ("rtf", {}),
+    }
+    if kind in isolated:
+        reader, arguments = isolated[kind]
+        return read_isolated(reader, part.content, arguments, limits=limits, cancellation=cancellation)
     text, warnings = decode(part.content, charset)
+    if kind == media.MARKDOWN:
+        return read_markdown(text, warnings)
     if kind in (media.CSV, media.TSV):
         text = extract_rows(text, delimiter="\t" if kind == media.TSV else None)
-    title = _TITLE.search(text) if kind == media.MARKDOWN else None
-    return {
-        "text": text,
-        "title": title[1].strip(" \t\r#") if title else None,
-        "page_starts": [],
-        "warnings": warnings,
-    }
+    return {"text": text, "title": None, "page_starts": [], "warnings": warnings}
+
+
+def _usable_title(title: str | None) -> str | None:
+    title = " ".join((title or "").split())
+    return None if _PLACEHOLDER.fullmatch(title) else title
 
 
 def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:

@@ -13,13 +13,21 @@ from typing import Any
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.docx import extract_docx
 from vectorforge.ingestion.extract.html import extract_html
+from vectorforge.ingestion.extract.json_text import extract_json
+from vectorforge.ingestion.extract.mail import extract_mail
+from vectorforge.ingestion.extract.notebook import extract_notebook
 from vectorforge.ingestion.extract.pdf import extract_pdf
+from vectorforge.ingestion.extract.rtf import extract_rtf
 from vectorforge.ingestion.types import ReadText
 
 _READERS: Mapping[str, Callable[..., ReadText]] = {
     "pdf": extract_pdf,
     "docx": extract_docx,
     "html": extract_html,
+    "mail": extract_mail,
+    "notebook": extract_notebook,
+    "json": extract_json,
+    "rtf": extract_rtf,
 }
 
 

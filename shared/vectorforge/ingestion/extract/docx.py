@@ -12,6 +12,8 @@ from vectorforge.ingestion.types import ReadText
 
 _MAX_UNCOMPRESSED_BYTES = 200 * 1024 * 1024
 _MAX_MEMBERS = 10_000
+_TITLE_IS_WITHIN = 50
+"""Paragraphs from the start: a later one is no title of the document."""
 _HEADING_STYLE = re.compile(r"heading ([1-6])", re.IGNORECASE)
 
 
@@ -26,7 +28,7 @@ def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
         max_chars: Reading stops when the text is longer.
 
     Returns:
-        ``text``, ``title`` or None, an empty ``page_starts`` and ``warnings``.
+        ``text``; ``title``: the first paragraph in the style Title, else the document's property, or None.
 
     Raises:
         ExtractionError: ``unreadable``, ``too_large`` or ``empty``.
@@ -37,7 +39,7 @@ def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
     try:
         document = Document(io.BytesIO(content))
         blocks = list(_blocks(document, max_chars))
-        title = clean(document.core_properties.title or "")[0].strip()
+        title = clean(_title(document))[0]
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # whatever python-docx, lxml, zipfile and zlib raise for broken packages
@@ -45,6 +47,13 @@ def extract_docx(content: bytes, *, max_chars: int) -> ReadText:
     if not blocks:
         raise ExtractionError("The document holds no text.", reason="empty")
     return {"text": "\n\n".join(blocks), "title": title or None, "page_starts": [], "warnings": []}
+
+
+def _title(document: Any) -> str:
+    for paragraph in document.paragraphs[:_TITLE_IS_WITHIN]:
+        if paragraph.style is not None and paragraph.style.name == "Title" and paragraph.text.strip():
+            return " ".join(paragraph.text.split())
+    return str(document.core_properties.title or "").strip()
 
 
 def _check_archive(content: bytes) -> None:

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vectorforge.ingestion.extract.decode import decode
+from vectorforge.ingestion.extract.markdown import code_fence
 from vectorforge.ingestion.types import ReadText
 
 if TYPE_CHECKING:
@@ -182,5 +183,4 @@ class _Writer:
         code = "".join(self._line).strip("\r\n")
         self._line.clear()
         if code.strip():
-            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", code)), 3)
-            self._lines += [fence, *code.splitlines(), fence, ""]
+            self._lines += [*code_fence(code), ""]

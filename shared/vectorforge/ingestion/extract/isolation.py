@@ -7,11 +7,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.types import Cancellation, ExtractionLimits, ReadText
 
+Reader: TypeAlias = Literal["pdf", "docx", "html", "mail", "notebook", "json", "rtf"]
 _MEMORY_BYTES = 2 * 1024**3  # address space, not resident memory
 _POLL_S = 0.1
 _PASSED_ON = (
@@ -23,7 +24,7 @@ _PASSED_ON = (
 
 
 def read_isolated(
-    reader: Literal["pdf", "docx", "html"],
+    reader: Reader,
     content: bytes,
     arguments: Mapping[str, Any],
     *,

@@ -12,6 +12,10 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 CSV = "text/csv"
 TSV = "text/tab-separated-values"
 JSONL = "application/x-ndjson"
+JSON = "application/json"
+NOTEBOOK = "application/x-ipynb+json"
+MAIL = "message/rfc822"
+RTF = "application/rtf"
 RECORD = "application/vnd.vectorforge.record+json"
 """One line of a JSONL file."""
 
@@ -33,8 +37,12 @@ _BY_MEDIA_TYPE = {
     "application/x-jsonlines": JSONL,
     "application/ndjson": JSONL,
     RECORD: RECORD,
+    NOTEBOOK: NOTEBOOK,
+    MAIL: MAIL,
+    RTF: RTF,
+    "text/rtf": RTF,
 }
-_BY_EXTENSION = {
+EXTENSIONS = {
     ".txt": PLAIN,
     ".text": PLAIN,
     ".md": MARKDOWN,
@@ -49,8 +57,29 @@ _BY_EXTENSION = {
     ".tsv": TSV,
     ".jsonl": JSONL,
     ".ndjson": JSONL,
+    ".json": JSON,
+    ".ipynb": NOTEBOOK,
+    ".eml": MAIL,
+    ".rtf": RTF,
 }
-_MAY_BE_TEXT = {"", "application/octet-stream", "binary/octet-stream", "application/json", "application/xml"}
+"""Extensions that decide how a file is read; any other text is read as plain text."""
+_AS_PDF = "Export it as PDF."
+_AS_CSV = "Export each sheet as CSV."
+_AS_DOCX = "Save it as DOCX or PDF."
+REFUSED = {
+    ".ppt": _AS_PDF,
+    ".pptx": _AS_PDF,
+    ".odp": _AS_PDF,
+    ".xls": _AS_CSV,
+    ".xlsx": _AS_CSV,
+    ".ods": _AS_CSV,
+    ".doc": "Save it as .docx.",
+    ".odt": _AS_DOCX,
+    ".epub": "Convert it to PDF or HTML.",
+    ".msg": "Save it as .eml.",
+}
+"""Extensions of documents that cannot be read, and what to do with them."""
+_MAY_BE_TEXT = {"", "application/octet-stream", "binary/octet-stream", "application/xml"}
 _OLE2 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NOT_TEXT = (
     b"\x89PNG",
@@ -63,7 +92,7 @@ _NOT_TEXT = (
     b"\x7fELF",
     b"7z\xbc\xaf",
 )
-_READABLE = "Markdown, plain text, HTML, PDF, DOCX, CSV, TSV or JSONL"
+_READABLE = "Markdown, plain text, HTML, PDF, DOCX, RTF, EML, IPYNB, CSV, TSV, JSON or JSONL"
 
 
 def detect(content: bytes, source: str, media_type: str | None) -> str:
@@ -79,17 +108,28 @@ def detect(content: bytes, source: str, media_type: str | None) -> str:
         ExtractionError: ``unsupported_type``, or ``encrypted`` for a password-protected Office file.
     """
     declared = (media_type or "").partition(";")[0].strip().lower()
-    known = _BY_MEDIA_TYPE.get(declared) or _by_extension(source)
+    extension = _extension(source)
+    known = _BY_MEDIA_TYPE.get(declared) or EXTENSIONS.get(extension)
+    if (
+        known in (None, DOCX)
+        and content.startswith(_OLE2)
+        and "EncryptedPackage".encode("utf-16-le") in content
+    ):
+        raise ExtractionError("The document is protected by a password.", reason="encrypted")
+    if known is None and extension in REFUSED:
+        raise ExtractionError(
+            f"{extension} files cannot be read. {REFUSED[extension]}", reason="unsupported_type"
+        )
     if known in (None, DOCX) and content.startswith(_OLE2):
-        raise _old_office_file(content)
-    if known:
-        return known
-    return _sniff(content, declared)
+        raise ExtractionError(
+            "Office files from before 2007 cannot be read; save it as .docx.", reason="unsupported_type"
+        )
+    return known or _sniff(content, declared)
 
 
-def _by_extension(source: str) -> str | None:
+def _extension(source: str) -> str:
     path = source.partition("?")[0].partition("#")[0] if "://" in source else source
-    return _BY_EXTENSION.get(PurePosixPath(path.replace("\\", "/")).suffix.lower())
+    return PurePosixPath(path.replace("\\", "/")).suffix.lower()
 
 
 def _sniff(content: bytes, declared: str) -> str:
@@ -100,16 +140,12 @@ def _sniff(content: bytes, declared: str) -> str:
         return DOCX
     if head[:15].lower().startswith((b"<!doctype html", b"<html")):
         return HTML
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if declared == JSON:  # after the extension: browsers send it for .ipynb and .jsonl too
+        return JSON
     if head.startswith(_NOT_TEXT) or not (declared in _MAY_BE_TEXT or declared.startswith("text/")):
         raise ExtractionError(
             f"This type of document cannot be read; send {_READABLE}.", reason="unsupported_type"
         )
     return PLAIN
-
-
-def _old_office_file(content: bytes) -> ExtractionError:
-    if "EncryptedPackage".encode("utf-16-le") in content:
-        return ExtractionError("The document is protected by a password.", reason="encrypted")
-    return ExtractionError(
-        "Office files from before 2007 cannot be read; save it as .docx.", reason="unsupported_type"
-    )

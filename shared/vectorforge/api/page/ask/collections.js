@@ -5,7 +5,7 @@ const currentCollection = () => state.collections.find((c) => c.id === state.col
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);
 
 async function loadCollections() {
-  const { collections } = await getJson("/v1/collections");
+  const collections = (await getJson("/v1/collections")).collections.filter((c) => !c.by_profile);  // those need a profile's number
   state.collections = collections;
   const wanted = state.collectionId ?? remembered(localStorage, "vectorforge.collection");
   const chosen = collections.find((c) => c.id === wanted) ?? collections.find((c) => c.document_count) ?? collections[0];
@@ -27,6 +27,7 @@ function drawCount() {
 }
 
 async function chooseCollection(id) {
+  if (id !== state.collectionId && talk.turns.length) talk.clear();  // a thread is about one collection
   state.collectionId = id;
   state.documentTotal = null;
   remember(localStorage, "vectorforge.collection", id);

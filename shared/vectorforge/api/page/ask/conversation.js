@@ -15,7 +15,6 @@ const talk = {
 
   start(turn) {
     const history = this.historyBefore(turn);
-    for (const picture of $("turns").querySelectorAll(".evidence[open]")) picture.open = false;
     this.following = false;
     welcome.draw();
     controls();
@@ -24,9 +23,9 @@ const talk = {
     turn.run(history);
   },
 
-  /** The last five exchanges about this collection, as the model should see them. */
+  /** The last five exchanges, as the model should see them; all are about one collection. */
   historyBefore(turn) {
-    const earlier = this.turns.slice(0, this.turns.indexOf(turn)).filter((t) => t.collectionId === turn.collectionId && ["answered", "stopped"].includes(t.phase) && t.text.trim());
+    const earlier = this.turns.slice(0, this.turns.indexOf(turn)).filter((t) => ["answered", "stopped"].includes(t.phase) && t.text.trim());
     return earlier.slice(-5).flatMap((t) => [{ role: "user", content: t.question }, { role: "assistant", content: t.text }]);
   },
 
@@ -77,6 +76,20 @@ const talk = {
 };
 
 // ---------------------------------------------------------------- empty state
+/** Of the sample of `vectorforge up`, with the pages that answer them; tests/quality holds them to it. */
+const SAMPLE_QUESTIONS = [
+  ["After how many failed calls does the circuit breaker open?", "docs/degradation.md"],
+  ["Is a dry run logged or stored?", "docs/conversations.md"],
+  ["How often does a silent stream get a ping?", "docs/streams.md"],
+];
+
+/** Those whose page has been read; none where other documents are. */
+function sampleQuestions() {
+  if (!documents.list.length || !documents.list.every((d) => d.metadata?.sample)) return [];
+  const isRead = (page) => documents.list.length < documents.total || documents.list.some((d) => d.source.endsWith(page));
+  return SAMPLE_QUESTIONS.filter(([, page]) => isRead(page)).map(([question]) => question);
+}
+
 const welcome = {
   drawn: null,
 
@@ -84,7 +97,7 @@ const welcome = {
     $("welcome").hidden = talk.turns.length > 0 || !$("banner").hidden || !state.ready;
     if ($("welcome").hidden) return;
     const titles = documents.list.slice(0, 3).map((d) => d.title || d.source.split("/").at(-1));
-    const key = JSON.stringify([documents.total, titles, currentCollection()?.name]);
+    const key = JSON.stringify([documents.total, titles, sampleQuestions(), currentCollection()?.name]);
     if (this.drawn === key) return;
     this.drawn = key;
     $("welcome").replaceChildren(...(documents.total ? this.ready(titles) : this.first()));
@@ -103,10 +116,10 @@ const welcome = {
 
   ready(titles) {
     const short = (title) => (title.length > 60 ? title.slice(0, 57) + "…" : title);
-    const questions = [...titles.slice(0, 2).map((t, index) => (index ? `Which points does “${short(t)}” make?` : `What is “${short(t)}” about?`)), "What do these documents disagree on?"];
-    const choose = (question) => () => { $("question").value = question; grow(); controls(); $("question").focus(); };
+    const ofSample = sampleQuestions();
+    const questions = ofSample.length ? ofSample : titles.map((t) => `What is “${short(t)}” about?`);
     return [el("h1", {}, nameWorthSaying() ? `Ask “${nameWorthSaying()}”` : "Ask your documents"),
       el("p", { class: "lead" }, `${plural(documents.total, "document")} to answer from. Numbers in an answer open the passage in its source.`),
-      el("div", { class: "try" }, el("h2", {}, "For example"), el("ul", {}, ...questions.map((q) => el("li", {}, el("button", { type: "button", onclick: choose(q) }, q, icon("right"))))))];
+      questions.length ? el("div", { class: "try" }, el("h2", {}, "For example"), el("ul", {}, ...questions.map((q) => el("li", {}, el("button", { type: "button", onclick: () => talk.ask(q) }, q, icon("right")))))) : null].filter(Boolean);
   },
 };

@@ -41,7 +41,7 @@ const panel = {
   },
 };
 
-const FORMATS = "Markdown, text, HTML, PDF, Word, CSV, JSON Lines";
+const FORMATS = "Markdown, text, HTML, PDF, Word, RTF, mail, notebooks, CSV, JSON";
 const STAGES = {
   queued: "Waiting", extract: "Reading", extracting: "Reading", chunk: "Cutting into passages", chunking: "Cutting into passages",
   embed: "Embedding", embedding: "Embedding", store: "Storing", storing: "Storing",
@@ -124,7 +124,7 @@ const documents = {
   },
 
   row(document_) {
-    const name = document_.title || document_.source;
+    const name = sourceName(document_);
     const facts = [plural(document_.chunk_count ?? 0, "passage"), document_.title && document_.title !== document_.source ? document_.source : null].filter(Boolean);
     return el("li", {},
       el("div", { class: "title" }, el("button", { type: "button", onclick: (event) => source.open([{ document_id: document_.id, title: document_.title, document_source: document_.source }], 0, event.currentTarget) }, name)),
@@ -133,7 +133,7 @@ const documents = {
   },
 
   async remove(document_) {
-    const name = document_.title || document_.source;
+    const name = sourceName(document_);
     if (!await confirmDelete(`Delete “${name}”?`, `Its ${plural(document_.chunk_count ?? 0, "passage")} will not be found any more. Answers on this page stay as they are.`)) return;
     try {
       await getJson(`/v1/documents/${encodeURIComponent(document_.id)}`, { method: "DELETE" });

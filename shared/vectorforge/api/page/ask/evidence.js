@@ -67,7 +67,7 @@ function evidenceOf({ done, meta, usage, citations }) {
   if (!done?.funnel || !done.latency) return null;
   const tokens = `${(usage?.prompt_tokens ?? 0).toLocaleString()} tokens read, ${(usage?.completion_tokens ?? 0).toLocaleString()} written${usage?.estimated ? " (estimated)" : ""}`;
   const verdicts = verdictText(citations);
-  return el("details", { class: "evidence", open: true }, el("summary", {}, "How this answer came about"),
+  return el("details", { class: "evidence" }, el("summary", {}, "How this answer came about"),
     el("div", { class: "pictures" },
       el("section", {}, el("h4", {}, "Passages"), funnelPicture(done.funnel)),
       el("section", {}, el("h4", {}, "Time and cost"), ...timePicture(done.latency),

@@ -17,7 +17,7 @@ const source = {
 
   async draw() {
     const showing = this.current, passage = showing.passages[showing.index];
-    const name = passage.title || passage.document_source || passage.source || "Document";
+    const name = sourceName(passage);
     const file = passage.document_source || passage.source || "";
     const tools = el("div", { class: "tools" }, el("button", { class: "back", type: "button", onclick: () => documents.open() }, icon("left"), "All documents"));
     if (showing.passages.length > 1) tools.append(this.stepper());
@@ -79,7 +79,7 @@ const source = {
     body.replaceChildren(...[from > 0 ? rest() : null, page, to < text.length ? rest() : null].filter(Boolean));
     body.dataset.document = whole.id ?? passage.document_id;
     this.scrollTo(mark?.querySelector(".quote") ?? mark);
-    if (mark) announce(`Passage highlighted in ${passage.title || passage.document_source || "the document"}.`);
+    if (mark) announce(`Passage highlighted in ${sourceName(passage)}.`);
   },
 
   /** The passage; where the answer quotes it word for word, the quotation stands out in it. */

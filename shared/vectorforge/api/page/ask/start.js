@@ -135,6 +135,16 @@ async function filesOf(entry) {
 }
 
 // ---------------------------------------------------------------- start
+/** Shows what is ingested elsewhere just now, such as the sample: some ten looks within ten minutes. */
+function lookAgain(delay = 2_000) {
+  if (delay > 5 * 60_000) return;
+  setTimeout(async () => {
+    const before = documents.total;
+    if (!talk.turns.length && !document.hidden && panel.view === null) await documents.reload();
+    lookAgain(before && before === documents.total ? delay * 3 : delay * 1.7);
+  }, delay);
+}
+
 async function start() {
   try {
     await loadCollections();
@@ -146,6 +156,7 @@ async function start() {
   state.ready = true;
   welcome.draw();
   documents.resumeJobs();
+  lookAgain();
   try {
     const { llm = [] } = await getJson("/v1/providers");
     const own = llm.find((p) => p.is_default) ?? llm[0];

@@ -237,7 +237,8 @@ const INSTEAD = {
   ungrounded: "Your documents could not be searched: not from them",
   template: "The model does not answer now",
 };
-const sourceName = (item) => item.title || item.document_source || item.source || `Source ${item.number}`;
+/** The title, else the source; of an absolute path its last part. */
+const sourceName = (item) => item.title || (item.document_source || item.source || `Source ${item.number}`).replace(/^\/.*\//, "");
 /** The heading path without the document's title, which stands beside it. */
 const headingOf = (item) => {
   const parts = (item.heading ?? "").split(" > ");

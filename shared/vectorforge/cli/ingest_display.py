@@ -1,0 +1,78 @@
+"""Progress of ``vectorforge ingest`` and of the sample of ``vectorforge up``."""
+
+import time
+from collections.abc import Callable
+from typing import Self
+
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from vectorforge.cli.terminal import Terminal, printable
+
+_LINE_EVERY_S = 5.0
+
+
+class IngestDisplay:
+    """Bars on stderr: files read, passages embedded, documents done. Off a terminal, a line now and then."""
+
+    def __init__(self, terminal: Terminal, files: int) -> None:
+        self._terminal = terminal
+        self._lines = not terminal.err.is_terminal
+        self._last_line = time.monotonic()
+        self._finished, self._files = 0, files
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[detail]}"),
+            console=terminal.err,
+            transient=True,
+            disable=terminal.json_output or not terminal.err.is_terminal,
+        )
+        self._read = self._progress.add_task("Read", total=files, detail="")
+        self._embedded = self._progress.add_task("Embedded", total=0, detail="passages")
+        self._done = self._progress.add_task("Done", total=0, detail="documents")
+        self._passages = 0
+        self._documents = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def read(self, source: str, documents: int) -> None:
+        """Count a file that was read, and the documents in it."""
+        self._documents += documents
+        self._progress.update(self._read, advance=1, detail=escape(printable(source)[-50:]))
+        self._progress.update(self._done, total=self._documents)
+
+    def done(self) -> None:
+        """Count a document that was stored or failed."""
+        self._progress.advance(self._done)
+        self._finished += 1
+        if self._lines and time.monotonic() - self._last_line > _LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            self._terminal.note(f"{self._finished} of {max(self._documents, self._files)} documents done ...")
+
+    def embedding(self) -> Callable[[int, int], None]:
+        """Follow the embedding of one document."""
+        before, announced = 0, 0
+
+        def follow(embedded: int, total: int) -> None:
+            nonlocal before, announced
+            self._passages += total - announced
+            self._progress.update(self._embedded, advance=embedded - before, total=self._passages)
+            before, announced = embedded, total
+
+        return follow

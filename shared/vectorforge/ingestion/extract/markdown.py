@@ -1,0 +1,158 @@
+"""Markdown: front matter becomes title and metadata, comments are dropped, code is fenced."""
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vectorforge.ingestion.extract.decode import clean_json
+from vectorforge.ingestion.types import ReadText
+
+_MAX_FRONT_MATTER_CHARS = 16_384
+"""The YAML parser is written in Python: this takes it 0.1 s."""
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n")
+_FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_TITLE = re.compile(r"^#[ \t]+([^\n]{1,300})$", re.MULTILINE)
+_INVALID = "The front matter is not a YAML mapping and was kept as text."
+
+
+def read_markdown(text: str, warnings: list[str]) -> ReadText:
+    """Read decoded Markdown.
+
+    Front matter is YAML between ``---`` lines at the start, at most 16,384 characters. Its ``title`` is the
+    title; its other scalars and lists of scalars are metadata. Anything else at the start is text.
+
+    Args:
+        text: The file.
+        warnings: Of its decoding; returned with those of its front matter.
+    """
+    fields, text, problems = _split_front_matter(text)
+    text = without_comments(text)
+    title = fields.pop("title", None)
+    return {
+        "text": text,
+        "title": title if isinstance(title, str) and title.strip() else first_heading(text),
+        "page_starts": [],
+        "warnings": [*warnings, *problems],
+        "metadata": fields,
+    }
+
+
+def first_heading(text: str) -> str | None:
+    """Return the text of the first ``# heading``, or None."""
+    found = _TITLE.search(text)
+    return found[1].strip(" \t\r#") if found else None
+
+
+def code_fence(code: str, language: str = "") -> list[str]:
+    """Return code as the lines of a fenced block, whose fence is longer than any in the code."""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", code)), 3)
+    return [fence + language, *code.splitlines(), fence]
+
+
+def without_comments(text: str) -> str:
+    """Drop ``<!-- comments -->`` outside of code, in linear time; one that is never closed stays."""
+    last_end = text.rfind("-->")
+    if "<!--" not in text or last_end < 0:
+        return text
+    remover = _CommentRemover(last_end)
+    return "".join(remover.keep(line) for line in text.splitlines(keepends=True))
+
+
+class _CommentRemover:
+    """Goes through a text line by line."""
+
+    def __init__(self, last_end: int) -> None:
+        self._last_end = last_end
+        self._offset = 0
+        self._fence = ""
+        self._in_comment = False
+
+    def keep(self, line: str) -> str:
+        """Return what stays of the next line; nothing of one that held nothing but comments."""
+        start, self._offset = self._offset, self._offset + len(line)
+        if not self._in_comment and self._is_code(line):
+            return line
+        kept = self._outside(line, start)
+        return kept if kept.strip() or not line.strip() else ""
+
+    def _is_code(self, line: str) -> bool:
+        found = _FENCE.match(line)
+        if self._fence:
+            if found and found[1].startswith(self._fence) and line.strip() == found[1]:
+                self._fence = ""
+            return True
+        if found:
+            self._fence = found[1]
+        return bool(found)
+
+    def _outside(self, line: str, start: int) -> str:
+        kept, at, ticks = [], 0, 0
+        while at < len(line):
+            if self._in_comment:
+                end = line.find("-->", at)
+                if end < 0:
+                    kept.append("\n" if line.endswith("\n") else "")
+                    break
+                self._in_comment, at = False, end + 3
+                continue
+            begin = line.find("<!--", at)
+            if begin < 0 or start + begin + 4 > self._last_end:
+                kept.append(line[at:])
+                break
+            ticks += line.count("`", at, begin)
+            self._in_comment = ticks % 2 == 0
+            skipped = begin + (0 if self._in_comment else 4)
+            kept.append(line[at:skipped])
+            at = begin + 4
+        return "".join(kept)
+
+
+def _split_front_matter(text: str) -> tuple[dict[str, Any], str, list[str]]:
+    """Return the fields, the text without them, and what is wrong with them."""
+    begin = _FRONT_MATTER.match(text)
+    end = (
+        _FRONT_MATTER_END.search(text, begin.end(), begin.end() + _MAX_FRONT_MATTER_CHARS) if begin else None
+    )
+    if begin is None or end is None:
+        return {}, text, []
+    fields = _parse(text[begin.end() : end.start()])
+    if fields is None:
+        return {}, text, [_INVALID]
+    return fields, text[end.end() :].lstrip("\r\n"), []
+
+
+def _parse(front_matter: str) -> dict[str, Any] | None:
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc] # shipped without types
+        """Without aliases: a few lines of them can stand for gigabytes."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases are not read")
+            return super().compose_node(parent, index)
+
+    try:
+        fields = yaml.load(front_matter, Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    if not isinstance(fields, Mapping):
+        return None
+    values = {key: _storable(value) for key, value in fields.items() if isinstance(key, str)}
+    cleaned, _ = clean_json({key: value for key, value in values.items() if value is not None})
+    return dict(cleaned)
+
+
+def _storable(value: Any) -> Any:
+    """Return a scalar or a list of scalars as JSON has it, or None for anything else."""
+    if isinstance(value, list):
+        items = [None if isinstance(item, list) else _storable(item) for item in value]
+        return None if None in items else items
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool)) else None

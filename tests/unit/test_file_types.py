@@ -1,0 +1,254 @@
+"""Files that are not plain text inside: mail, notebooks, JSON, rich text, front matter; and titles."""
+
+import io
+import json
+import re
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import docx
+import pytest
+
+from tests.unit.test_extract import one, pdf, reason
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract import extract, media
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "file-types.md").read_text()
+
+
+def mail(body: str, *, html: str | None = None, attachment: str | None = None) -> bytes:
+    message = EmailMessage()
+    message["Subject"], message["From"], message["To"] = (
+        "Käse order",
+        "Ann <ann@example.com>",
+        "shop@example.com",
+    )
+    message["Date"] = "Mon, 02 Mar 2026 10:00:00 +0100"
+    message.set_content(body, cte="quoted-printable")
+    if html is not None:
+        message.add_alternative(html, subtype="html")
+    if attachment is not None:
+        message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename=attachment)
+    return message.as_bytes()
+
+
+def notebook(*cells: tuple[str, str], **fields: Any) -> bytes:
+    made = [
+        {
+            "cell_type": kind,
+            "source": source.splitlines(keepends=True),
+            "metadata": {},
+            "outputs": [{"text": "OUT"}],
+        }
+        for kind, source in cells
+    ]
+    kernel = {"kernelspec": {"language": "python", "name": "python3"}}
+    return json.dumps(
+        {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5, **fields}
+    ).encode()
+
+
+class TestMail:
+    def test_mail_is_stored_as_headers_and_decoded_body(self) -> None:
+        document = one(mail("The key lies under the flower pot.\nÄrger droht."), "a.eml")
+        assert document.title == "Käse order"
+        assert document.text.startswith("Subject: Käse order\nFrom: Ann <ann@example.com>\n")
+        assert document.text.endswith("\n\nThe key lies under the flower pot.\nÄrger droht.")
+        assert "=20" not in document.text
+        assert "MIME" not in document.text
+        assert document.metadata == {"from": "Ann <ann@example.com>", "date": "2026-03-02T10:00:00+01:00"}
+
+    def test_mail_prefers_plain_text_and_names_what_it_leaves_out(self) -> None:
+        document = one(mail("Plain.", html="<p>Rich.", attachment="bill.pdf"), "a.eml")
+        assert document.text.endswith("Plain.")
+        assert document.warnings == ("Attachments are not read: bill.pdf.",)
+
+    def test_mail_of_html_alone_is_read_as_a_page(self) -> None:
+        message = EmailMessage()
+        message["Subject"] = "S"
+        message.set_content("<h1>Offer</h1><script>x()</script><p>Ten <b>days</b>.", subtype="html")
+        assert one(message.as_bytes(), "a.eml").text.endswith("# Offer\n\nTen days.")
+
+    def test_mail_without_a_body_is_refused(self) -> None:
+        assert reason(b"Subject: only\n\n", "a.eml") == "empty"
+
+    def test_media_type_names_mail_too(self) -> None:
+        assert one(mail("x"), "message", "message/rfc822").title == "Käse order"
+
+
+class TestNotebook:
+    def test_notebook_is_stored_as_markdown_and_code_without_outputs(self) -> None:
+        document = one(
+            notebook(("markdown", "# Sales\n\nBy month."), ("code", "sum(x)\nprint()"), ("raw", "r")),
+            "a.ipynb",
+        )
+        assert document.text == "# Sales\n\nBy month.\n\n```python\nsum(x)\nprint()\n```"
+        assert document.title == "Sales"
+
+    def test_notebook_uploaded_as_json_is_a_notebook(self) -> None:
+        assert one(notebook(("markdown", "# A")), "a.ipynb", "application/json").text == "# A"
+
+    @pytest.mark.parametrize(
+        "content", [b"{", b"[]", b'{"cells": 5}', notebook(nbformat=3), b'{"nbformat": 4, "cells": [1]}']
+    )
+    def test_broken_notebook_is_refused(self, content: bytes) -> None:
+        assert reason(content, "a.ipynb") == "unreadable"
+
+    def test_notebook_without_text_is_refused(self) -> None:
+        assert reason(notebook(("raw", "x")), "a.ipynb") == "empty"
+
+
+class TestJson:
+    def test_json_is_stored_as_keys_and_values(self) -> None:
+        value = {
+            "title": "Shop",
+            "owner": {"name": "Ann", "phones": ["1", "2"], "none": None},
+            "items": [{"sku": 7, "price": 1.10, "new": True}, {"sku": 8}],
+            "about": "First line.\nSecond line.",
+        }
+        document = one(json.dumps(value).replace("1.1,", "1.10,").encode(), "a.json")
+        assert document.text.split("\n\n") == [
+            "title: Shop",
+            "owner.name: Ann; owner.phones: 1, 2",
+            "items.sku: 7; items.price: 1.10; items.new: true",
+            "items.sku: 8",
+            "about: First line.\nSecond line.",
+        ]
+        assert document.title == "Shop"
+
+    def test_list_of_objects_reads_like_a_table(self) -> None:
+        assert one(b'[{"a": 1, "b": "x"}, {"a": 2}, 3]', "a.json").text == "a: 1; b: x\n\na: 2\n\n3"
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b'{"a": 1', "line 1, column 8"),
+            (b'{"a": 1}\n{"a": 2}', ".jsonl"),
+            (b"[" * 100_000, "nested too deeply"),
+            (b'["a", // comment\n 1]', ".txt"),
+        ],
+    )
+    def test_broken_json_says_what_to_do(self, content: bytes, said: str) -> None:
+        with pytest.raises(ExtractionError, match=re.escape(said)) as failure:
+            extract(content, source="a.json")
+        assert failure.value.reason == "unreadable"
+
+    @pytest.mark.parametrize("content", [b"{}", b"[null, {}]", b'""'])
+    def test_json_without_values_is_refused(self, content: bytes) -> None:
+        assert reason(content, "a.json") == "empty"
+
+    def test_lone_surrogates_and_nul_are_replaced(self) -> None:
+        assert one(b'{"a": "x\\u0000\\ud800"}', "a.json").text == "a: x\ufffd\ufffd"
+
+
+def test_rich_text_is_stored_without_its_markup() -> None:
+    rtf = rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}\f0\b Refunds\b0\par The key is \'e4.\par}"
+    document = one(rtf, "a.rtf")
+    assert document.text == "Refunds\nThe key is ä."
+    assert one(rtf, "download", "text/rtf").text == document.text
+    assert one(rtf, "download").text == document.text  # by its first bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("a.pptx", "PDF"),
+        ("a.xlsx", "CSV"),
+        ("a.odt", "DOCX"),
+        ("a.epub", "PDF"),
+        ("a.doc", ".docx"),
+        ("a.msg", ".eml"),
+    ],
+)
+def test_refused_types_say_what_to_do(name: str, advice: str) -> None:
+    with pytest.raises(ExtractionError, match=re.escape(advice)) as failure:
+        extract(b"PK\x03\x04" + bytes(30), source=name)
+    assert failure.value.reason == "unsupported_type"
+
+
+class TestMarkdown:
+    FRONT = b"""---
+title: "Refunds: how"
+tags: [money, "late, or not"]
+year: 2024
+date: 2026-03-02
+draft: false
+nested: {a: 1}
+---
+# Heading
+
+Body.
+"""
+
+    def test_front_matter_becomes_title_and_metadata(self) -> None:
+        document = one(self.FRONT, "a.md")
+        assert document.title == "Refunds: how"
+        assert document.text == "# Heading\n\nBody.\n"
+        assert document.metadata == {
+            "tags": ["money", "late, or not"],
+            "year": 2024,
+            "date": "2026-03-02",
+            "draft": False,
+        }
+
+    def test_heading_is_the_title_when_front_matter_has_none(self) -> None:
+        assert one(b"---\ntags: a\n---\n# T\n\nx", "a.md").title == "T"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "---\n\nA line between rules.\n\n---\n\nMore.",
+            "---\na: b\n\nno end",
+            "---\na: *x\nb: &x [1]\n---\nBody",
+            "---\n" + "[" * 5_000 + "\n---\nBody",
+            f"---\na: {'9' * 6_000}\n---\nBody",
+            f"---\na: {'x' * 70_000}\n---\nBody",
+        ],
+    )
+    def test_what_is_not_front_matter_stays_text(self, text: str) -> None:
+        document = one(text.encode(), "a.md")
+        assert document.text == text
+        assert document.metadata == {}
+
+    def test_comments_are_not_stored(self) -> None:
+        kept = "\n\nc `<!-- code -->`\n\n```html\n<!-- kept -->\n```\n\nd <!-- open"
+        text = "a <!-- one --> b\n<!-- two\nlines -->" + kept
+        assert one(text.encode(), "a.md").text == "a  b" + kept
+
+    def test_comment_alone_is_no_document(self) -> None:
+        assert reason(b"<!-- nothing -->\n", "a.md") == "empty"
+
+
+class TestTitles:
+    def test_docx_title_is_its_title_paragraph(self) -> None:
+        document, content = docx.Document(), io.BytesIO()
+        document.core_properties.title = "Word Document"
+        document.add_paragraph("Travel policy", style="Title")
+        document.add_paragraph("Text.")
+        document.save(content)
+        assert one(content.getvalue(), "a.docx").title == "Travel policy"
+
+    @pytest.mark.parametrize(
+        "title", ["untitled", "Untitled Document", "Microsoft Word - x.docx", "x.tmp", " "]
+    )
+    def test_placeholder_titles_are_dropped(self, title: str) -> None:
+        assert one(pdf("Hello", title=title), "a.pdf").title is None
+
+
+class TestPage:
+    """``docs/file-types.md`` names every type that is read, every one that is refused, and no other."""
+
+    def test_every_type_that_is_read_is_listed(self) -> None:
+        table = PAGE.partition("## Read")[2].partition("\n## ")[0]
+        assert set(re.findall(r"`(\.\w+)`", table)) == set(media.EXTENSIONS)
+
+    def test_every_type_that_is_refused_is_listed(self) -> None:
+        table = PAGE.partition("## Refused")[2].partition("\n## ")[0]
+        assert set(re.findall(r"`(\.\w+)`", table)) == set(media.REFUSED)
+
+    def test_the_web_page_offers_what_is_read(self) -> None:
+        page = (ROOT / "shared" / "vectorforge" / "api" / "page" / "index.html").read_text()
+        offered = set(re.search(r'id="files"[^>]* accept="([^"]*)"', page)[1].split(","))  # type: ignore[index]
+        assert {name for name in offered if name.startswith(".")} == set(media.EXTENSIONS)
