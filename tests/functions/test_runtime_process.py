@@ -318,11 +318,33 @@ def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
     assert done.stdout == f"-X a -m debugpy * {EXEC_WRAPPER.with_name('managed_runtime.py')} {bootstrap}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["/usr/bin/node", "index.mjs"]])
+@pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
+@pytest.mark.parametrize("handler", [[], ["tests.functions.runtime_app.handler"]])
+async def test_exec_wrapper_with_a_module_command_takes_the_place_of_awslambdaric(
+    tmp_path: Path, options: list[str], handler: list[str]
+) -> None:
+    command = [str(EXEC_WRAPPER), sys.executable, *options, "-m", "awslambdaric", *handler]
+    service = tmp_path / "service"
+    service.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    service.chmod(0o755)
+    async with function("handler", command=[str(service)]) as process:
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["/usr/bin/node", "index.mjs"],
+        ["/usr/bin/python3", "-m", "flask"],
+        ["/usr/bin/python3", "awslambdaric"],
+        ["/usr/bin/python3", "-m", "awslambdaric", "app.handler", "surplus"],
+    ],
+)
 def test_the_wrapper_refuses_what_is_no_python_runtime(arguments: list[str]) -> None:
     done = subprocess.run([EXEC_WRAPPER, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 64
-    assert "ends in bootstrap.py" in done.stderr
+    assert "ends in bootstrap.py or -m awslambdaric" in done.stderr
 
 
 def test_the_wrapper_is_executable() -> None:
