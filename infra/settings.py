@@ -94,6 +94,10 @@ class DatabaseSettings:
     """Also decides what becomes of the data when the stack is deleted: a snapshot is taken in any case."""
     performance_insights: bool
     log_retention_days: int
+    backup_window: str = "02:00-02:45"
+    """UTC, at least half an hour; a quiet one, since RDS would else choose one by chance."""
+    maintenance_window: str = "sun:03:00-sun:04:00"
+    """UTC; minor versions of PostgreSQL are installed in it. It must not overlap ``backup_window``."""
     proxy_max_connections_percent: int = 90
     """Of the instance's ``max_connections``; the rest is left to the migrate function and to operators."""
 
@@ -172,6 +176,11 @@ class StageSettings:
 
     Never a key: keys belong into the secret.
     """
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether there is a REST API, and a function that reads its keys."""
+        return self.front_door != "function_url" and self.authorizer is not None
 
     def __post_init__(self) -> None:
         if not (self.stage.isalnum() and self.stage.islower() and len(self.stage) <= 12):
