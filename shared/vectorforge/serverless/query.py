@@ -29,9 +29,16 @@ class QueryFunction:
     Everything is made in the init phase. Only stored keys of providers are read there, from AWS; their
     connections are closed before a snapshot (SnapStart), which must hold none, and they are read again after
     it. The first request opens the database.
+
+    Raises:
+        ConfigurationError: Answers are to be streamed, and the function was started by a runtime that cannot.
     """
 
     def __init__(self) -> None:
+        # Only our runtime calls ``startup`` in the init phase; AWS's own imports the module, and no more.
+        streams = os.environ.get("VECTORFORGE_RESPONSE_MODE") == "stream"
+        if streams and "AWS_LAMBDA_RUNTIME_API" in os.environ and not can_stream():
+            raise ConfigurationError(_NEEDS_RUNTIME)
         self._started: _Started | None = None
 
     def startup(self) -> None:
