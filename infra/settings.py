@@ -31,6 +31,9 @@ Architecture: TypeAlias = Literal["arm64", "x86_64"]
 MESSAGE_DAYS = 14
 """How long SQS keeps a message at most."""
 
+MAX_GATEWAY_TENANTS = 90
+"""With keys of API Gateway: each takes an output and three resources, and a stack has 200 and 500."""
+
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
@@ -219,6 +222,12 @@ def _check_callers(stage: StageSettings) -> None:
     for tenant in (*stage.tenants, *stage.iam_tenants.values()):
         if not _TENANT.fullmatch(tenant):
             raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
+    if stage.front_door != "function_url" and len(stage.tenants) > MAX_GATEWAY_TENANTS:
+        raise SettingsError(
+            f"tenants has {len(stage.tenants)} entries; with the REST API it takes at most "
+            f"{MAX_GATEWAY_TENANTS}. Give further tenants keys of the database instead: "
+            "`vectorforge keys create NAME --tenant TENANT` (docs/identity.md)."
+        )
     if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
         raise SettingsError("tenants names one twice, or two that differ in punctuation only.")
     if stage.iam_tenants and stage.front_door == "rest_api":
