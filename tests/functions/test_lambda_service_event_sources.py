@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 from urllib.parse import unquote_plus
 
 import pytest
@@ -394,10 +394,10 @@ async def tracing_sqs(endpoint: str) -> AsyncIterator[SqsProxy]:
         yield proxy
 
 
-def relaying(url: str, proxy: SqsProxy, recursive_loop: str) -> LambdaFunction:
+def relaying(url: str, proxy: SqsProxy, recursive_loop: Literal["Terminate", "Allow"]) -> LambdaFunction:
     environment = {**aws_environment(proxy.url), "QUEUE_URL": url}
-    handler = {"handler": "sample_function.relay", "name": "relay", "recursive_loop": recursive_loop}
-    return LambdaFunction(dataclasses.replace(consumer(environment=environment), **handler))
+    configuration = consumer(environment=environment, recursive_loop=recursive_loop)
+    return LambdaFunction(dataclasses.replace(configuration, handler="sample_function.relay"))
 
 
 async def test_function_that_wakes_itself_is_stopped_after_sixteen_hops(
