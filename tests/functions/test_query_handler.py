@@ -1,6 +1,7 @@
 """The buffered query function under AWS's own runtime, on real event shapes."""
 
 import base64
+import dataclasses
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from vectorforge.local.lambda_service.invocation import FunctionFailedError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import QUERY_HANDLER, QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Event, load_event, query_function, response_of
+from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
 
 HEALTH = ["query_apigateway_rest_health", "query_function_url_health", "query_http_api_health"]
 QUERY = ["query_apigateway_rest_query", "query_function_url_query", "query_http_api_query"]
@@ -108,6 +109,32 @@ async def test_without_its_database_the_function_still_answers(surroundings: Que
         status, _, problem = await ask(function, event)
         assert (status, json.loads(problem)["code"]) == (503, "database_unavailable")
     assert "canary" not in body + problem + function.output.text
+
+
+@pytest.mark.parametrize("mode", ["buffered", "stream"])
+async def test_without_a_key_health_answers_and_all_else_names_the_command(
+    surroundings: QuerySurroundings, mode: Mode
+) -> None:
+    key = key_of(surroundings.tenant)
+    no_key = {name: value for name, value in NO_DATABASE.items() if "API_KEY" not in name}
+    embedding = [f"VECTORFORGE_EMBEDDING_{name}" for name in ("BASE_URL", "MODEL", "DIMENSION")]
+    configuration = query_function(
+        surroundings, mode, variables=no_key, without=[*embedding, "VECTORFORGE_OPENAI_API_KEY"]
+    )
+    handler = "tests.functions.keyless_query_handler.handler"
+    configuration = dataclasses.replace(configuration, handler=handler)
+    async with FunctionProcess(configuration) as function:
+        for name in HEALTH[:2]:
+            status, _, body = await ask(function, load_event(name))
+            assert (status, json.loads(body)["status"]) == (200, "degraded"), name
+            assert "secret" not in body
+        for name in QUERY[:2]:
+            status, headers, body = await ask(function, load_event(name, x_api_key=key))
+            assert (status, headers["content-type"]) == (503, "application/problem+json"), name
+            problem = json.loads(body)
+            assert problem["code"] == "not_configured"
+            assert "aws secretsmanager put-secret-value --secret-id" in problem["detail"]
+        assert function.starts == 1
 
 
 async def test_a_setting_that_is_missing_is_named() -> None:
