@@ -90,6 +90,12 @@ def _failed_questions(stage: StageSettings, metrics: ServiceMetrics) -> Iterator
         1,
         stops_deployment=True,
     )
+    yield AlarmRule(
+        "recursion-stopped",
+        "Lambda dropped an event because it took a function for one that calls itself without an end.",
+        metrics.recursions_stopped(),
+        1,
+    )
 
 
 def _front_doors(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[AlarmRule]:

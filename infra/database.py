@@ -23,7 +23,18 @@ _PORT = 5432
 _REFUSED_TOKENS = "iam-db-auth-error"
 """https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.Troubleshooting.html"""
 _ROOTS = "/var/task/certificates"  # infra/database_certificates.py
-_ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17_9)
+_ENGINE = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_17)
+"""The major version alone: RDS installs the minor ones by itself, and never goes back to one named here."""
+_SLOW_STATEMENT_MS = 500
+_PARAMETERS = {
+    "rds.force_ssl": "1",
+    "ssl_min_protocol_version": "TLSv1.2",
+    "log_min_duration_statement": str(_SLOW_STATEMENT_MS),
+    "log_parameter_max_length": "0",  # bound values are tenants' texts
+    "log_lock_waits": "1",
+    # For blue/green upgrades to the next major version. Turned on later, it would need a restart.
+    "rds.logical_replication": "1",
+}
 
 
 class DatabaseClient(Protocol):
@@ -132,6 +143,8 @@ class Database(Construct):
             max_allocated_storage=settings.max_storage_gib,
             storage_encrypted=True,
             backup_retention=Duration.days(settings.backup_days),
+            preferred_backup_window=settings.backup_window,
+            preferred_maintenance_window=settings.maintenance_window,
             deletion_protection=settings.deletion_protection,
             removal_policy=RemovalPolicy.SNAPSHOT,
             copy_tags_to_snapshot=True,
@@ -146,8 +159,8 @@ class Database(Construct):
                 self,
                 "Parameters",
                 engine=_ENGINE,
-                description="VectorForge: TLS only",
-                parameters={"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"},
+                description="VectorForge: TLS only, slow statements are logged",
+                parameters=_PARAMETERS,
             ),
         )
         prefix = f"/aws/rds/instance/{self._stage.prefix}"
@@ -191,10 +204,23 @@ class Database(Construct):
             idle_client_timeout=Duration.minutes(30),
         )
         proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
+        self._open_way_before_targets(proxy)
         # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
         users = [self._database_user(name) for name in (APP_ROLE, LOG_WRITER_ROLE)]
         role.add_to_policy(iam.PolicyStatement(actions=["rds-db:connect"], resources=users))
         return proxy
+
+    def _open_way_before_targets(self, proxy: rds.DatabaseProxy) -> None:
+        """CloudFormation waits until the proxy reaches the instance, so the rules for that come first."""
+        rules = [
+            rule
+            for group in (self._instance_group, self._proxy_group)
+            for rule in group.node.find_all()
+            if isinstance(rule, ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress)
+        ]
+        for target_group in proxy.node.find_all():
+            if isinstance(target_group, rds.CfnDBProxyTargetGroup):
+                target_group.node.add_dependency(*rules)
 
     def _database_user(self, name: str) -> str:
         return Stack.of(self).format_arn(

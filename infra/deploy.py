@@ -45,9 +45,10 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool) -> 
     approval = "never" if approved else "broadening"
     arguments = ["--app", str(cdk.assembly), "--require-approval", approval, "--progress", "events"]
     names = list(templates(cdk.assembly))
-    if _starts_before_use(stage) and not _has_key(cdk, stage):
+    if _needs_key(stage) and not _has_key(cdk, stage):
         data = [name for name in names if name.endswith("-Data")]
         cdk.run("deploy", *data, *arguments, "--outputs-file", str(outputs))
+        sys.stdout.write("\n".join([*report(cdk.assembly, outputs), ""]))
         _demand_key(cdk, stage)
     cdk.run("deploy", *names, *arguments, "--outputs-file", str(outputs))
     sys.stdout.write(
@@ -87,10 +88,9 @@ def _check(cdk: Cdk) -> None:
         )
 
 
-def _starts_before_use(stage: StageSettings) -> bool:
-    """Whether Lambda starts the query function while deploying it, which fails without the key it needs."""
-    asks_openai = stage.environment.get(_EMBEDDING_PROVIDER, "openai") == "openai"
-    return stage.start != "on_demand" and asks_openai
+def _needs_key(stage: StageSettings) -> bool:
+    """Tell whether the functions embed with OpenAI's models, which no question is answered without."""
+    return stage.environment.get(_EMBEDDING_PROVIDER, "openai") == "openai"
 
 
 def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
@@ -116,9 +116,8 @@ def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
 def _demand_key(cdk: Cdk, stage: StageSettings) -> None:
     if not _has_key(cdk, stage):
         raise DeploymentError(
-            f"The data stack is deployed. The query function of {stage.stage} is started before its first "
-            f"question, and needs a key for that: put it into {secret_name(stage)} as docs/deploy.md says, "
-            "then deploy again."
+            f"The data stack is deployed. The functions of {stage.stage} need a key of OpenAI: store it in "
+            f"{secret_name(stage)} with the command above, then run `make deploy STAGE={stage.stage}` again."
         )
 
 

@@ -4,6 +4,7 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -94,6 +95,9 @@ class Ingestion(Construct):
                 **data.provider_keys.environment,
                 **self.environment,
             },
+            # It wakes itself through its queue while a job waits: more than the 16 hops after which Lambda
+            # takes that for a loop. The jobs are in the database, and end there.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         data.database.allow_login(function, APP_ROLE)
         data.provider_keys.allow_reading(function)

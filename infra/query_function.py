@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.bedrock import allow_models
@@ -71,6 +72,9 @@ class QueryFunction(Construct):
                 **data.provider_keys.environment,
             },
             reserved_concurrent_executions=stage.query.max_concurrency,
+            # An automatic update of the managed runtime, also of published versions, could start its process
+            # in a way that the wrapper does not know.
+            runtime_management_mode=lambda_.RuntimeManagementMode.FUNCTION_UPDATE,
         )
         data.database.allow_login(self.function, APP_ROLE)
         data.provider_keys.allow_reading(self.function)

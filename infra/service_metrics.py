@@ -73,6 +73,29 @@ class ServiceMetrics:
         dimensions = {"FunctionName": function_name, "Resource": f"{function_name}:{ALIAS}"}
         return self._metric("AWS/Lambda", name, statistic, dimensions, period, label)
 
+    def recursions_stopped(self) -> cloudwatch.MathExpression:
+        """Invocations, of all functions, that Lambda dropped because it took them for an endless loop.
+
+        https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
+        """
+        dropped = {
+            function.replace("-", "_"): self._metric(
+                "AWS/Lambda",
+                "RecursiveInvocationsDropped",
+                "Sum",
+                {"FunctionName": f"{self._stage.prefix}-{function}"},
+                FIVE_MINUTES,
+                None,
+            )
+            for function in (*FUNCTIONS, *(["authorizer"] if self._stage.has_authorizer else []))
+        }
+        return cloudwatch.MathExpression(
+            expression=" + ".join(f"FILL({function}, 0)" for function in dropped),
+            using_metrics=dropped,
+            period=FIVE_MINUTES,
+            label="dropped",
+        )
+
     def cold_starts(self, label: str | None = None) -> cloudwatch.Metric:
         """New processes of the query function that somebody waited for."""
         return self.own("ColdStart", "Sum", label=label, function_name=f"{self._stage.prefix}-query")

@@ -31,6 +31,9 @@ Architecture: TypeAlias = Literal["arm64", "x86_64"]
 MESSAGE_DAYS = 14
 """How long SQS keeps a message at most."""
 
+MAX_GATEWAY_TENANTS = 90
+"""With keys of API Gateway: each takes an output and three resources, and a stack has 200 and 500."""
+
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
@@ -95,6 +98,10 @@ class DatabaseSettings:
     """Also decides what becomes of the data when the stack is deleted: a snapshot is taken in any case."""
     performance_insights: bool
     log_retention_days: int
+    backup_window: str = "02:00-02:45"
+    """UTC, at least half an hour; a quiet one, since RDS would else choose one by chance."""
+    maintenance_window: str = "sun:03:00-sun:04:00"
+    """UTC; minor versions of PostgreSQL are installed in it. It must not overlap ``backup_window``."""
     proxy_max_connections_percent: int = 90
     """Of the instance's ``max_connections``; the rest is left to the migrate function and to operators."""
 
@@ -177,6 +184,11 @@ class StageSettings:
     functions' bundles (``infra.vendor_sdks``).
     """
 
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether there is a REST API, and a function that reads its keys."""
+        return self.front_door != "function_url" and self.authorizer is not None
+
     def __post_init__(self) -> None:
         if not (self.stage.isalnum() and self.stage.islower() and len(self.stage) <= 12):
             raise SettingsError(f"The stage {self.stage!r} must be 1 to 12 lower-case letters and digits.")
@@ -227,6 +239,12 @@ def _check_callers(stage: StageSettings) -> None:
     for tenant in (*stage.tenants, *stage.iam_tenants.values()):
         if not _TENANT.fullmatch(tenant):
             raise SettingsError(f"The tenant {tenant!r} must be 1 to 64 letters, digits, dots, - and _.")
+    if stage.front_door != "function_url" and len(stage.tenants) > MAX_GATEWAY_TENANTS:
+        raise SettingsError(
+            f"tenants has {len(stage.tenants)} entries; with the REST API it takes at most "
+            f"{MAX_GATEWAY_TENANTS}. Give further tenants keys of the database instead: "
+            "`vectorforge keys create NAME --tenant TENANT` (docs/identity.md)."
+        )
     if len({re.sub(r"\W|_", "", tenant) for tenant in stage.tenants}) < len(stage.tenants):
         raise SettingsError("tenants names one twice, or two that differ in punctuation only.")
     if stage.iam_tenants and stage.front_door == "rest_api":

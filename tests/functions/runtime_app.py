@@ -229,6 +229,24 @@ def hides_its_handler(event: Any, context: Any) -> Any:
     return slow_handler(event, context)
 
 
+@asynccontextmanager
+async def never_left(_app: FastAPI) -> AsyncIterator[None]:
+    yield
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await asyncio.sleep(3600)
+
+
+slow_to_leave = StreamingHandler(FastAPI(lifespan=never_left, routes=app.routes))
+
+
+def plain_that_waits(event: Any, context: Any) -> None:
+    """A handler that has nothing to do with ASGI, and takes its time."""
+    say("blocking")
+    time.sleep(60)
+
+
 class Observed(BaseHTTPMiddleware):
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         return await call_next(request)

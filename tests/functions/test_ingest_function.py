@@ -437,3 +437,24 @@ async def test_a_change_of_the_model_that_has_to_wait_goes_on_by_a_later_message
         assert len(new.texts) == 2
         assert queue.count() == (0, 0, 1)  # seen in a minute
         assert await stage.application.ingestion_worker.run_next() is False
+
+
+async def test_scheduled_look_that_takes_up_a_change_of_the_model_hands_it_on(
+    aws: FakeAws, fresh_database_url: str
+) -> None:
+    """Else a change whose message was lost would advance by one batch every five minutes."""
+    queue = Queue(aws.client("sqs"), "ingestion")
+    new = HashingEmbedder(name="new", dimension=96)
+    async with build(
+        fresh_database_url, queue.url, HashingEmbedder(), new, reembed_passages_per_minute=120
+    ) as application:
+        stage = Stage(queue, application, new, fresh_database_url)
+        await stage.job(*(f"passage {n}" for n in range(200)))
+        await stage.deliver()
+        await stage.tenant.model_changes.start(await stage.tenant.find_collection("default"), "new")
+        queue.purge()
+        assert await handle(application, {"source": "aws.events"}, Deadline.after(60)) is None
+        assert 0 < len(new.texts) < 200
+        assert queue.count() == (0, 0, 1)
+        assert await handle(application, {"source": "aws.events"}, Deadline.after(60)) is None
+        assert queue.count() == (0, 0, 1)  # one that finds the pause adds none

@@ -1,6 +1,7 @@
 """The ingest function as a process on the Lambda service: frozen, killed, timed out, delivered to."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -29,11 +30,13 @@ from vectorforge.local.lambda_service.queue_event_source import (
     DeliveryFaults,
     QueueEventSource,
 )
+from vectorforge.local.lambda_service.recursion import count_hop, total_hops
 from vectorforge.testing.fake_aws import REGION, FakeAws
 from vectorforge.testing.fake_embeddings import Reply
 from vectorforge.testing.live_api import build_application, settings_for
 from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
 from vectorforge.testing.sqs_events import Queue
+from vectorforge.testing.sqs_proxy import SqsProxy
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"
@@ -234,6 +237,32 @@ async def test_a_job_longer_than_the_function_may_run(cloud: Cloud) -> None:
     assert counts == {"1"}
     embedded = [text for request in cloud.surroundings.embeddings.requests for text in request["input"]]
     assert sum(text.startswith("Text number") for text in embedded) == 16  # each once
+
+
+async def test_job_with_more_than_twenty_hops_is_finished(cloud: Cloud) -> None:
+    """Lambda takes more than 16 hops through a queue for an endless loop, unless the function allows it."""
+    documents, earlier_hops = 24, 10
+    job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(documents)))
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
+    for _ in range(earlier_hops):
+        trace, _ = count_hop(trace, "ingest")
+    cloud.queue.purge()
+    cloud.queue.send(AnnouncedJob(TENANT, job_id).body(), trace=trace)
+    cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * documents
+    async with SqsProxy(cloud.aws.url) as sqs:  # with 2.2 s, an invocation begins no third document
+        ingest = cloud.ingest(timeout_s=2.2, recursive_loop="Allow")
+        ingest = dataclasses.replace(
+            ingest, environment={**ingest.environment, "AWS_ENDPOINT_URL_SQS": sqs.url}
+        )
+        async with LambdaFunction(ingest) as function:
+            await function.processes[0].start()
+            async with cloud.events_for(function):
+                job = await cloud.ended(job_id)
+                await cloud.emptied()
+            hops = max(total_hops(invocation.trace_id) for invocation in function.processes[0].invocations)
+    assert (job.status, job.documents_done) == ("succeeded", documents)
+    assert hops > 20
+    assert not any(batch.recursion_stopped for batch in cloud.batches)
 
 
 # faults.md rows 38, 39

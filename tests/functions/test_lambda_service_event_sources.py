@@ -1,11 +1,12 @@
 """Queues and buckets as event sources, on moto's SQS over HTTP."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 from urllib.parse import unquote_plus
 
 import pytest
@@ -25,7 +26,9 @@ from vectorforge.local.lambda_service.queue_event_source import (
     QueueEventSource,
 )
 from vectorforge.local.lambda_service.queue_events import MAX_EVENT_BYTES, cut, failed_ids
-from vectorforge.testing.fake_aws import REGION, FakeAws
+from vectorforge.local.lambda_service.recursion import MAX_HOPS, count_hop, total_hops
+from vectorforge.testing.fake_aws import REGION, FakeAws, aws_environment
+from vectorforge.testing.sqs_proxy import SqsProxy
 
 HERE = Path(__file__).parent
 LONG = "1000"  # a visibility timeout that no test waits for
@@ -383,3 +386,64 @@ async def test_an_object_created_event() -> None:
     assert unquote_plus(first["s3"]["object"]["key"]) == key
     assert (first["s3"]["object"]["size"], first["s3"]["object"]["eTag"]) == (3, "e")
     assert first["s3"]["object"]["sequencer"] < second["s3"]["object"]["sequencer"]
+
+
+@pytest.fixture
+async def tracing_sqs(endpoint: str) -> AsyncIterator[SqsProxy]:
+    async with SqsProxy(endpoint) as proxy:
+        yield proxy
+
+
+def relaying(url: str, proxy: SqsProxy, recursive_loop: Literal["Terminate", "Allow"]) -> LambdaFunction:
+    environment = {**aws_environment(proxy.url), "QUEUE_URL": url}
+    configuration = consumer(environment=environment, recursive_loop=recursive_loop)
+    return LambdaFunction(dataclasses.replace(configuration, handler="sample_function.relay"))
+
+
+async def test_function_that_wakes_itself_is_stopped_after_sixteen_hops(
+    endpoint: str, sqs: Any, make_queue: Callable[..., str], tracing_sqs: SqsProxy
+) -> None:
+    dead = make_queue()
+    dead_arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 5})
+    url = make_queue(RedrivePolicy=policy)
+    sqs.send_message(QueueUrl=url, MessageBody="20")
+    batches = Batches()
+    async with (
+        relaying(url, tracing_sqs, "Terminate") as function,
+        QueueEventSource(function, url, endpoint_url=endpoint, region=REGION, on_batch=batches),
+    ):
+        results = await batches.until(MAX_HOPS + 1)
+        hops = [total_hops(one.trace_id) for one in function.processes[0].invocations]
+    assert hops == list(range(1, MAX_HOPS + 1))
+    assert [result.recursion_stopped for result in results] == [False] * MAX_HOPS + [True]
+    assert left_in(sqs, url) == (0, 0)
+    assert left_in(sqs, dead) == (1, 0)
+
+
+async def test_function_that_allows_recursion_wakes_itself_more_often(
+    endpoint: str, sqs: Any, make_queue: Callable[..., str], tracing_sqs: SqsProxy
+) -> None:
+    url = make_queue()
+    sqs.send_message(QueueUrl=url, MessageBody="20")
+    batches = Batches()
+    async with (
+        relaying(url, tracing_sqs, "Allow") as function,
+        QueueEventSource(function, url, endpoint_url=endpoint, region=REGION, on_batch=batches),
+    ):
+        results = await batches.until(21)
+        hops = [total_hops(one.trace_id) for one in function.processes[0].invocations]
+    assert hops == list(range(1, 22))
+    assert not any(result.recursion_stopped for result in results)
+    assert left_in(sqs, url) == (0, 0)
+
+
+def test_hops_are_counted_for_each_function_of_a_chain() -> None:
+    header, hops = count_hop("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1", "first")
+    assert (hops, total_hops(header)) == (1, 1)
+    header, hops = count_hop(header, "second")
+    assert (hops, total_hops(header)) == (1, 2)
+    quoted = header.replace("|", "%7C")  # as botocore sends it
+    header, hops = count_hop(quoted, "first")
+    assert (hops, total_hops(header)) == (2, 3)
+    assert header.startswith("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1;Lineage=")

@@ -1,7 +1,11 @@
 """The buffered query function under AWS's own runtime, on real event shapes."""
 
 import base64
+import dataclasses
 import json
+import os
+import signal
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -15,7 +19,7 @@ from vectorforge.local.lambda_service.invocation import FunctionFailedError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import QUERY_HANDLER, QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Event, load_event, query_function, response_of
+from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
 
 HEALTH = ["query_apigateway_rest_health", "query_function_url_health", "query_http_api_health"]
 QUERY = ["query_apigateway_rest_query", "query_function_url_query", "query_http_api_query"]
@@ -80,6 +84,22 @@ async def test_too_little_time_is_said_before_anything_is_asked(surroundings: Qu
     assert surroundings.embeddings.requests == []
 
 
+async def test_sigterm_ends_the_process_within_lambda_s_budget(surroundings: QuerySurroundings) -> None:
+    event = load_event(QUERY[1], x_api_key=key_of(surroundings.tenant))
+    seconds = []
+    for _ in range(3):  # other work on this machine delays some
+        async with FunctionProcess(query_function(surroundings, "stream")) as function:
+            assert (await ask(function, event))[0] == 200
+            exit_code = function.environment.exit
+            began = time.monotonic()
+            os.kill(function.environment.pid, signal.SIGTERM)
+            assert await exit_code == 0
+            seconds.append(time.monotonic() - began)
+        if seconds[-1] < 0.3:
+            break
+    assert min(seconds) < 0.3  # an external extension's runtime is killed then
+
+
 async def test_without_its_database_the_function_still_answers(surroundings: QuerySurroundings) -> None:
     configuration = query_function(surroundings, "buffered", variables=NO_DATABASE)
     async with FunctionProcess(configuration) as function:
@@ -91,6 +111,32 @@ async def test_without_its_database_the_function_still_answers(surroundings: Que
     assert "canary" not in body + problem + function.output.text
 
 
+@pytest.mark.parametrize("mode", ["buffered", "stream"])
+async def test_without_a_key_health_answers_and_all_else_names_the_command(
+    surroundings: QuerySurroundings, mode: Mode
+) -> None:
+    key = key_of(surroundings.tenant)
+    no_key = {name: value for name, value in NO_DATABASE.items() if "API_KEY" not in name}
+    embedding = [f"VECTORFORGE_EMBEDDING_{name}" for name in ("BASE_URL", "MODEL", "DIMENSION")]
+    configuration = query_function(
+        surroundings, mode, variables=no_key, without=[*embedding, "VECTORFORGE_OPENAI_API_KEY"]
+    )
+    handler = "tests.functions.keyless_query_handler.handler"
+    configuration = dataclasses.replace(configuration, handler=handler)
+    async with FunctionProcess(configuration) as function:
+        for name in HEALTH[:2]:
+            status, _, body = await ask(function, load_event(name))
+            assert (status, json.loads(body)["status"]) == (200, "degraded"), name
+            assert "secret" not in body
+        for name in QUERY[:2]:
+            status, headers, body = await ask(function, load_event(name, x_api_key=key))
+            assert (status, headers["content-type"]) == (503, "application/problem+json"), name
+            problem = json.loads(body)
+            assert problem["code"] == "not_configured"
+            assert "aws secretsmanager put-secret-value --secret-id" in problem["detail"]
+        assert function.starts == 1
+
+
 async def test_a_setting_that_is_missing_is_named() -> None:
     async with FunctionProcess(bare_function({})) as function:
         invocation = await function.invoke(load_event(HEALTH[0]))
@@ -98,10 +144,11 @@ async def test_a_setting_that_is_missing_is_named() -> None:
             await response_of(invocation)
 
 
-async def test_streaming_under_a_runtime_that_cannot_says_what_to_set() -> None:
+async def test_streaming_without_the_wrapper_fails_in_the_init_phase_and_says_what_to_set() -> None:
     async with FunctionProcess(
         bare_function({**NO_DATABASE, "VECTORFORGE_RESPONSE_MODE": "stream"})
     ) as function:
-        invocation = await function.invoke(load_event(HEALTH[0]))
-        with pytest.raises(FunctionFailedError, match=r"AWS_LAMBDA_EXEC_WRAPPER.*buffered"):
-            await response_of(invocation)
+        with pytest.raises(FunctionFailedError, match=r"AWS_LAMBDA_EXEC_WRAPPER.*buffered") as failure:
+            await function.start()
+        assert failure.value.error.error_type == "ConfigurationError"
+        assert await function.environment.exit == 1

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.functions.runtime_driver import (
     reported_error,
 )
 from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND, RUNTIME_COMMAND
-from vectorforge.local.lambda_service.invocation import FunctionFailedError
+from vectorforge.local.lambda_service.invocation import FunctionFailedError, Invocation
 
 EXEC_WRAPPER = ROOT / "shared" / "vectorforge" / "runtime" / "exec_wrapper"
 
@@ -76,6 +77,84 @@ async def test_sigterm_ends_an_app_that_blocks_the_loop() -> None:
         os.kill(process.environment.pid, signal.SIGTERM)
         assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0
         assert "lifespan left" in process.output.text
+
+
+LAMBDA_S = 0.3
+"""From SIGTERM to SIGKILL, for the runtime of a function with an external extension:
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html#runtimes-lifecycle-shutdown"""
+
+
+async def terminated(path: str, handler: str = "handler", attempts: int = 3) -> tuple[float, Invocation]:
+    """Seconds from SIGTERM in the middle of a request to the end; the least, since other work delays some."""
+    least = 60.0
+    for _ in range(attempts):
+        async with function(handler, timeout_s=60, environment={"LIFESPAN_S": "0"}) as process:
+            await process.start()
+            invocation = await process.invoke(http_event(path))
+            if path.startswith("/blocks"):
+                await process.output.wait_for("blocking")
+            elif path == "/never-begins":
+                await invocation.dispatched.wait()
+                await asyncio.sleep(0.2)
+            else:
+                await invocation.opened.wait()
+            exit_code = process.environment.exit
+            began = time.monotonic()
+            os.kill(process.environment.pid, signal.SIGTERM)
+            assert await asyncio.wait_for(asyncio.shield(exit_code), 20) == 0
+            least = min(least, time.monotonic() - began)
+            await invocation.ended.wait()
+        if least < LAMBDA_S:
+            break
+    return least, invocation
+
+
+@pytest.mark.parametrize(
+    ("path", "handler"),
+    [
+        ("/never-ends", "handler"),
+        ("/never-begins", "handler"),
+        ("/sync-generator/60", "handler"),
+        ("/ignores-cancellation", "handler"),
+        ("/blocks/60", "handler"),
+        ("/ignores-cancellation", "slow_to_leave"),
+        ("/blocks/60", "slow_to_leave"),
+    ],
+)
+async def test_sigterm_ends_the_process_within_lambda_s_budget(path: str, handler: str) -> None:
+    seconds, _ = await terminated(path, handler)
+    assert seconds < LAMBDA_S
+
+
+@pytest.mark.parametrize("path", ["/never-ends", "/sync-generator/60", "/ignores-cancellation"])
+async def test_sigterm_in_the_middle_of_a_stream_is_reported_as_a_shutdown(path: str) -> None:
+    _, invocation = await terminated(path, attempts=1)
+    assert prelude_and_body(invocation)[1].startswith(b"begun")
+    assert invocation.trailers["lambda-runtime-function-error-type"] == "Runtime.ExitError"
+    assert invocation.error is not None
+    assert "shut down" in invocation.error.message
+
+
+@pytest.mark.parametrize(
+    ("path", "handler"), [("/never-begins", "handler"), ("/blocks/60", "handler"), ("/", "plain_that_waits")]
+)
+async def test_sigterm_before_the_first_byte_is_an_exit_error_of_the_invocation(
+    path: str, handler: str
+) -> None:
+    _, invocation = await terminated(path if path != "/" else "/blocks/60", handler, attempts=1)
+    assert not invocation.is_streamed
+    assert invocation.error is not None
+    assert invocation.error.error_type == "Runtime.ExitError"
+    assert "shut down" in invocation.error.message  # the runtime's own report, not the service's
+    assert invocation.request_headers["lambda-runtime-invocation-id"] == invocation.invocation_id
+
+
+async def test_sigterm_between_two_events_reports_nothing() -> None:
+    async with function("handler") as process:
+        invocation = await answer(process, http_event("/sync"))
+        await process.stop()
+        assert (prelude_and_body(invocation)[1], invocation.error) == (b"one two three", None)
+        assert "ERROR" not in process.output.text
 
 
 @pytest.mark.parametrize(
@@ -318,11 +397,33 @@ def test_the_wrapper_keeps_the_order_of_options(tmp_path: Path) -> None:
     assert done.stdout == f"-X a -m debugpy * {EXEC_WRAPPER.with_name('managed_runtime.py')} {bootstrap}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["/usr/bin/node", "index.mjs"]])
+@pytest.mark.parametrize("options", [[], ["-X", "dev", "-W", "ignore"]])
+@pytest.mark.parametrize("handler", [[], ["tests.functions.runtime_app.handler"]])
+async def test_exec_wrapper_with_a_module_command_takes_the_place_of_awslambdaric(
+    tmp_path: Path, options: list[str], handler: list[str]
+) -> None:
+    command = [str(EXEC_WRAPPER), sys.executable, *options, "-m", "awslambdaric", *handler]
+    service = tmp_path / "service"
+    service.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    service.chmod(0o755)
+    async with function("handler", command=[str(service)]) as process:
+        assert (await json_body(process, "/echo"))["path"] == "/echo"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["/usr/bin/node", "index.mjs"],
+        ["/usr/bin/python3", "-m", "flask"],
+        ["/usr/bin/python3", "awslambdaric"],
+        ["/usr/bin/python3", "-m", "awslambdaric", "app.handler", "surplus"],
+    ],
+)
 def test_the_wrapper_refuses_what_is_no_python_runtime(arguments: list[str]) -> None:
     done = subprocess.run([EXEC_WRAPPER, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 64
-    assert "ends in bootstrap.py" in done.stderr
+    assert "ends in bootstrap.py or -m awslambdaric" in done.stderr
 
 
 def test_the_wrapper_is_executable() -> None:

@@ -39,7 +39,11 @@ if command == "synth":
     shutil.copytree(here / option("--context"), option("--output"), dirs_exist_ok=True)
 if command == "deploy":
     stacks = [name for name in arguments[1:] if name.startswith("VectorForge-")]
-    outputs = {{stack: {{"Example": f"curl {{stack}}", "ExportsOutputRef": "none"}} for stack in stacks}}
+    outputs = {{
+        stack: {{
+            "Example": f"curl {{stack}}", "ExportsOutputRef": "none", "KeyCommand": f"put-secret {{stack}}"
+        }} for stack in stacks
+    }}
     Path(option("--outputs-file")).write_text(json.dumps(outputs))
 if command == "destroy":
     import boto3
@@ -51,7 +55,10 @@ if command == "destroy":
 
 MIGRATE = {"Handler": "functions.migrate.handler.handler", "Code": {"S3Key": "c0de.zip"}}
 TEMPLATES = {
-    "Data": {"Resources": {}},
+    "Data": {
+        "Resources": {},
+        "Outputs": {"KeyCommand": {"Description": "Stores a key", "Value": ""}},
+    },
     "App": {
         "Resources": {
             "Migrate": {

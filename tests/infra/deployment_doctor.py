@@ -39,7 +39,7 @@ def synthesize(folder: Path, stage: str, *, nat: bool, region: str | None = None
         create_internet_gateway=nat, restrict_default_security_group=False,
         subnet_configuration=[*public, ec2.SubnetConfiguration(name="functions", subnet_type=private)],
     )  # fmt: skip
-    version = rds.PostgresEngineVersion.VER_17_9
+    version = rds.PostgresEngineVersion.VER_17
     rds.DatabaseInstance(
         data, "Instance", engine=rds.DatabaseInstanceEngine.postgres(version=version), vpc=vpc,
         vpc_subnets=ec2.SubnetSelection(subnet_type=private), multi_az=nat,

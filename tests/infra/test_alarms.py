@@ -118,6 +118,21 @@ def test_what_rolls_a_new_version_back_rings_within_the_canary_and_waits_for_not
             assert alarm["EvaluationPeriods"] * 60 < 5 * 60
 
 
+def test_recursive_invocations_that_lambda_dropped_ring_whichever_function_it_was(
+    alarms: dict[str, dict[str, Any]], template: StackTemplate, stage: StageSettings
+) -> None:
+    alarm = alarms[f"{stage.prefix}-recursion-stopped"]
+    functions = {one["FunctionName"] for one in template.of_kind("AWS::Lambda::Function").values()}
+    watched = alarm_metrics(alarm)
+    assert {one.name for one in watched} == {"RecursiveInvocationsDropped"}
+    assert {one.values["FunctionName"] for one in watched} == functions
+    assert all(set(one.values) == {"FunctionName"} for one in watched)
+    names = [one["Id"] for one in alarm["Metrics"] if "MetricStat" in one]
+    for dropped in names:
+        assert rings(alarm, **{name: float(name == dropped) for name in names})
+    assert not rings(alarm, **dict.fromkeys(names, 0.0))
+
+
 def rings(alarm: dict[str, Any], **values: float) -> bool:
     """Whether one point of an alarm's expression, as CloudWatch computes it, is at its threshold."""
     (expression,) = [one["Expression"] for one in alarm["Metrics"] if "Expression" in one]

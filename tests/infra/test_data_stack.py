@@ -57,8 +57,53 @@ def test_the_proxy_logs_in_with_iam_from_end_to_end_and_demands_tls(template: Te
     )
     template.has_resource_properties(
         "AWS::RDS::DBParameterGroup",
-        {"Parameters": {"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"}},
+        {"Parameters": Match.object_like({"rds.force_ssl": "1", "ssl_min_protocol_version": "TLSv1.2"})},
     )
+
+
+# A minor version here would contradict the one that RDS has installed by itself.
+def test_engine_version_names_the_major_version_alone(template: Template) -> None:
+    template.has_resource_properties(
+        "AWS::RDS::DBInstance", {"EngineVersion": "17", "AutoMinorVersionUpgrade": True}
+    )
+    template.has_resource_properties("AWS::RDS::DBParameterGroup", {"Family": "postgres17"})
+
+
+def test_parameters_log_slow_statements_without_their_values_and_allow_blue_green(
+    template: Template,
+) -> None:
+    [group] = properties(template, "AWS::RDS::DBParameterGroup")
+    parameters = group["Parameters"]
+    assert 0 < int(parameters["log_min_duration_statement"]) <= 1000  # ms
+    assert parameters["log_parameter_max_length"] == "0"  # else texts of documents and queries
+    assert parameters["log_lock_waits"] == "1"
+    assert parameters["rds.logical_replication"] == "1"  # static: later it would need a restart
+
+
+def test_backup_and_maintenance_have_windows_that_do_not_overlap(template: Template) -> None:
+    [instance] = properties(template, "AWS::RDS::DBInstance")
+    backup = instance["PreferredBackupWindow"].split("-")
+    (day, begin), (last_day, end) = (
+        moment.split(":", 1) for moment in instance["PreferredMaintenanceWindow"].split("-")
+    )
+    assert day == last_day
+    assert backup[0] < backup[1] <= begin < end
+
+
+def test_the_proxy_s_target_group_waits_for_the_rules_between_proxy_and_instance(template: Template) -> None:
+    [target_group] = template.find_resources("AWS::RDS::DBProxyTargetGroup").values()
+    names = _names_of_groups(template)
+    for kind, own, other in (
+        ("Ingress", "GroupId", "SourceSecurityGroupId"),
+        ("Egress", "DestinationSecurityGroupId", "GroupId"),
+    ):
+        [rule] = [
+            key
+            for key, found in template.find_resources(f"AWS::EC2::SecurityGroup{kind}").items()
+            if names[found["Properties"][own]["Fn::GetAtt"][0]] == "PostgreSQL"
+            and names[found["Properties"][other]["Fn::GetAtt"][0]] == "RDS Proxy"
+        ]
+        assert rule in target_group["DependsOn"]
 
 
 def test_the_proxy_may_log_in_as_two_roles_and_as_no_other(template: Template) -> None:

@@ -3,9 +3,11 @@
 import itertools
 import json
 
+import boto3
 import pytest
 
 from tests.infra.deployment_commands import KEY, Commands
+from vectorforge.testing.fake_aws import REGION
 from vectorforge.testing.scripted_aws import EVERY
 
 
@@ -36,11 +38,23 @@ class TestSynth:
         assert commands.calls == []
 
 
+def make_secret(commands: Commands, content: str, stage: str = "prod", region: str = REGION) -> None:
+    session = boto3.session.Session("testing", "testing", region_name=region)
+    secrets = session.client("secretsmanager", endpoint_url=commands.account.url)
+    secrets.create_secret(Name=f"vectorforge-{stage}/providers", SecretString=content)
+
+
 class TestDeploy:
+    @pytest.fixture(autouse=True)
+    def key(self, commands: Commands) -> None:
+        for region in (REGION, "us-west-2"):
+            make_secret(commands, json.dumps({"openai_api_key": KEY}), stage="dev", region=region)
+
     def test_prints_what_to_paste(self, commands: Commands) -> None:
         done = commands.run("deploy", "--yes", "--skip-checks", "--region", "us-west-2")
         assert done.stdout.endswith(
-            "\nThe stage dev is deployed.\n\n# Asks a question\ncurl VectorForge-dev-App\n"
+            "\nThe stage dev is deployed.\n\n# Stores a key\nput-secret VectorForge-dev-Data\n"
+            "\n# Asks a question\ncurl VectorForge-dev-App\n"
         )
         assert commands.called == ["synth", "deploy"]
         region, _, *arguments = commands.calls[-1]
@@ -96,20 +110,23 @@ class TestDeploy:
         assert "is deployed" not in done.stdout
 
 
-class TestDeployOfAStageThatStartsBeforeItsFirstQuestion:
-    def test_stops_before_its_functions_while_there_is_no_key(self, commands: Commands) -> None:
-        done = commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
-        assert "vectorforge-prod/providers" in done.stderr
+class TestDeployOfAStageWithoutAKey:
+    @pytest.mark.parametrize("stage", ["dev", "prod"])
+    def test_stops_before_its_functions_and_prints_the_command(self, commands: Commands, stage: str) -> None:
+        done = commands.run("deploy", "--yes", "--skip-checks", "--stage", stage, code=1)
+        assert f"vectorforge-{stage}/providers" in done.stderr
+        assert "make deploy" in done.stderr
+        assert f"# Stores a key\nput-secret VectorForge-{stage}-Data" in done.stdout
         assert commands.called == ["synth", "deploy"]
-        assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "--app"]
+        assert commands.calls[-1][2:4] == [f"VectorForge-{stage}-Data", "--app"]
 
     @pytest.mark.parametrize("content", ["{}", '{"openai_api_key": ""}', '{"google_api_key": "x"}'])
     def test_is_not_content_with_a_secret_without_the_key(self, commands: Commands, content: str) -> None:
-        self._make_secret(commands, content)
+        make_secret(commands, content)
         commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
 
     def test_goes_on_when_the_key_is_there(self, commands: Commands) -> None:
-        self._make_secret(commands, json.dumps({"openai_api_key": KEY}))
+        make_secret(commands, json.dumps({"openai_api_key": KEY}))
         commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod")
         assert commands.called == ["synth", "deploy"]
         assert commands.calls[-1][2:4] == ["VectorForge-prod-Data", "VectorForge-prod-App"]
@@ -117,13 +134,8 @@ class TestDeployOfAStageThatStartsBeforeItsFirstQuestion:
     @pytest.mark.parametrize("content", ["not JSON " + KEY, ""])
     def test_says_that_a_secret_cannot_be_read(self, commands: Commands, content: str) -> None:
         if content:
-            self._make_secret(commands, content)
+            make_secret(commands, content)
         else:
             commands.account.fail("secretsmanager", "GetSecretValue", "AccessDeniedException")
         done = commands.run("deploy", "--yes", "--skip-checks", "--stage", "prod", code=1)
         assert "vectorforge-prod/providers cannot be read" in done.stderr
-
-    @staticmethod
-    def _make_secret(commands: Commands, content: str) -> None:
-        secrets = commands.account.client("secretsmanager")
-        secrets.create_secret(Name="vectorforge-prod/providers", SecretString=content)

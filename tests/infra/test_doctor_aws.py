@@ -36,7 +36,7 @@ def test_a_stage_with_nat_may_be_deployed_to_an_ordinary_account(doctor: Doctor)
     assert details["vpcs"] == "1 of 5 VPCs in use, 1 more needed"  # moto's accounts have a default VPC
     assert details["addresses"] == "0 of 5 elastic IPs in use, 2 more needed"
     assert details["instances"] == "0 of 40 RDS instances in use, 1 more needed"
-    assert details["database"] == f"db.t4g.micro with PostgreSQL 17.9 is offered in {REGION}"
+    assert details["database"] == f"db.t4g.micro with PostgreSQL 17 (17.10) is offered in {REGION}"
     assert details["bytecode"] == "in all 1 functions"
 
 
@@ -145,6 +145,13 @@ class TestQuotas:
             assert found[name]["status"] == "fail", name
         assert found["addresses"]["detail"] == "4 of 5 elastic IPs in use, 2 more needed"
         assert "--quota-code L-F678F1CE --desired-value 10" in found["vpcs"]["remedy"]
+
+    @pytest.mark.parametrize("versions", [(), ("16.13", "18.2"), ("170.1",)])
+    def test_database_without_the_major_version_fails(self, doctor: Doctor, versions: tuple[str]) -> None:
+        doctor.account.offer_databases(multi_az=True, versions=versions)
+        found = doctor.checks()["database"]
+        assert found["status"] == "fail"
+        assert found["detail"] == f"{REGION} does not offer db.t4g.micro with PostgreSQL 17"
 
     def test_do_not_stop_the_update_of_what_is_there(self, doctor: Doctor) -> None:
         template = {

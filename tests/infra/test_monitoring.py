@@ -119,7 +119,8 @@ def names_in(app: StackTemplate, data: StackTemplate, stage: StageSettings) -> d
 
 OF_AWS = {
     # https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html and .../urls-monitoring.html
-    "AWS/Lambda": "ConcurrentExecutions Duration Errors Invocations Throttles Url5xxCount UrlRequestCount",
+    "AWS/Lambda": "ConcurrentExecutions Duration Errors Invocations RecursiveInvocationsDropped Throttles "
+    "Url5xxCount UrlRequestCount",
     # https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-metrics-and-dimensions.html
     "AWS/ApiGateway": "5XXError Count",
     # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html

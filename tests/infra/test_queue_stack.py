@@ -102,6 +102,17 @@ def test_functions_are_called_through_their_alias_and_by_nobody_else(template: S
                 ]
 
 
+def test_only_the_ingest_function_may_call_itself_through_its_queue(template: StackTemplate) -> None:
+    """Its jobs are in the database, so a message that wakes it again is no loop. Others are terminated."""
+    functions = template.of_kind("AWS::Lambda::Function")
+    allowed = {name for name, function in functions.items() if function.get("RecursiveLoop") == "Allow"}
+    assert allowed == {"IngestionIngestFunction"}
+    assert {function.get("RecursiveLoop", "Terminate") for function in functions.values()} == {
+        "Allow",
+        "Terminate",
+    }
+
+
 def test_the_ingest_function_looks_every_five_minutes(template: StackTemplate) -> None:
     rule = template.of_kind("AWS::Events::Rule")["IngestionLook"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(5 minutes)", "ENABLED")

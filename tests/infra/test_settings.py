@@ -34,6 +34,7 @@ def test_a_stage_is_chosen_by_name_and_can_be_made_for_another_machine() -> None
         ({"tenants": ("acme corp",)}, "acme corp"),
         ({"tenants": ("acme", "beta", "acme")}, "twice"),
         ({"tenants": ("acme-1", "acme1")}, "twice"),
+        ({"tenants": tuple(f"t{n}" for n in range(91))}, "at most 90.*`vectorforge keys create"),
         ({"iam_tenants": {ROLE: "acme"}}, "function URL"),
         ({"front_door": "both", "iam_tenants": {ROLE: ""}}, "tenant ''"),
         ({"front_door": "both", "iam_tenants": {f"{ROLE}/*": "acme"}}, "no ARN"),

@@ -5,6 +5,7 @@ No check raises, changes anything or costs money.
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -215,18 +216,22 @@ def _bootstrap(target: Target) -> Check:
 
 
 def _database_offers(target: Target) -> Iterator[Check]:
-    """Whether the region offers the instance class in this version of PostgreSQL."""
+    """Check that the region offers the instance class with the template's major version of PostgreSQL."""
     wanted: list[Any] = list(target.assembly.of_type("AWS::RDS::DBInstance")) if target.assembly else []
     for instance in wanted:
         kind, version = str(instance.get("DBInstanceClass")), str(instance.get("EngineVersion"))
-        answer = target.clients.get("rds").describe_orderable_db_instance_options(
-            Engine=str(instance.get("Engine")), EngineVersion=version, DBInstanceClass=kind, Vpc=True
-        )
-        offers = answer["OrderableDBInstanceOptions"]
-        if instance.get("MultiAZ"):
-            offers = [offer for offer in offers if offer.get("MultiAZCapable")]
+        pages = target.clients.get("rds").get_paginator("describe_orderable_db_instance_options")
+        offers = [
+            offer["EngineVersion"]
+            for page in pages.paginate(Engine=str(instance.get("Engine")), DBInstanceClass=kind, Vpc=True)
+            for offer in page["OrderableDBInstanceOptions"]
+            if f"{offer['EngineVersion']}.".startswith(f"{version}.")
+            and (offer.get("MultiAZCapable") or not instance.get("MultiAZ"))
+        ]
         if offers:
-            yield Check("database", "ok", f"{kind} with PostgreSQL {version} is offered in {target.region}")
+            newest = max(offers, key=lambda offer: [int(number) for number in re.findall(r"\d+", offer)])
+            detail = f"{kind} with PostgreSQL {version} ({newest}) is offered in {target.region}"
+            yield Check("database", "ok", detail)
         else:
             detail = f"{target.region} does not offer {kind} with PostgreSQL {version}"
             remedy = "Choose another instance_type in infra/settings.py, or another region."

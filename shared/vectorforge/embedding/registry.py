@@ -7,7 +7,7 @@ from vectorforge.credentials import CredentialStore
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.embedding.discovery import offered_providers
-from vectorforge.errors import ConfigurationError
+from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.health import HealthChecker
 from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
@@ -44,10 +44,11 @@ class EmbeddingProviderRegistry:
         """The provider of this name; the default one for None.
 
         Raises:
-            ConfigurationError: There is none of this name, or none at all.
+            ConfigurationError: There is none of this name.
+            NotConfiguredError: There is none at all.
         """
         if not self._providers:
-            raise ConfigurationError(f"There is no embedding provider. {_HOW_TO_GET_ONE}")
+            raise NotConfiguredError(f"There is no embedding provider. {_HOW_TO_GET_ONE}")
         name = name or self._default or ""
         if name not in self._providers:
             available = ", ".join(self._providers)

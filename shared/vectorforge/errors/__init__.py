@@ -4,6 +4,7 @@ The classes stand in this package's modules, by theme; everybody imports them fr
 
     VectorForgeError
     ├── ConfigurationError              a setting is missing or contradicts another
+    │   ├── NotConfiguredError          no embedding provider is configured
     │   └── UnknownModelError           the provider has no such model
     ├── SecretsUnavailableError         keys that are kept elsewhere cannot be read now
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
@@ -62,7 +63,12 @@ from vectorforge.errors.access import (
     LimitExceededError,
 )
 from vectorforge.errors.base import VectorForgeError
-from vectorforge.errors.configuration import ConfigurationError, SecretsUnavailableError, UnknownModelError
+from vectorforge.errors.configuration import (
+    ConfigurationError,
+    NotConfiguredError,
+    SecretsUnavailableError,
+    UnknownModelError,
+)
 from vectorforge.errors.models import (
     AnswerStreamLostError,
     AnswerStreamTooLongError,
@@ -148,6 +154,7 @@ __all__ = [
     "LLMTimeoutError",
     "LimitExceededError",
     "MigrationError",
+    "NotConfiguredError",
     "NotFoundError",
     "ObjectStoreError",
     "QueueError",

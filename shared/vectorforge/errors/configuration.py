@@ -9,6 +9,12 @@ class ConfigurationError(VectorForgeError):
     code = "configuration_error"
 
 
+class NotConfiguredError(ConfigurationError):
+    """No embedding provider is configured, so nothing can be searched or ingested."""
+
+    code = "not_configured"
+
+
 class UnknownModelError(ConfigurationError):
     """The provider has no such model."""
 

@@ -89,6 +89,7 @@ def configure_functions(
 
     def function(name: str, timeout_s: float, **environment: str) -> FunctionConfiguration:
         return FunctionConfiguration(
+            recursive_loop="Allow" if name == "ingest" else "Terminate",
             handler=f"functions.{name}.handler.handler",
             name=f"vectorforge-{name.replace('_', '-')}",
             environment={**shared, **environment},

@@ -4,6 +4,7 @@ awslambdaric's loop (``awslambdaric.bootstrap.run``) takes the client it works w
 events, contexts, logs, X-Ray and errors stays as it is.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from awslambdaric.lambda_runtime_client import (
     LambdaRuntimeClient,
 )
 
+from vectorforge.runtime.errors import ProcessExitError
 from vectorforge.runtime.invocation import Invocation
 
 _logger = logging.getLogger(__name__)
@@ -41,11 +43,32 @@ class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # a
     def post_invocation_result(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
         if not self._answered(invoke_id):
             super().post_invocation_result(invoke_id, *args, **kwargs)
+            self._end(invoke_id)
 
     def post_invocation_error(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
         # awslambdaric has logged the error; after the first byte the stream's trailers told the service.
         if not self._answered(invoke_id):
             super().post_invocation_error(invoke_id, *args, **kwargs)
+            self._end(invoke_id)
+
+    def report_shutdown(self) -> None:
+        """Fail the invocation at hand because the process ends, unless a response has been sent or begun."""
+        invocation = self.invocation
+        if invocation is None or invocation.answered:
+            return
+        invocation.answered = True
+        error = ProcessExitError()
+        payload = {"errorMessage": str(error), "errorType": error.error_type, "stackTrace": []}
+        try:
+            super().post_invocation_error(
+                invocation.request_id, json.dumps(payload), "", invocation.invocation_id
+            )
+        except Exception as exc:  # noqa: BLE001  # the service may have gone first
+            _logger.warning("The shutdown could not be reported (%s).", type(exc).__name__)
+
+    def _end(self, invoke_id: str) -> None:
+        if self.invocation is not None and self.invocation.request_id == invoke_id:
+            self.invocation.answered = True
 
     def _answered(self, invoke_id: str) -> bool:
         invocation = self.invocation

@@ -36,5 +36,15 @@ class DeadlineExceededError(StreamingRuntimeError):
     """The app was still at work when the time of its invocation was nearly over."""
 
 
+class ProcessExitError(StreamingRuntimeError):
+    """The process was shut down before the response was complete."""
+
+    error_type = "Runtime.ExitError"
+    """What Lambda itself reports of a process that ended too early."""
+
+    def __init__(self) -> None:
+        super().__init__("The process was shut down (SIGTERM) before the response was complete.")
+
+
 class ResponseLostError(StreamingRuntimeError):
     """The Lambda service no longer takes this response: it hung up or answered before the end."""

@@ -9,10 +9,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
+from vectorforge.runtime.shutdown_budget import shutdown_remaining_s
+
 _logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_CLOSE_LIMIT_S = 0.5  # for what is still running when the process ends
 
 _loop: asyncio.AbstractEventLoop | None = None
 _before_close: list[Callable[[], None]] = []
@@ -72,5 +73,6 @@ async def _end_everything() -> None:
         task.cancel()
     # Not gather: cancelling it waits for its tasks, and some do not let themselves be cancelled.
     if tasks:
-        await asyncio.wait(tasks, timeout=_CLOSE_LIMIT_S / 2)
-    await asyncio.wait({loop.create_task(loop.shutdown_asyncgens())}, timeout=_CLOSE_LIMIT_S / 2)
+        await asyncio.wait(tasks, timeout=shutdown_remaining_s() / 2)
+    closing = loop.create_task(loop.shutdown_asyncgens())
+    await asyncio.wait({closing}, timeout=shutdown_remaining_s())

@@ -19,13 +19,11 @@ from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
 from vectorforge.runtime.invocation import Invocation, can_stream, current_invocation
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.response_stream import ResponseStream
+from vectorforge.runtime.shutdown_budget import shutdown_remaining_s
 
 _logger = logging.getLogger(__name__)
 
-SHUTDOWN_LIMIT_S = 1.2
-"""For a request at hand and the lifespan together. Lambda's shutdown phase lasts 2 s at most, and the end of
-the event loop may take another half second of them."""
-_REQUEST_LIMIT_S = 0.5  # of these, for the request
+_LOOP_S = 0.04  # of the shutdown, for the end of the event loop
 
 
 class StreamedResponse(dict[str, Any]):
@@ -83,7 +81,8 @@ class StreamingHandler:
     def shutdown(self) -> None:
         """End a request that is still at hand, then leave the app's lifespan.
 
-        Takes ``SHUTDOWN_LIMIT_S`` at most, whatever the app does, unless it blocks the event loop.
+        Fits the time that Lambda gives a process to end (``vectorforge.runtime.shutdown_budget``), unless the
+        app blocks the event loop. A request gets at most half of it, the lifespan the rest.
         """
         loop = event_loop()
         if loop.is_running():
@@ -155,11 +154,12 @@ def _check_begun(invocation: Invocation) -> None:
 
 async def _end(request: asyncio.Task[bool] | None, lifespan: Lifespan | None) -> None:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + SHUTDOWN_LIMIT_S
+    limit_s = max(shutdown_remaining_s() - _LOOP_S, 0.0)
+    deadline = loop.time() + limit_s
     if request is not None:
         request.cancel()
-        await asyncio.wait({request}, timeout=_REQUEST_LIMIT_S)
+        await asyncio.wait({request}, timeout=limit_s / 2)
         if request.done() and not request.cancelled():
             request.exception()  # told to the service; asyncio would log it as never retrieved
     if lifespan is not None:
-        await lifespan.shutdown(deadline - loop.time())
+        await lifespan.shutdown(max(deadline - loop.time(), 0.0))

@@ -6,11 +6,17 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from vectorforge.runtime.asgi import AsgiApp, Message
-from vectorforge.runtime.errors import DeadlineExceededError, ProtocolError, ResponseLostError
+from vectorforge.runtime.errors import (
+    DeadlineExceededError,
+    ProcessExitError,
+    ProtocolError,
+    ResponseLostError,
+)
 from vectorforge.runtime.generators import GeneratorFinaliser
 from vectorforge.runtime.http_event import HttpRequest
 from vectorforge.runtime.prelude import prelude
 from vectorforge.runtime.response_stream import ResponseStream
+from vectorforge.runtime.shutdown_budget import shutdown_remaining_s
 
 _logger = logging.getLogger(__name__)
 
@@ -69,23 +75,30 @@ class HttpCycle:
 
         Raises:
             DeadlineExceededError: The deadline passed.
+            ProcessExitError: The task was cancelled: the process is being shut down.
             Exception: What the app raised, or ProtocolError for its mistakes. If its response had begun, it
                 has been ended as failed.
         """
         self._generators.watch()
         loop = asyncio.get_running_loop()
         work = loop.create_task(self._serve(app), name="asgi-app")
-        expired = False
+        cause: Exception | None = None
         try:
             await asyncio.wait({work}, timeout=max(deadline - loop.time(), 0))
-            expired = not work.done()
-        except asyncio.CancelledError:  # the process is being shut down
-            _logger.info("The request is ended because the process ends.")
+            if not work.done():
+                cause = DeadlineExceededError(
+                    "The app was still at work shortly before the function's timeout."
+                )
+        except asyncio.CancelledError:
+            _logger.info("Ending the request: the process is shutting down.")
+            cause = ProcessExitError()
+            margin_s = min(margin_s, shutdown_remaining_s() / 2)
+            self._lost = self._stream is None  # the runtime has told the service, so nothing may begin now
         try:
             exc = await self._end(work, margin_s / 4)
             if exc is None:
                 return work.result()
-            error = _named(exc, expired=expired)
+            error = cause or _named(exc)
             if not await self._end_as_failed(error, margin_s / 4):
                 return False
             raise error from exc.__cause__ if error is exc else exc
@@ -190,7 +203,7 @@ class HttpCycle:
         try:
             async with asyncio.timeout(limit_s):
                 if not self._ended:
-                    await self._stream.fail(type(error).__name__, FAILED_MESSAGE)
+                    await self._stream.fail(*_reported(error))
                 await self._stream.status()
         except (TimeoutError, ResponseLostError):
             _logger.warning("The response could not be ended in time; its connection is dropped.")
@@ -204,10 +217,15 @@ def _forget(work: asyncio.Task[bool]) -> None:
         _logger.info("An app that had been left running ended with %s.", type(error).__name__)
 
 
-def _named(exc: BaseException, *, expired: bool) -> Exception:
+def _reported(error: Exception) -> tuple[str, str]:
+    """Type and message for the service."""
+    if isinstance(error, ProcessExitError):
+        return error.error_type, str(error)
+    return type(error).__name__, FAILED_MESSAGE
+
+
+def _named(exc: BaseException) -> Exception:
     """The error as an Exception, for awslambdaric lets others end the process."""
-    if expired:
-        return DeadlineExceededError("The app was still at work shortly before the function's timeout.")
     if isinstance(exc, Exception):
         return exc
     return ProtocolError("The app ended by a cancellation of its own.")

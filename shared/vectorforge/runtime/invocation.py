@@ -17,7 +17,7 @@ class Invocation:
     invocation_id: str | None
     """Sent back with the response, so that a late one is not taken for another invocation's."""
     answered: bool = False
-    """True from the first byte of a streamed response on: nothing else may be posted."""
+    """True from the first byte of a response on: nothing else may be posted."""
 
 
 class StreamingClient(Protocol):

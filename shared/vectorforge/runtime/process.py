@@ -101,6 +101,7 @@ def serve(handler_name: str, client: StreamingRuntimeClient | StreamingMultiConc
         bootstrap.run(f"{init_phase.__name__}.handler", client)
     except Terminated:
         terminated = True
+        client.report_shutdown()
     finally:
         _end(init_phase)
     if terminated:

@@ -4,9 +4,10 @@ import signal
 from types import FrameType
 
 from vectorforge.runtime.event_loop import event_loop, event_loop_is_running
+from vectorforge.runtime.shutdown_budget import begin_shutdown
 
-_PATIENCE_S = 0.3
-"""For the event loop to come by; Lambda's shutdown phase lasts 2 s at most."""
+_PATIENCE_S = 0.06
+"""For the event loop to come by; one that is blocked for longer is interrupted."""
 
 
 class Terminated(SystemExit):
@@ -35,6 +36,7 @@ class Termination:
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._requested = True
+        begin_shutdown()
         if not event_loop_is_running():
             self._raise()
         # Between two steps of its tasks, not inside whatever one of them is doing; unless that one blocks.

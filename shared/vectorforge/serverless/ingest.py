@@ -100,6 +100,8 @@ async def handle(
     if event.get("source") == "aws.events":
         await application.open()
         await work.carry_out(cleans_logs=True)
+        if not work.time_is_over:  # else the next look goes on, and messages would multiply
+            await work.hand_on()
         return None
     inbox = UploadInbox(application, ObjectStore(application.aws_clients))
     if event.get("action") == ListedObjects.ACTION:

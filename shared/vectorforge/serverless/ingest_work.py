@@ -153,7 +153,7 @@ class IngestWork:
     async def _announce(self, job: AnyJob) -> None:
         try:
             await self.queue().announce(job)
-        except QueueError:
+        except (QueueError, ConfigurationError):
             logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
 
     def queue(self) -> IngestionQueue:

@@ -1,7 +1,10 @@
 """The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
 
+import math
 import os
 import random
+import re
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,10 +14,13 @@ from vectorforge.api.app import create_app
 from vectorforge.api.doors import QUESTION_DOORS, Doors
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.errors import ConfigurationError
+from vectorforge.config.aws import AwsSettings
+from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
 from vectorforge.serverless.telemetry import FunctionTelemetry
 
+_LOOK_AGAIN_S = 30.0
+"""After which a function without a key looks for one again."""
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
 _NEEDS_RUNTIME = (
     "VECTORFORGE_RESPONSE_MODE is stream, and this runtime cannot stream. Set AWS_LAMBDA_EXEC_WRAPPER to "
@@ -29,9 +35,16 @@ class QueryFunction:
     Everything is made in the init phase. Only stored keys of providers are read there, from AWS; their
     connections are closed before a snapshot (SnapStart), which must hold none, and they are read again after
     it. The first request opens the database.
+
+    Raises:
+        ConfigurationError: Answers are to be streamed, and the function was started by a runtime that cannot.
     """
 
     def __init__(self) -> None:
+        # Only our runtime calls ``startup`` in the init phase; AWS's own imports the module, and no more.
+        streams = os.environ.get("VECTORFORGE_RESPONSE_MODE") == "stream"
+        if streams and "AWS_LAMBDA_RUNTIME_API" in os.environ and not can_stream():
+            raise ConfigurationError(_NEEDS_RUNTIME)
         self._started: _Started | None = None
 
     def startup(self) -> None:
@@ -51,6 +64,8 @@ class QueryFunction:
 
     def __call__(self, event: dict[str, Any], context: Any) -> Any:
         """Answer one event."""
+        if self._started is not None and time.monotonic() > self._started.good_until:
+            self.shutdown()
         started = self._start()
         with started.telemetry.invocation(context):
             return started.adapter(event, context)
@@ -59,7 +74,16 @@ class QueryFunction:
         if self._started is None:
             config = VectorForgeConfig.from_environment()
             telemetry = FunctionTelemetry("query", config)
-            application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            try:
+                application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            except NotConfiguredError:
+                from vectorforge.api.unconfigured import create_unconfigured_app
+
+                # A key may come at any time, and this process may live for hours: it looks again.
+                app = create_unconfigured_app(_not_configured(config.aws))
+                adapter = _unconfigured_adapter(app, config.aws)
+                self._started = _Started(telemetry, adapter, time.monotonic() + _LOOK_AGAIN_S)
+                return self._started
             app = create_app(application, open_on_demand=True)
             adapter = _make_adapter(app, application)
             run_in_loop(application.preload())
@@ -97,11 +121,13 @@ class _Adapter(Protocol):
 class _Started:
     telemetry: FunctionTelemetry
     adapter: _Adapter
+    good_until: float = math.inf
+    """On the monotonic clock; then it is made again."""
 
 
 def _make_adapter(app: FastAPI, application: Application) -> _Adapter:
     if application.config.aws.response_mode == "buffered":
-        return _BufferedHandler(app, application)
+        return _BufferedHandler(app, application.config.aws.base_path, application)
     if not can_stream():
         raise ConfigurationError(_NEEDS_RUNTIME)
     handler = StreamingHandler(app, api_gateway_base_path=application.config.aws.base_path)
@@ -109,20 +135,40 @@ def _make_adapter(app: FastAPI, application: Application) -> _Adapter:
     return handler
 
 
+def _not_configured(aws: AwsSettings) -> NotConfiguredError:
+    """Name the command that stores a key, for the secret of this function."""
+    secret = aws.provider_secret_id or "<name of your secret>"
+    name = re.sub(r"^arn:[^:]*:secretsmanager:[^:]*:[^:]*:secret:(.*)-[A-Za-z0-9]{6}$", r"\1", secret)
+    return NotConfiguredError(
+        "No embedding provider is configured. Run the command that `make deploy` prints for a key of OpenAI, "
+        f"or `aws secretsmanager put-secret-value --secret-id {name} --secret-string file:///dev/stdin` with "
+        'the input {"openai_api_key": "..."}. It takes effect within a minute.'
+    )
+
+
+def _unconfigured_adapter(app: FastAPI, aws: AwsSettings) -> _Adapter:
+    if aws.response_mode == "stream":
+        if not can_stream():
+            raise ConfigurationError(_NEEDS_RUNTIME)
+        return StreamingHandler(app, lifespan="off", api_gateway_base_path=aws.base_path)
+    return _BufferedHandler(app, aws.base_path)
+
+
 class _BufferedHandler:
     """Mangum on one event loop for the life of the process, so that pools outlive an invocation."""
 
-    def __init__(self, app: Any, application: Application) -> None:
+    def __init__(self, app: Any, base_path: str, application: Application | None = None) -> None:
         from mangum import Mangum
 
         self._application = application
         event_loop()  # Mangum takes the current one
         # Its lifespan would begin and end with every invocation.
-        at_base: Any = mounted(app, application.config.aws.base_path)
+        at_base: Any = mounted(app, base_path)
         self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         return self._adapter(event, context)
 
     def shutdown(self) -> None:
-        run_in_loop(self._application.close())
+        if self._application is not None:
+            run_in_loop(self._application.close())

@@ -9,7 +9,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -30,7 +30,8 @@ _OFFERS = """\
 <DescribeOrderableDBInstanceOptionsResult><OrderableDBInstanceOptions>{offers}</OrderableDBInstanceOptions>
 </DescribeOrderableDBInstanceOptionsResult></DescribeOrderableDBInstanceOptionsResponse>"""
 _OFFER = """\
-<OrderableDBInstanceOption><Engine>postgres</Engine><MultiAZCapable>{multi_az}</MultiAZCapable>
+<OrderableDBInstanceOption><Engine>postgres</Engine><EngineVersion>{version}</EngineVersion>
+<MultiAZCapable>{multi_az}</MultiAZCapable>
 </OrderableDBInstanceOption>"""
 _QUERY_ERROR = """\
 <ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>
@@ -105,10 +106,17 @@ class ScriptedAws(FakeAws):
         content = _ACCOUNT_ATTRIBUTES.format(used=used, limit=limit)
         self.answer("rds", "DescribeAccountAttributes", content, kind="text/xml")
 
-    def offer_databases(self, *, multi_az: bool | None) -> None:
-        """Whether the instance class that is asked for can stand in two zones; None: it is not offered."""
-        offer = "" if multi_az is None else _OFFER.format(multi_az=str(multi_az).lower())
-        content = _OFFERS.format(offers=offer)
+    def offer_databases(
+        self, *, multi_az: bool, versions: Sequence[str] = ("16.13", "17.9", "17.10", "18.2")
+    ) -> None:
+        """Offer the instance class that is asked for.
+
+        Args:
+            multi_az: Whether it can stand in two zones.
+            versions: Of PostgreSQL that run on it; none: it is not offered.
+        """
+        offers = (_OFFER.format(version=version, multi_az=str(multi_az).lower()) for version in versions)
+        content = _OFFERS.format(offers="".join(offers))
         self.answer("rds", "DescribeOrderableDBInstanceOptions", content, kind="text/xml")
 
     def answer(

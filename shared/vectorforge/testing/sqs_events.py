@@ -51,10 +51,16 @@ class Queue:
             },
         )["QueueUrl"]
 
-    def send(self, *bodies: str) -> None:
-        """Put messages into the queue."""
+    def send(self, *bodies: str, trace: str | None = None) -> None:
+        """Put messages into the queue.
+
+        Args:
+            *bodies: One for each message.
+            trace: X-Ray header of whoever sends them.
+        """
+        header = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}} if trace else {}
         for body in bodies:
-            self._sqs.send_message(QueueUrl=self.url, MessageBody=body)
+            self._sqs.send_message(QueueUrl=self.url, MessageBody=body, MessageSystemAttributes=header)
 
     def purge(self) -> None:
         """Delete all messages of the queue."""

@@ -1,4 +1,7 @@
-"""A proxy before SQS that delivers twice, late and out of order, and can hold a message on its way."""
+"""A proxy before SQS that delivers twice, late and out of order, and can hold a message on its way.
+
+It also keeps the sender's trace with the message, as SQS does and moto does not.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -73,6 +76,9 @@ class SqsProxy:
     async def _send(self, request: web.Request, call: dict[str, Any]) -> web.Response:
         self.sent += 1
         message = call["MessageBody"]
+        if trace := request.headers.get("X-Amzn-Trace-Id"):
+            header = {"DataType": "String", "StringValue": trace}
+            call = {**call, "MessageSystemAttributes": {"AWSTraceHeader": header}}
         await self._reach("before the queue", message)
         if request.transport is None and not self._keeps_orphans():
             return web.Response(status=503)

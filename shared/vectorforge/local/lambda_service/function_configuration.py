@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Unpack
+from typing import Literal, Protocol, Unpack
 
 from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
 from vectorforge.local.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
@@ -48,6 +48,8 @@ class FunctionConfiguration:
     """Initialize as for a SnapStart snapshot."""
     max_concurrency: int = 1
     """Events at one time in one environment (AWS_LAMBDA_MAX_CONCURRENCY)."""
+    recursive_loop: Literal["Terminate", "Allow"] = "Terminate"
+    """Whether a chain of events may reach the function more than ``MAX_HOPS`` times."""
     buffered_limit: int = BUFFERED_LIMIT_BYTES
     streaming_limit: int = STREAMING_LIMIT_BYTES
 
@@ -112,6 +114,7 @@ class Function(Protocol):
 
         Raises:
             TooManyRequestsError: The function's concurrency is used up.
+            RecursionStoppedError: The event's trace has been here too often.
         """
         ...
 

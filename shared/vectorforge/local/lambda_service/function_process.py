@@ -17,6 +17,7 @@ from vectorforge.local.lambda_service.invocation import (
     InvocationOptions,
 )
 from vectorforge.local.lambda_service.process_output import ProcessOutput
+from vectorforge.local.lambda_service.recursion import MAX_HOPS, RecursionStoppedError, count_hop
 from vectorforge.local.lambda_service.runtime_api import RuntimeApi
 
 ProcessHook: TypeAlias = Callable[["FunctionProcess", Invocation, bytes], Awaitable[None]]
@@ -120,9 +121,13 @@ class FunctionProcess:
 
         Raises:
             RuntimeError: It was stopped.
+            RecursionStoppedError: The event's trace has been here too often.
         """
         payload = event if isinstance(event, bytes) else json.dumps(event).encode()
         invocation = Invocation(payload, self.configuration.timeout_s, **options)
+        invocation.trace_id, hops = count_hop(invocation.trace_id, self.configuration.name)
+        if hops > MAX_HOPS and self.configuration.recursive_loop == "Terminate":
+            raise RecursionStoppedError(f"{self.configuration.name} was reached {MAX_HOPS} times before.")
         await self._slots.acquire()
         if self._stopped:
             self._slots.release()

@@ -60,6 +60,7 @@ class LambdaFunction:
 
         Raises:
             TooManyRequestsError: As many events as ``concurrency`` allows have no answer yet.
+            RecursionStoppedError: The event's trace has been here too often.
         """
         unanswered = sum(not invocation.ended.is_set() for invocation in self._active)
         if self._arriving + unanswered >= len(self.processes) * self.configuration.max_concurrency:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,8 +11,9 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
-from vectorforge.local.lambda_service.invocation import FunctionError, Invocation
+from vectorforge.local.lambda_service.invocation import FunctionError, Invocation, InvocationOptions
 from vectorforge.local.lambda_service.queue_events import Message, cut, failed_ids, record
+from vectorforge.local.lambda_service.recursion import RecursionStoppedError, total_hops
 
 T = TypeVar("T")
 _RECEIVE_LIMIT = 10
@@ -47,6 +49,8 @@ class BatchResult:
     error: FunctionError | None
     throttled: bool = False
     """The function took no event until the messages became visible again."""
+    recursion_stopped: bool = False
+    """The messages were dropped, into the dead-letter queue if there is one."""
 
 
 class QueueEventSource:
@@ -95,15 +99,18 @@ class QueueEventSource:
         self._sqs: Any = None
         self._arn = ""
         self._visibility_s = 0
+        self._dead_letters = ""
 
     async def __aenter__(self) -> Self:
         self._sqs = await self._call(self._connect)
-        names = ["QueueArn", "VisibilityTimeout"]
+        names = ["QueueArn", "VisibilityTimeout", "RedrivePolicy"]
         answer = await self._call(
             lambda: self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=names)
         )
         self._arn = answer["Attributes"]["QueueArn"]
         self._visibility_s = int(answer["Attributes"]["VisibilityTimeout"])
+        redrive = json.loads(answer["Attributes"].get("RedrivePolicy", "{}"))
+        self._dead_letters = str(redrive.get("deadLetterTargetArn", "")).rpartition(":")[2]
         self._pollers = [asyncio.create_task(self._poll()) for _ in range(self._maximum_concurrency)]
         return self
 
@@ -174,26 +181,39 @@ class QueueEventSource:
     async def _deliver(self, records: list[dict[str, Any]]) -> None:
         if self._faults.shuffled:
             self._faults.random.shuffle(records)
-        ids = [one["messageId"] for one in records]
-        invocation = await self._invoke({"Records": records})
-        if invocation is None:
-            result = BatchResult(records, frozenset(ids), None, throttled=True)
+        try:
+            invocation = await self._invoke({"Records": records})
+        except RecursionStoppedError:
+            await self._drop(records)
+            result = BatchResult(records, frozenset(), None, recursion_stopped=True)
         else:
-            await invocation.ended.wait()
-            failed = failed_ids(invocation, ids, reports_failures=self._reports_failures)
-            result = BatchResult(records, frozenset(failed), invocation.error)
+            result = await self._result(invocation, records)
         await self._settle(result)
         if self._on_batch is not None:
             await self._on_batch(result)
 
+    async def _result(self, invocation: Invocation | None, records: list[dict[str, Any]]) -> BatchResult:
+        ids = [one["messageId"] for one in records]
+        if invocation is None:
+            return BatchResult(records, frozenset(ids), None, throttled=True)
+        await invocation.ended.wait()
+        failed = failed_ids(invocation, ids, reports_failures=self._reports_failures)
+        return BatchResult(records, frozenset(failed), invocation.error)
+
     async def _invoke(self, event: dict[str, Any]) -> Invocation | None:
-        """Hand an event over, trying again while the function is throttled; None when it is too late."""
+        """Hand an event over, trying again while the function is throttled; None when it is too late.
+
+        The trace is that of the message which came through most functions.
+        """
+        traces = [one["attributes"].get("AWSTraceHeader", "") for one in event["Records"]]
+        trace = max(traces, key=total_hops)
+        options: InvocationOptions = {"trace_id": trace} if trace else {}
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._visibility_s
         pause_s = _FIRST_PAUSE_S
         while loop.time() < give_up_at and not self._stopping:
             with contextlib.suppress(TooManyRequestsError):
-                return await self._function.invoke(event)
+                return await self._function.invoke(event, **options)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return None
@@ -211,6 +231,15 @@ class QueueEventSource:
             ]
             delete = partial(self._sqs.delete_message_batch, QueueUrl=self._queue_url, Entries=entries)
             await self._call(delete)
+
+    async def _drop(self, records: list[dict[str, Any]]) -> None:
+        """Move messages of a loop to the dead-letter queue, as Lambda does, if there is one."""
+        if not self._dead_letters:
+            return
+        found = await self._call(lambda: self._sqs.get_queue_url(QueueName=self._dead_letters))
+        for one in records:
+            send = partial(self._sqs.send_message, QueueUrl=found["QueueUrl"], MessageBody=one["body"])
+            await self._call(send)
 
     async def _postpone(self, messages: list[Message]) -> list[Message]:
         kept = []
