@@ -99,4 +99,5 @@ class TenantRepositories:
             kept_s=settings.streams.idempotency_kept_s,
             longest_s=settings.query.query_timeout_s,
             max_keys=settings.streams.idempotency_max_keys,
+            max_bytes=settings.streams.idempotency_max_bytes,
         )

@@ -70,3 +70,5 @@ class StreamSettings(Section):
     """For how long an answer under an ``Idempotency-Key`` is given again."""
     idempotency_max_keys: int = Field(default=10_000, ge=1, le=1_000_000)
     """Of each tenant; the oldest answers are forgotten first."""
+    idempotency_max_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
+    """Of each tenant's answers under keys; the oldest are dropped first, and their keys are refused."""
