@@ -58,6 +58,8 @@ class IngestionSettings(Section):
     max_chunks_per_request: int = Field(default=50_000, ge=1)
     """Of all texts of one request for a profile, which are written together."""
     max_documents_per_request: int = Field(default=100, ge=1, le=10_000)
+    max_collections: int = Field(default=1_000, ge=1)
+    """Of a tenant, those of profiles and vector stores among them."""
     reembed_passages_per_minute: int | None = Field(default=None, ge=1)
     """Of each collection whose embedding model is being changed; unset: as many as the provider takes."""
 

@@ -25,6 +25,8 @@ class QuerySettings(Section):
     personal data and keys masked; a SHA-256; nothing."""
     max_conversations: int = Field(default=10_000, ge=1)
     """Stored ones of a tenant."""
+    max_conversations_per_key: int = Field(default=5_000, ge=1)
+    """Of those, begun with one API key or by one user."""
     max_conversation_messages: int = Field(default=1000, ge=2)
     """Of one stored conversation."""
     degraded_answers: bool = True
