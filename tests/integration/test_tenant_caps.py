@@ -1,4 +1,4 @@
-"""Caps on what a tenant stores, lists page by page, and a share of the conversations for each key (security 29)."""
+"""Caps on what a tenant stores, lists by pages, and a share of conversations for each key (security 29)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -68,7 +68,7 @@ async def test_list_is_read_page_by_page(api: tuple[LiveApi, str], path: str) ->
         names = [[row["name"] for row in page[path]] for page in pages]
         assert [len(found) for found in names] == [2, 2, 1, 0]
         everything = (await client.get(f"/v1/{path}")).json()
-        assert sum(names, []) == [row["name"] for row in everything[path]]
+        assert [name for found in names for name in found] == [row["name"] for row in everything[path]]
         assert (pages[1]["limit"], pages[1]["offset"]) == (2, 2)
         for wrong in ({"limit": 0}, {"limit": 201}, {"offset": -1}):
             assert (await client.get(f"/v1/{path}", params=wrong)).status_code == 422
@@ -89,5 +89,5 @@ async def test_read_key_leaves_conversations_to_other_keys(api: tuple[LiveApi, s
         assert full.status_code == 409
         assert "6 conversations" in full.json()["detail"]
         gone = made[0].json()["id"]
-        assert (await client.delete(f"/v1/conversations/{gone}", headers=greedy)).status_code == 204
+        assert (await client.delete(f"/v1/conversations/{gone}")).status_code == 204
         assert (await client.post("/v1/conversations", headers=greedy)).status_code == 201
