@@ -49,7 +49,7 @@ class RAGService:
         self._name = collection or config.query.default_collection
         self._thread = LoopThread(_migrated(application, migrator_url), name="RAGService")
         self.storage = CollectionStorage(self._thread, self._tenant, self._name)
-        self.embedder = CollectionEmbedder(self._thread, application, self._tenant, self._name)
+        self.embedder = CollectionEmbedder(self._thread, self._tenant, self._name)
 
     @property
     def is_open(self) -> bool:
@@ -207,11 +207,9 @@ class CollectionStorage:
 class CollectionEmbedder:
     """The embedding model of the service's collection; before that exists, the default one."""
 
-    def __init__(
-        self, thread: LoopThread, application: Application, tenant: TenantServices, collection_name: str
-    ) -> None:
+    def __init__(self, thread: LoopThread, tenant: TenantServices, collection_name: str) -> None:
         self._thread = thread
-        self._registry = application.embedding_registry
+        self._registry = tenant.embeddings
         self._tenant = tenant
         self._name = collection_name
 

@@ -211,7 +211,11 @@ async def test_the_preset_of_profiles(doors: Doors) -> None:
         ("/v1/profiles/1", {"resume": "x"}, 422),
         ("/v1/profiles/1", {"experiences": [{"id": 1, "text": "x" * 70_000}]}, 422),
         ("/v1/profiles/1", {"experiences": [{"id": 1}] * 501}, 422),
-        ("/v1/profiles/1", {"profile_summary": "x", "chunking": {"chunk_size": 60}}, 422),
+        (
+            "/v1/profiles/1",
+            {"profile_summary": "x", "chunking": {"chunk_overlap": 401}},
+            422,
+        ),
         ("/v1/profiles/1/documents", {"text": " "}, 422),
         ("/v1/profiles/1/documents", {"text": "x", "source_type": "passport"}, 422),
         ("/v1/profiles/1/search", {"query": " "}, 422),

@@ -20,6 +20,7 @@ from tests.integration.keyed_servers import (
     keyed_servers,
     new_key,
 )
+from vectorforge.config import StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
 from vectorforge.limits.settings import TenantLimits
@@ -35,7 +36,6 @@ DOORS: list[tuple[str, dict[str, Any]]] = [
     (RAG, QUESTION),
     (RAG, STREAM),
     (RAG, {**STREAM, "resumable": True}),
-    (RAG, {**QUESTION, "dry_run": True}),
     ("/v1/collections/{collection}/query", QUESTION),
     ("/v1/collections/{collection}/query", STREAM),
     ("/v1/docrag/query", QUESTION),
@@ -84,8 +84,7 @@ class TestOneAnswer:
         assert {name: first[name] for name in first.keys() - varying} == {
             name: last[name] for name in last.keys() - varying
         }
-        is_dry = "dry_run" in body
-        assert (servers.generations, len(await servers.logs())) == ((0, 0) if is_dry else (1, 1))
+        assert (servers.generations, len(await servers.logs())) == (1, 1)
 
     @BOTH
     async def test_of_five_requests_at_once(
@@ -134,6 +133,51 @@ class TestOneAnswer:
             await asyncio.gather(*(servers.ask(number, key, body) for number in range(5)))
             used = await limits.usage()
             assert (used.tokens - before, used.streams) == (110, 0)
+
+
+class TestStoredBytes:
+    @pytest.mark.parametrize("path", [RAG, "/v1/collections/{collection}/query", "/v1/docrag/query"])
+    async def test_dry_run_under_a_key_stores_nothing(self, servers: KeyedServers, path: str) -> None:
+        key, path = new_key(), path.format(collection=servers.collection_id)
+        for number in range(2):
+            dry = await servers.ask(number, key, {**QUESTION, "dry_run": True}, path)
+            assert (dry.status_code, REPLAYED in dry.headers) == (200, False)
+            assert dry.json()["dry_run"] is True
+        assert await stored_bytes(servers) == []
+        answer = await servers.ask(0, key, QUESTION, path)  # the key is still free
+        assert (answer.status_code, servers.generations) == (200, 1)
+
+    async def test_dry_run_with_a_wrong_key_is_refused(self, servers: KeyedServers) -> None:
+        body = {**QUESTION, "dry_run": True}
+        assert (await servers.ask(0, {"Idempotency-Key": "a b"}, body)).status_code == 422
+
+    @BOTH
+    async def test_answers_over_the_quota_are_dropped_and_not_made_twice(
+        self, app_url: str, tenants: tuple[str, str], body: dict[str, Any]
+    ) -> None:
+        quota = 10_000
+        streams = StreamSettings(idempotency_max_bytes=quota)
+        async with keyed_servers(app_url, tenants, streams=streams) as servers:
+            keys = [new_key() for _ in range(15)]
+            first = [(await servers.ask(number, key, body)).content for number, key in enumerate(keys)]
+            stored = await stored_bytes(servers)
+            assert quota / 2 < sum(stored) <= quota
+            assert len(stored) < len(keys)
+            newest = await servers.ask(0, keys[-1], body)
+            assert (newest.content, newest.headers[REPLAYED]) == (first[-1], "true")
+            oldest = await servers.ask(0, keys[0], body)
+            assert (oldest.status_code, oldest.json()["code"]) == (409, "idempotent_answer_too_long")
+            assert servers.generations == len(keys)
+
+
+async def stored_bytes(servers: KeyedServers) -> list[int]:
+    """Bytes of each part of an answer that is stored for the tenant."""
+    db = servers.database.for_tenant(servers.tenant)
+    rows = await db.fetch_all(
+        "SELECT octet_length(events) AS size FROM vectorforge.answer_stream_batches WHERE tenant_id = %s",
+        (servers.tenant,),
+    )
+    return [row["size"] for row in rows]
 
 
 class TestWhoseKey:

@@ -69,13 +69,16 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert VectorForgeConfig().database.database_url is None
 
 
-def test_overlap_must_be_smaller_than_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_above_half_the_chunk_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "150")
     both = r"VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
     with pytest.raises(ConfigurationError, match=both):
         VectorForgeConfig.from_environment()
-    monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "149")
-    assert VectorForgeConfig.from_environment().ingestion.chunk_overlap_chars == 149
+    monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "76")
+    with pytest.raises(ConfigurationError, match=f"{both}, 75"):
+        VectorForgeConfig.from_environment()
+    monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "75")
+    assert VectorForgeConfig.from_environment().ingestion.chunk_overlap_chars == 75
 
 
 def test_every_setting_is_documented() -> None:

@@ -26,6 +26,7 @@ from vectorforge.api.limit_headers import limit_headers
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import error_response, http_problem
 from vectorforge.db.key_check import KEY_CHECK, KeyCheck
+from vectorforge.embedding.cache import CACHE_TENANT
 from vectorforge.errors import InsufficientScopeError, VectorForgeError
 from vectorforge.principal import Principal
 from vectorforge.telemetry import CREDENTIAL, REQUEST_ID
@@ -222,9 +223,11 @@ class Authentication:
         remembered = principal.remembered_keys if principal is not None else None
         check = KEY_CHECK.set(KeyCheck(remembered, self._authenticator.forget) if remembered else None)
         credential = CREDENTIAL.set(principal.credential if principal is not None else None)
+        tenant = CACHE_TENANT.set(principal.tenant if principal is not None else "")
         try:
             await self.app(scope, receive, send)
         finally:
+            CACHE_TENANT.reset(tenant)
             CREDENTIAL.reset(credential)
             KEY_CHECK.reset(check)
 

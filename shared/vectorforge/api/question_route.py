@@ -31,7 +31,7 @@ class QuestionRoute(APIRoute):
 
     The body is a model that is read from JSON; what is returned is a model or a response. The route may have
     no dependencies beside these, for they would not be asked. A request with an ``Idempotency-Key`` is
-    answered once (``vectorforge.api.idempotency``).
+    answered once (``vectorforge.api.idempotency``), except for a dry run.
     """
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, by_fastapi: ASGIApp) -> None:
@@ -106,6 +106,11 @@ class QuestionRoute(APIRoute):
         self, request: Request, body: bytes, question: BaseModel, values: Mapping[str, Any]
     ) -> Response:
         if _IDEMPOTENCY_KEY not in request.headers:
+            return await self._ask(request, question, values)
+        if getattr(question, "dry_run", False):  # costs nothing, so it is not stored
+            from vectorforge.api.idempotency.key import key_of
+
+            key_of(request.headers)
             return await self._ask(request, question, values)
         from vectorforge.api.idempotency.response import IdempotentResponse
 

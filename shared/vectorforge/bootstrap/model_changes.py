@@ -74,6 +74,7 @@ class ModelChanges:
     def __init__(self, db: TenantDatabase, application: "Application") -> None:
         self._db = db
         self._application = application
+        self._embeddings = application.embedding_registry.for_tenant(db.tenant_id)
 
     @cached_property
     def stored(self) -> EmbeddingSwitchRepository:
@@ -90,7 +91,7 @@ class ModelChanges:
         Raises:
             ConfigurationError: It is not available here.
         """
-        return self._application.embedding_registry.get(name)
+        return self._embeddings.get(name)
 
     async def estimate(
         self, collection: Collection, provider_name: str | None = None, model: str | None = None
@@ -170,4 +171,4 @@ class ModelChanges:
             logger.warning("A change of an embedding model was not announced: %s", exc.message)
 
     async def _chosen(self, name: str | None, model: str | None) -> tuple[EmbeddingProvider, str, int]:
-        return await chosen_model(self._application.embedding_registry, name, model)
+        return await chosen_model(self._embeddings, name, model)

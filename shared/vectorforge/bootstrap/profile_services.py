@@ -122,7 +122,7 @@ class ProfileServices:
         return self._store(await self.collection())
 
     def _store(self, collection: Collection) -> tuple[ProfileVectorStore, EmbeddingProvider]:
-        provider = self._application.embedding_registry.get(collection.embedding_provider)
+        provider = self._tenant.embeddings.get(collection.embedding_provider)
         return ProfileVectorStore(provider, store=self._tenant.vector_store, collection=collection), provider
 
     async def _collection_or_new(self) -> Collection:

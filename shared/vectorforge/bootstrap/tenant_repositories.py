@@ -34,7 +34,7 @@ class TenantRepositories:
     @cached_property
     def collections(self) -> CollectionRepository:
         """Collections of the tenant."""
-        return CollectionRepository(self._db)
+        return CollectionRepository(self._db, max_collections=self._config.ingestion.max_collections)
 
     @cached_property
     def listing(self) -> CollectionListing:
@@ -71,6 +71,7 @@ class TenantRepositories:
             self._db,
             max_conversations=settings.max_conversations,
             max_messages=settings.max_conversation_messages,
+            max_per_key=settings.max_conversations_per_key,
         )
 
     @cached_property
@@ -99,4 +100,5 @@ class TenantRepositories:
             kept_s=settings.streams.idempotency_kept_s,
             longest_s=settings.query.query_timeout_s,
             max_keys=settings.streams.idempotency_max_keys,
+            max_bytes=settings.streams.idempotency_max_bytes,
         )

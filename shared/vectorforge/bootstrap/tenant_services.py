@@ -8,6 +8,7 @@ from vectorforge.bootstrap.tenant_caches import TenantCaches
 from vectorforge.bootstrap.tenant_limits import LimitServices
 from vectorforge.bootstrap.tenant_repositories import TenantRepositories
 from vectorforge.db.key_check import due_check
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
@@ -49,6 +50,11 @@ class TenantServices(TenantRepositories):
         return self.query_logs if queue is None else queue.for_tenant(self.tenant_id)
 
     @cached_property
+    def embeddings(self) -> EmbeddingProviderRegistry:
+        """Embedding providers, with the tenant's share of their cache."""
+        return self._application.embedding_registry.for_tenant(self.tenant_id)
+
+    @cached_property
     def vector_store(self) -> VectorStore:
         """Chunks and vectors of the tenant."""
         make = self._application.vector_store
@@ -77,7 +83,7 @@ class TenantServices(TenantRepositories):
     @cached_property
     def _search(self) -> HybridRetriever:
         return HybridRetriever(
-            self._application.embedding_registry,
+            self.embeddings,
             self.vector_store,
             self.collections,
             preprocess=self._preprocessor.preprocess,
@@ -154,7 +160,7 @@ class TenantServices(TenantRepositories):
         return IngestionPipeline(
             self.vector_store,
             self.documents,
-            self._application.embedding_registry,
+            self.embeddings,
             self._application.config.ingestion,
             models=EmbeddingModelRepository(self._db),
             charge=self.limits.charge,
@@ -251,8 +257,7 @@ class TenantServices(TenantRepositories):
         """
         from vectorforge.bootstrap.model_changes import chosen_model
 
-        registry = self._application.embedding_registry
-        provider, model, actual = await chosen_model(registry, embedding_provider, embedding_model)
+        provider, model, actual = await chosen_model(self.embeddings, embedding_provider, embedding_model)
         if dimension is not None and dimension != actual:
             raise DimensionMismatchError(expected=dimension, actual=actual, what=f"model {model}")
         return await self.collections.create(

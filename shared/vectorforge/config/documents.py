@@ -53,14 +53,21 @@ class IngestionSettings(Section):
     max_document_bytes: int = Field(default=25 * 1024 * 1024, ge=1)
     max_document_chars: int = Field(default=10_000_000, ge=1)
     extraction_timeout_s: float = Field(default=120.0, gt=0)
+    max_chunks_per_document: int = Field(default=50_000, ge=1)
+    """A document of more fails before anything of it is embedded."""
+    max_chunks_per_request: int = Field(default=50_000, ge=1)
+    """Of all texts of one request for a profile, which are written together."""
     max_documents_per_request: int = Field(default=100, ge=1, le=10_000)
+    max_collections: int = Field(default=1_000, ge=1)
+    """Of a tenant, those of profiles and vector stores among them."""
     reembed_passages_per_minute: int | None = Field(default=None, ge=1)
     """Of each collection whose embedding model is being changed; unset: as many as the provider takes."""
 
     @model_validator(mode="after")
-    def _overlap_is_smaller(self) -> Self:
-        if self.chunk_overlap_chars >= self.chunk_size_chars:
+    def _overlap_is_at_most_half(self) -> Self:
+        if self.chunk_overlap_chars > self.chunk_size_chars // 2:
             raise ValueError(
-                "VECTORFORGE_CHUNK_OVERLAP_CHARS must be smaller than VECTORFORGE_CHUNK_SIZE_CHARS"
+                "VECTORFORGE_CHUNK_OVERLAP_CHARS must be at most half of VECTORFORGE_CHUNK_SIZE_CHARS, "
+                f"{self.chunk_size_chars // 2}"
             )
         return self

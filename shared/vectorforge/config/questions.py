@@ -25,6 +25,8 @@ class QuerySettings(Section):
     personal data and keys masked; a SHA-256; nothing."""
     max_conversations: int = Field(default=10_000, ge=1)
     """Stored ones of a tenant."""
+    max_conversations_per_key: int = Field(default=5_000, ge=1)
+    """Of those, begun with one API key or by one user."""
     max_conversation_messages: int = Field(default=1000, ge=2)
     """Of one stored conversation."""
     degraded_answers: bool = True
@@ -70,3 +72,5 @@ class StreamSettings(Section):
     """For how long an answer under an ``Idempotency-Key`` is given again."""
     idempotency_max_keys: int = Field(default=10_000, ge=1, le=1_000_000)
     """Of each tenant; the oldest answers are forgotten first."""
+    idempotency_max_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
+    """Of each tenant's answers under keys; the oldest are dropped first, and their keys are refused."""

@@ -39,7 +39,7 @@ class Config:
     CHUNK_SIZE: int = 800
     """Characters, 50 to 20,000."""
     CHUNK_OVERLAP: int = 150
-    """Characters, 0 to below ``CHUNK_SIZE``."""
+    """Characters, 0 to half of ``CHUNK_SIZE``."""
     OPENAI_MODEL: str = "gpt-4o"
     """Asked when OpenAI, or a server that speaks its API under that name, answers."""
     MAX_RESPONSE_TOKENS: int = 1000
@@ -72,7 +72,7 @@ class Config:
             ConfigurationError: One is out of its range; names it and the range, never a key.
         """
         self._check("CHUNK_SIZE", 50, 20_000)
-        self._check("CHUNK_OVERLAP", 0, self.CHUNK_SIZE - 1)
+        self._check("CHUNK_OVERLAP", 0, self.CHUNK_SIZE // 2)
         self._check("MAX_RESPONSE_TOKENS", 1, 1_000_000)
         self._check("TEMPERATURE", 0, 2)
         self._check("CACHE_TTL", 1, 2_592_000)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 from vectorforge.deadline import Deadline
-from vectorforge.embedding.cache import FRESH_VECTORS, EmbeddingCache
+from vectorforge.embedding.cache import CACHE_TENANT, FRESH_VECTORS, EmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
     EmbeddingError,
@@ -199,7 +199,7 @@ class EmbeddingProvider(ABC):
     def _cached(self, texts: Sequence[str], model: str) -> "dict[str, array[float]]":
         if self._cache is None or FRESH_VECTORS.get():
             return {}
-        kept = self._cache.get_many(self._model_key(model), texts)
+        kept = self._cache.get_many(self._model_key(model), texts, tenant_id=CACHE_TENANT.get())
         found = {text: array("f", vector) for text, vector in kept.items()}
         if found:
             self.metrics.increment("embedding.cache_hits", len(found), self._tags(model))
@@ -229,7 +229,8 @@ class EmbeddingProvider(ABC):
             first = await self._embed_batch(batch[:middle], model, deadline)
             return first + await self._embed_batch(batch[middle:], model, deadline)
         if self._cache is not None:
-            self._cache.put_many(self._model_key(model), dict(zip(texts, vectors, strict=True)))
+            made = dict(zip(texts, vectors, strict=True))
+            self._cache.put_many(self._model_key(model), made, tenant_id=CACHE_TENANT.get())
         return vectors
 
     async def _attempt(self, texts: Sequence[str], model: str, deadline: Deadline) -> Sequence[Vector]:

@@ -7,6 +7,7 @@ from vectorforge.credentials import CredentialStore
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.embedding.discovery import offered_providers
+from vectorforge.embedding.tenant_provider import TenantEmbeddingProvider
 from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.health import HealthChecker
 from vectorforge.retry import RetryBudget
@@ -77,6 +78,10 @@ class EmbeddingProviderRegistry:
         """Names, in the order of registration."""
         return list(self._providers)
 
+    def for_tenant(self, tenant_id: str) -> "EmbeddingProviderRegistry":
+        """Return a view of this registry whose providers use the tenant's share of the cache only."""
+        return _TenantRegistry(self, tenant_id)
+
     def auto_discover(
         self,
         config: VectorForgeConfig,
@@ -119,3 +124,18 @@ class EmbeddingProviderRegistry:
         """Release what the providers hold."""
         for provider in self._providers.values():
             await provider.aclose()
+
+
+class _TenantRegistry(EmbeddingProviderRegistry):
+    """The providers of another registry, as one tenant uses them; what is registered here stays here."""
+
+    def __init__(self, shared: EmbeddingProviderRegistry, tenant_id: str) -> None:
+        super().__init__()
+        self._shared = shared
+        self._tenant_id = tenant_id
+
+    def get(self, name: str | None = None) -> EmbeddingProvider:
+        return TenantEmbeddingProvider(self._shared.get(name), self._tenant_id)
+
+    def list_providers(self) -> list[str]:
+        return self._shared.list_providers()

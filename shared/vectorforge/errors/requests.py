@@ -87,7 +87,7 @@ class IdempotentAnswerPendingError(ConflictError):
 
 
 class IdempotentAnswerTooLongError(ConflictError):
-    """The answer under this Idempotency-Key was too long to be kept; ask under another key."""
+    """The answer under this Idempotency-Key is too long to store or was dropped; use another key."""
 
     code = "idempotent_answer_too_long"
 

@@ -33,14 +33,15 @@ class ChunkingConfig:
     chunk_size: int = 800
     """A chunk has at most this many characters."""
     chunk_overlap: int = 150
-    """At most this many characters are repeated from the chunk before."""
+    """Characters repeated from the chunk before at most; 0 to half of ``chunk_size``."""
 
     def __post_init__(self) -> None:
         if self.chunk_size < 1:
             raise InvalidInputError("chunk_size must be at least 1.", field="chunk_size")
-        if not 0 <= self.chunk_overlap < self.chunk_size:
+        most = self.chunk_size // 2  # with more, a short text makes any number of chunks
+        if not 0 <= self.chunk_overlap <= most:
             raise InvalidInputError(
-                f"chunk_overlap must be at least 0 and below chunk_size ({self.chunk_size}).",
+                f"chunk_overlap must be at least 0 and at most half of chunk_size, {most}.",
                 field="chunk_overlap",
             )
 
@@ -49,7 +50,7 @@ class ChunkingConfig:
         """The sizes an operator set.
 
         Raises:
-            InvalidInputError: The overlap is not below the size.
+            InvalidInputError: The overlap is more than half of the size.
         """
         return cls(settings.chunk_size_chars, settings.chunk_overlap_chars)
 

@@ -96,7 +96,8 @@ class EmbeddingBackfill:
             if work.state == "removing":
                 await vectors.remove()
             else:
-                await self._fill(vectors, work, await EmbeddingModelRepository(db).of(collection_id))
+                models = await EmbeddingModelRepository(db).of(collection_id)
+                await self._fill(vectors, work, models, self._embeddings.for_tenant(tenant_id))
         except NotFoundError:  # deleted meanwhile
             return
         except DatabaseError:
@@ -108,13 +109,19 @@ class EmbeddingBackfill:
             log_unexpected(logger, "Embedding a collection anew failed unexpectedly", exc)
             await self._fail(vectors, work, VectorForgeError())
 
-    async def _fill(self, vectors: SecondVectors, work: SwitchWork, models: Sequence[EmbeddingModel]) -> None:
+    async def _fill(
+        self,
+        vectors: SecondVectors,
+        work: SwitchWork,
+        models: Sequence[EmbeddingModel],
+        embeddings: EmbeddingProviderRegistry,
+    ) -> None:
         if len(models) != 2:  # it ended meanwhile
             return
         spaces = (models[0].space, models[1].space)
         started = time.monotonic()
         batch = await vectors.next_batch(work, spaces, self._batch)
-        made = {model.space: await self._embedded(model, batch) for model in models}
+        made = {model.space: await self._embedded(embeddings, model, batch) for model in models}
         pause_s = self._rest_of_time(sum(map(len, made.values())), time.monotonic() - started)
         await vectors.write(work, batch, made, pause_s=pause_s)
         if not batch.is_last or not await vectors.end_pass(work, spaces, pause_s=max(pause_s, 1.0)):
@@ -124,7 +131,9 @@ class EmbeddingBackfill:
         """Seconds to wait after so many passages, which took some themselves."""
         return 0.0 if self._per_minute is None else max(embedded * 60 / self._per_minute - taken_s, 0.0)
 
-    async def _embedded(self, model: EmbeddingModel, batch: Batch) -> dict[UUID, Vector]:
+    async def _embedded(
+        self, embeddings: EmbeddingProviderRegistry, model: EmbeddingModel, batch: Batch
+    ) -> dict[UUID, Vector]:
         """The vectors that passages lack of this model."""
         texts: defaultdict[str, list[UUID]] = defaultdict(list)
         for passage in batch.passages:
@@ -133,7 +142,7 @@ class EmbeddingBackfill:
                 texts[model.document_prefix + text].append(passage.id)
         if not texts:
             return {}
-        provider = self._embeddings.get(model.provider)
+        provider = embeddings.get(model.provider)
         made = await provider.embed_passages(list(texts), model=model.model)
         return {key: vector for keys, vector in zip(texts.values(), made, strict=True) for key in keys}
 

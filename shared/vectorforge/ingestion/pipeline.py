@@ -54,7 +54,7 @@ class IngestionPipeline:
         charge: Counts the tokens that are embedded against the limits of the same tenant; None: nobody does.
 
     Raises:
-        InvalidInputError: The overlap of the settings is not below their chunk size.
+        InvalidInputError: The overlap of the settings is more than half of their chunk size.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class IngestionPipeline:
         otherwise only chunks that were not in the document before are embedded.
 
         Raises:
-            ExtractionError: ``empty`` or ``too_large``.
+            ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
             EmbeddingError: The provider failed; nothing was written.
             ConfigurationError: The collection's provider is not available here.
             LimitExceededError: The tenant's tokens of today are used up; nothing was embedded.
@@ -226,6 +226,7 @@ class IngestionPipeline:
             return _unchanged(current)
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
+        self._reader.limits.check_chunks(len(chunks))
         vectors = PassageVectors(self._embeddings, collection, draft.title, self._models, known)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()

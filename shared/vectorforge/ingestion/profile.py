@@ -53,7 +53,7 @@ class RAGIngestionPipeline:
         vector_store: The profiles' collection, of one tenant.
         embedding_provider: The collection's.
         chunking: Sizes of the chunks; default 800 characters, 150 overlapping.
-        limits: ``max_chars`` bounds each text.
+        limits: Of each text, and of the chunks of one call.
         now: Asked for store and provider anew when the collection's embedding model has changed; None: that
             is an error.
         charge: As ``IngestionPipeline``'s.
@@ -102,8 +102,8 @@ class RAGIngestionPipeline:
             What was done.
 
         Raises:
-            InvalidInputError: A row comes twice, or something cannot be stored.
-            ExtractionError: ``too_large``: a text is longer than the limit.
+            InvalidInputError: A row comes twice, something cannot be stored, or there are too many chunks.
+            ExtractionError: ``too_large``: a text is longer than the limit, or makes too many chunks.
             EmbeddingError: The provider failed; nothing was written.
             ConflictError: Others kept changing the same profile.
             DatabaseError: The database failed; nothing was written.
@@ -193,7 +193,7 @@ class RAGIngestionPipeline:
     ) -> IngestedProfile:
         checked_profile(profile_id)
         check_documents(documents)
-        drafted = await asyncio.to_thread(lambda: [self._drafter.draft(profile_id, d) for d in documents])
+        drafted = await asyncio.to_thread(self._drafter.draft_all, profile_id, documents)
         vectors: dict[bytes, Vector] = {}
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             store, provider = self._profiles

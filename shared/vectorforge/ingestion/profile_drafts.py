@@ -28,18 +28,37 @@ class ProfileDrafter:
 
     Args:
         chunking: Sizes of the chunks.
-        limits: ``max_chars`` bounds each text.
+        limits: Of each text, and of the chunks of all that are written together.
     """
 
     def __init__(self, chunking: ChunkingConfig, limits: ExtractionLimits) -> None:
         self._chunking = chunking
         self._limits = limits
 
+    def draft_all(self, profile_id: int, documents: Sequence[ProfileDocument]) -> list[Drafted]:
+        """Draft documents that are written together.
+
+        Raises:
+            ExtractionError: ``too_large``: a text is longer than the limit, or makes too many chunks.
+            InvalidInputError: All together make too many chunks.
+        """
+        drafted, count = [], 0
+        for document in documents:
+            drafted.append(self.draft(profile_id, document))
+            count += len(drafted[-1][1])
+            if count > self._limits.max_request_chunks:
+                raise InvalidInputError(
+                    f"The texts of one request may make at most {self._limits.max_request_chunks:,} chunks; "
+                    "send fewer, or use a larger chunk_size.",
+                    field="documents",
+                )
+        return drafted
+
     def draft(self, profile_id: int, document: ProfileDocument) -> Drafted:
         """The document as it will be stored, and its passages without vectors.
 
         Raises:
-            ExtractionError: ``too_large``: its text is longer than the limit.
+            ExtractionError: ``too_large``: its text is longer than the limit, or makes too many chunks.
         """
         text, _ = clean(document.text)
         if len(text) > self._limits.max_chars:
@@ -60,6 +79,7 @@ class ProfileDrafter:
             parent_source=parent_source(profile_id, of_rows=document.source_type in _ROW_TYPES),
         )
         drafts = draft_chunks(extracted, self._chunking)
+        self._limits.check_chunks(len(drafts))
         return (
             draft_document(extracted, self._chunking),
             [VectorChunk(chunk, metadata) for chunk in drafts],

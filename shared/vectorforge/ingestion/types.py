@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 from uuid import UUID
 
 from vectorforge.config import IngestionSettings
+from vectorforge.errors import ExtractionError
 
 if TYPE_CHECKING:
     from vectorforge.ingestion.chunk import TextChunk
@@ -34,6 +35,10 @@ class ExtractionLimits:
     max_bytes: int = 25 * 1024 * 1024
     max_chars: int = 10_000_000
     """Characters of the extracted text."""
+    max_chunks: int = 50_000
+    """Chunks of one document."""
+    max_request_chunks: int = 50_000
+    """Chunks of all documents that are written together, as those of a profile."""
     timeout_s: float = 120.0
     """Seconds for the formats that are read in a child process (all but plain text, Markdown, tables and
     small HTML pages)."""
@@ -44,8 +49,23 @@ class ExtractionLimits:
         return cls(
             max_bytes=settings.max_document_bytes,
             max_chars=settings.max_document_chars,
+            max_chunks=settings.max_chunks_per_document,
+            max_request_chunks=settings.max_chunks_per_request,
             timeout_s=settings.extraction_timeout_s,
         )
+
+    def check_chunks(self, count: int) -> None:
+        """Hold the chunks of one document to their limit.
+
+        Raises:
+            ExtractionError: ``too_large``: there are more.
+        """
+        if count > self.max_chunks:
+            raise ExtractionError(
+                f"The document has {count:,} chunks, but may have at most {self.max_chunks:,} chunks; "
+                "split it, or use a larger chunk_size.",
+                reason="too_large",
+            )
 
 
 class Cancellation:

@@ -172,19 +172,19 @@ async def find_stored_conversation(
 
 @asynccontextmanager
 async def conversation_for(
-    tenant: TenantServices, body: ResponseRequest, continued: UUID | None
+    tenant: TenantServices, body: ResponseRequest, continued: UUID | None, credential: str
 ) -> AsyncIterator[UUID | None]:
     """Where the exchange is to be kept: what it continues, or with ``store: true`` a new conversation.
 
     A new one is deleted again when the block raises, since nothing will be said in it.
 
     Raises:
-        ConflictError: The tenant has as many conversations as are allowed.
+        ConflictError: The tenant, or the credential, has as many conversations as are allowed.
     """
     if continued is not None or not body.store:
         yield continued
         return
-    begun = await tenant.conversations.create()
+    begun = await tenant.conversations.create(credential=credential)
     try:
         yield begun.id
     except Exception:

@@ -4,9 +4,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, Tenant, check_provider
 from vectorforge.api.erasing import ERASURE_RESPONSES, erase
 from vectorforge.api.responses import problems
+from vectorforge.api.schemas.base import MAX_PAGE
 from vectorforge.api.schemas.collections import (
     CollectionBody,
     CollectionChange,
@@ -22,10 +23,11 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
 
 @router.get("", responses=problems())
-async def list_collections(tenant: Tenant) -> CollectionList:
-    """All collections, by name."""
-    found = await tenant.collections.list()
-    return CollectionList(collections=[CollectionBody.of(collection) for collection in found])
+async def list_collections(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> CollectionList:
+    """A page of the collections, by name."""
+    found = await tenant.collections.list(limit=limit, offset=offset)
+    bodies = [CollectionBody.of(collection) for collection in found]
+    return CollectionList(collections=bodies, limit=limit, offset=offset)
 
 
 @router.post("", status_code=201, responses=problems(409, 413, 415, 429, 502, 504))

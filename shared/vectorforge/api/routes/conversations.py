@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.dependencies import Limit, Offset, PartsLimit, Tenant, principal_of
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas.conversations import (
     ConversationBody,
@@ -20,10 +20,12 @@ router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
 
 @router.post("", status_code=201, responses=problems(409, 413, 415))
 async def create_conversation(
-    response: Response, tenant: Tenant, body: ConversationRequest | None = None
+    request: Request, response: Response, tenant: Tenant, body: ConversationRequest | None = None
 ) -> ConversationBody:
     """Begin a conversation."""
-    conversation = await tenant.conversations.create((body or ConversationRequest()).title)
+    conversation = await tenant.conversations.create(
+        (body or ConversationRequest()).title, credential=principal_of(request).credential
+    )
     response.headers["Location"] = f"/v1/conversations/{conversation.id}"
     return ConversationBody.of(conversation)
 

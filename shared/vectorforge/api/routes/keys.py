@@ -5,9 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from vectorforge.api.dependencies import Tenant
+from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.api.responses import problems
+from vectorforge.api.schemas.base import MAX_PAGE
 from vectorforge.api.schemas.keys import KeyBody, KeyList, KeyRequest, NewKeyBody, RotationRequest
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
@@ -16,9 +17,10 @@ KeyId = Annotated[str, Path(max_length=64, description="16 hex digits: the part 
 
 
 @router.get("", responses=problems())
-async def list_keys(tenant: Tenant) -> KeyList:
-    """All keys, the newest first; those that ended go after 90 days."""
-    return KeyList(keys=[KeyBody.of(key) for key in await tenant.api_keys.list()])
+async def list_keys(tenant: Tenant, limit: Limit = MAX_PAGE, offset: Offset = 0) -> KeyList:
+    """A page of the keys, the newest first; those that ended go after 90 days."""
+    found = await tenant.api_keys.list(limit=limit, offset=offset)
+    return KeyList(keys=[KeyBody.of(key) for key in found], limit=limit, offset=offset)
 
 
 @router.post("", status_code=201, responses=problems(409, 413, 415))

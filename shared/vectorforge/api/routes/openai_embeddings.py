@@ -26,7 +26,7 @@ async def create_embeddings(
 ) -> EmbeddingList:
     """Embed texts as passages are: no prefix of a collection is put before them."""
     check_size(body)
-    provider, model = find_embedder(application.embedding_registry, body.model)
+    provider, model = find_embedder(tenant.embeddings, body.model)
     async with cancelled_on_disconnect(request.receive):
         tokens = await asyncio.to_thread(count_tokens, body.input, model)
         await tenant.limits.admit(Claim(tokens=tokens, field="input"))

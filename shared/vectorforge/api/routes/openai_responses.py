@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
 from vectorforge.api.openai.asked_response import (
     conversation_for,
     find_searched_collection,
@@ -64,7 +64,8 @@ async def create_response(
     )
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
     collection = await find_searched_collection(application, tenant, asked, body)
-    async with conversation_for(tenant, body, conversation_id) as kept_in:
+    credential = principal_of(request).credential
+    async with conversation_for(tenant, body, conversation_id, credential) as kept_in:
         wanted = ResponseFormat(
             question=said.question,
             echo=_echo(body, config, kept_in),

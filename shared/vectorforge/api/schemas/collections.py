@@ -124,6 +124,8 @@ class CollectionBody(BaseModel):
 
 
 class CollectionList(BaseModel):
-    """All collections, by name."""
+    """A page of the collections, by name."""
 
     collections: list[CollectionBody]
+    limit: int
+    offset: int

@@ -79,6 +79,8 @@ class NewKeyBody(KeyBody):
 
 
 class KeyList(BaseModel):
-    """All keys, the newest first."""
+    """A page of the keys, the newest first."""
 
     keys: list[KeyBody]
+    limit: int
+    offset: int

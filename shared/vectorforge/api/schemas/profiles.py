@@ -40,11 +40,19 @@ class Chunking(RequestBody):
     """Sizes of the chunks of this call."""
 
     chunk_size: int = Field(default=800, ge=50, le=20_000, description="Characters at most.")
-    chunk_overlap: int = Field(default=150, ge=0, le=10_000, description="Below chunk_size.")
+    chunk_overlap: int | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        description="At most half of chunk_size; default 150, or half of a chunk_size below 300.",
+    )
 
     def config(self) -> ChunkingConfig:
         """The sizes, checked."""
-        return ChunkingConfig(self.chunk_size, self.chunk_overlap)
+        overlap = self.chunk_overlap
+        if overlap is None:
+            overlap = min(ChunkingConfig().chunk_overlap, self.chunk_size // 2)
+        return ChunkingConfig(self.chunk_size, overlap)
 
 
 class ProfileRequest(RequestBody):

@@ -24,6 +24,7 @@ _WRITE = """
 WITH stream AS (
     UPDATE vectorforge.answer_streams
     SET last_id = greatest(last_id, %(last_id)s), state = %(state)s, written_at = clock_timestamp(),
+        stored_bytes = stored_bytes + octet_length(%(events)s::bytea),
         expires_at = CASE WHEN %(state)s = 'running' THEN expires_at
                           ELSE clock_timestamp() + make_interval(secs => %(kept_s)s) END
     WHERE tenant_id = %(tenant_id)s AND query_id = %(query_id)s AND state IN ('running', %(state)s)

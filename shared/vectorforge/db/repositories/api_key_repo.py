@@ -43,7 +43,8 @@ WHERE (SELECT count(*) FROM vectorforge.api_keys WHERE tenant_id = %(tenant_id)s
 RETURNING {_COLUMNS}
 """
 _LIST = f"""
-SELECT {_COLUMNS} FROM vectorforge.api_keys WHERE tenant_id = %s ORDER BY created_at DESC, id LIMIT %s
+SELECT {_COLUMNS} FROM vectorforge.api_keys WHERE tenant_id = %s
+ORDER BY created_at DESC, id LIMIT %s OFFSET %s
 """
 # The row lock lets one of two rotations at a time find the key without a successor.
 _ROTATE = f"""
@@ -162,9 +163,9 @@ class ApiKeyRepository:
             )
         return NewApiKey(secret, _key(row))
 
-    async def list(self) -> "Sequence[ApiKey]":
-        """All keys, the newest first; those that ended go after 90 days."""
-        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, MAX_KEYS))
+    async def list(self, *, limit: int | None = None, offset: int = 0) -> "Sequence[ApiKey]":
+        """Return a page of the keys, the newest first, without a limit all; ended ones go after 90 days."""
+        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
         return [_key(row) for row in rows]
 
     async def rotate(self, key_id: str, *, overlap: timedelta = DEFAULT_OVERLAP) -> NewApiKey:

@@ -37,19 +37,23 @@ _CREATE = f"""
 INSERT INTO vectorforge.collections (
     tenant_id, id, name, description, embedding_provider, embedding_model, dimension, distance_metric,
     query_prefix, document_prefix, by_profile, space, search_mode, dense_weight, language, keeps_words
-) VALUES (
+)
+SELECT
     %(tenant_id)s, %(id)s, %(name)s, %(description)s, %(embedding_provider)s, %(embedding_model)s,
     %(dimension)s, %(distance_metric)s, %(query_prefix)s, %(document_prefix)s, %(by_profile)s, %(space)s,
     coalesce(%(search_mode)s, CASE WHEN %(by_profile)s OR NOT %(keeps_words)s THEN 'dense' ELSE 'hybrid' END),
     coalesce(%(dense_weight)s, 0.5), coalesce(%(language)s, 'english'), coalesce(%(keeps_words)s, true)
-)
+WHERE %(limit)s::bigint IS NULL
+    OR (SELECT count(*) FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s) < %(limit)s
 ON CONFLICT (tenant_id, name) DO NOTHING
 RETURNING {COLUMNS}
 """
 
 _BY_ID = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
 _BY_NAME = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s AND name = %s"
-_LIST = f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s ORDER BY name, id"
+_LIST = (
+    f"SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %s ORDER BY name, id LIMIT %s OFFSET %s"
+)
 
 _DELETE_DOCUMENTS = """
 DELETE FROM vectorforge.documents
@@ -62,10 +66,17 @@ _DELETE = "DELETE FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
 
 
 class CollectionRepository:
-    """The collections of one tenant."""
+    """The collections of one tenant.
 
-    def __init__(self, db: TenantDatabase) -> None:
+    Args:
+        db: Bound to the tenant.
+        max_collections: Of the tenant; creating one more is refused. Concurrent calls may exceed it by their
+            number. None: no limit.
+    """
+
+    def __init__(self, db: TenantDatabase, *, max_collections: int | None = None) -> None:
         self._db = db
+        self._max_collections = max_collections
 
     async def create(
         self,
@@ -99,7 +110,7 @@ class CollectionRepository:
             vector_index: What the index of the vectors is made of, once there are enough of them to have one.
 
         Raises:
-            ConflictError: The tenant has a collection of this name.
+            ConflictError: The tenant has a collection of this name, or as many as are allowed.
             InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
                 others.
             DatabaseUnavailableError: The tables for this dimension could not be made now.
@@ -121,6 +132,7 @@ class CollectionRepository:
             "document_prefix": document_prefix,
             "by_profile": by_profile,
             "kind": vector_index.value,
+            "limit": self._max_collections,
             # NULL is the partition that versions before this one know
             "space": None
             if vector_index is VectorIndex.FULL
@@ -128,6 +140,10 @@ class CollectionRepository:
         }
         await self._ensure_space(values)
         row = await self._db.fetch_one(_CREATE, values)
+        if row is None and await self.find_by_name(name) is None:
+            raise ConflictError(
+                f"A tenant may have at most {self._max_collections} collections; delete one first."
+            )
         if row is None:
             raise ConflictError(f"There is a collection named {name!r} already.")
         return make_collection(row)
@@ -142,9 +158,10 @@ class CollectionRepository:
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)
         return make_collection(row) if row else None
 
-    async def list(self) -> list[Collection]:
-        """Every collection of the tenant, by name."""
-        return [make_collection(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id,))]
+    async def list(self, *, limit: int | None = None, offset: int = 0) -> list[Collection]:
+        """Return a page of the tenant's collections, by name; without a limit all from ``offset`` on."""
+        rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
+        return [make_collection(row) for row in rows]
 
     async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
         """Change how a collection is searched; answers cached of it are not given any more.

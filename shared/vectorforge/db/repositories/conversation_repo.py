@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
 MAX_TITLE_CHARS = 200
+MAX_CREDENTIAL_CHARS = 512
 
 _COLUMNS = "id, title, message_count, created_at, updated_at"
 
 _CREATE = f"""
-INSERT INTO vectorforge.conversations (tenant_id, id, title)
-SELECT %(tenant_id)s, %(id)s, %(title)s
-WHERE (SELECT count(*) FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s) < %(limit)s
+INSERT INTO vectorforge.conversations (tenant_id, id, title, credential)
+SELECT %(tenant_id)s, %(id)s, %(title)s, %(credential)s
+FROM (
+    SELECT count(*) AS all_of_them, count(*) FILTER (WHERE credential = %(credential)s) AS own
+    FROM vectorforge.conversations WHERE tenant_id = %(tenant_id)s
+) AS counted
+WHERE counted.all_of_them < %(limit)s AND counted.own < %(limit_per_key)s
 RETURNING {_COLUMNS}
 """
+_COUNT = "SELECT count(*) AS found FROM vectorforge.conversations WHERE tenant_id = %s"
 _BY_ID = f"SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 _LIST = f"""
 SELECT {_COLUMNS} FROM vectorforge.conversations WHERE tenant_id = %s
@@ -85,19 +91,32 @@ class ConversationRepository:
         max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by
             their number.
         max_messages: Of one conversation.
+        max_per_key: Conversations of one credential; None: as many as the tenant may have.
     """
 
-    def __init__(self, db: TenantDatabase, *, max_conversations: int, max_messages: int) -> None:
+    def __init__(
+        self,
+        db: TenantDatabase,
+        *,
+        max_conversations: int,
+        max_messages: int,
+        max_per_key: int | None = None,
+    ) -> None:
         self._db = db
         self._max_conversations = max_conversations
+        self._max_per_key = max_conversations if max_per_key is None else max_per_key
         self.max_messages = max_messages
 
-    async def create(self, title: str = "") -> Conversation:
+    async def create(self, title: str = "", *, credential: str | None = None) -> Conversation:
         """Begin a conversation.
+
+        Args:
+            title: At most 200 characters.
+            credential: Name of the credential whose share it counts to; None: only the tenant's limit holds.
 
         Raises:
             InvalidInputError: The title is longer than 200 characters.
-            ConflictError: The tenant has as many conversations as are allowed.
+            ConflictError: The tenant, or the credential, has as many conversations as are allowed.
         """
         if len(title) > MAX_TITLE_CHARS:
             raise InvalidInputError(f"title must have {MAX_TITLE_CHARS} characters at most.", field="title")
@@ -105,14 +124,24 @@ class ConversationRepository:
             "tenant_id": self._db.tenant_id,
             "id": uuid4(),
             "title": storable(title),
+            "credential": credential and storable(credential)[:MAX_CREDENTIAL_CHARS],
             "limit": self._max_conversations,
+            "limit_per_key": self._max_per_key,
         }
         row = await self._db.fetch_one(_CREATE, values)
         if row is None:
-            raise ConflictError(
+            raise await self._refusal()
+        return Conversation(**row)
+
+    async def _refusal(self) -> ConflictError:
+        row = await self._db.fetch_one(_COUNT, (self._db.tenant_id,))
+        if row is None or row["found"] >= self._max_conversations:
+            return ConflictError(
                 f"There are {self._max_conversations} conversations, which is the limit; delete one first."
             )
-        return Conversation(**row)
+        return ConflictError(
+            f"One API key or user may have at most {self._max_per_key} conversations; delete one first."
+        )
 
     async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
         """The conversation, or None."""

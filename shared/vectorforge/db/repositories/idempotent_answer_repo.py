@@ -57,6 +57,23 @@ DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query
     ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED
 )
 """
+# Keys stay, so that no answer is made, and charged, twice.
+_DROP_OVER_QUOTA = """
+WITH aged AS (
+    SELECT query_id, sum(stored_bytes) OVER (ORDER BY created_at DESC, query_id) AS bytes_up_to_it
+    FROM vectorforge.answer_streams
+    WHERE tenant_id = %(tenant_id)s AND idempotency_key IS NOT NULL AND stored_bytes > 0
+), chosen AS (
+    SELECT s.query_id FROM vectorforge.answer_streams AS s JOIN aged USING (query_id)
+    WHERE s.tenant_id = %(tenant_id)s AND s.state <> 'running' AND aged.bytes_up_to_it > %(max_bytes)s
+    FOR UPDATE OF s SKIP LOCKED
+), dropped AS (
+    UPDATE vectorforge.answer_streams AS s SET state = 'overflowed', stored_bytes = 0
+    FROM chosen WHERE s.tenant_id = %(tenant_id)s AND s.query_id = chosen.query_id
+)
+DELETE FROM vectorforge.answer_stream_batches AS b USING chosen
+WHERE b.tenant_id = %(tenant_id)s AND b.query_id = chosen.query_id
+"""
 _READ = """
 SELECT last_id, events FROM vectorforge.answer_stream_batches
 WHERE tenant_id = %s AND query_id = %s AND first_id > %s ORDER BY first_id LIMIT 16
@@ -95,12 +112,16 @@ class IdempotentAnswerRepository:
         kept_s: Seconds for which an answer is kept after its end.
         longest_s: Seconds that making one takes at most.
         max_keys: Answers kept at most; the oldest ones go.
+        max_bytes: Of all of them together; the oldest are dropped, and their keys are refused from then on.
     """
 
-    def __init__(self, db: TenantDatabase, *, kept_s: float, longest_s: float, max_keys: int) -> None:
+    def __init__(
+        self, db: TenantDatabase, *, kept_s: float, longest_s: float, max_keys: int, max_bytes: int
+    ) -> None:
         self._db = db
         self._longest_s = longest_s
         self._max_keys = max_keys
+        self._max_bytes = max_bytes
         self._streams = AnswerStreamRepository(db, kept_s=kept_s, longest_s=longest_s)
 
     async def claim(self, key: bytes, fingerprint: bytes, query_id: UUID) -> KeyedAnswer | None:
@@ -154,6 +175,7 @@ class IdempotentAnswerRepository:
             calls.append((_RELEASE, (self._db.tenant_id, query_id)))
         elif state != "running":
             calls.append((_FORGET_OLDEST, values | {"max_keys": self._max_keys}))
+            calls.append((_DROP_OVER_QUOTA, values | {"max_bytes": self._max_bytes}))
         outcomes = await self._db.run(calls)
         rows, _ = outcomes[0 if head is None else 1]
         return Readership(**rows[0]) if rows else None

@@ -4,8 +4,19 @@ const state = { collections: [], collectionId: null, documentTotal: null, llm: n
 const currentCollection = () => state.collections.find((c) => c.id === state.collectionId) ?? null;
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);
 
+const COLLECTIONS_PAGE = 200;
+
+async function everyCollection() {
+  const all = [];
+  for (;;) {
+    const { collections } = await getJson(`/v1/collections?limit=${COLLECTIONS_PAGE}&offset=${all.length}`);
+    all.push(...collections);
+    if (collections.length < COLLECTIONS_PAGE) return all;
+  }
+}
+
 async function loadCollections() {
-  const collections = (await getJson("/v1/collections")).collections.filter((c) => !c.by_profile);  // those need a profile's number
+  const collections = (await everyCollection()).filter((c) => !c.by_profile);  // those need a profile's number
   state.collections = collections;
   const wanted = state.collectionId ?? remembered(localStorage, "vectorforge.collection");
   const chosen = collections.find((c) => c.id === wanted) ?? collections.find((c) => c.document_count) ?? collections[0];
