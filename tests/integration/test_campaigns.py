@@ -16,7 +16,7 @@ from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.log_faults import QueueDown, RedeliveredMessages
 from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
 from tests.campaigns.faults.network_faults import DroppedPackets
-from tests.campaigns.faults.report import table, write_section
+from tests.campaigns.faults.report import table, totals, write_section
 from tests.campaigns.faults.runner import run_faults
 from tests.campaigns.faults.schema_faults import KilledIndexBuild, QueuedMigration
 from tests.campaigns.faults.system import System, running_system
@@ -70,6 +70,7 @@ async def test_a_row_with_a_service_of_its_own_or_a_reason(system: System) -> No
     assert len(result.answers) == (0 if DroppedPackets().missing() else 8)
     result.missing = result.missing or "only root may drop packets"
     assert f"| 25 | {result.name} | not covered here: {result.missing} |" in table([result])
+    assert f"{len(NOT_COVERED) + 1} of {len(FAULTS) + len(NOT_COVERED)} are not covered" in totals([result])
 
 
 async def test_streams_cut_in_eight_ways_have_one_last_event_each(system: System) -> None:

@@ -17,6 +17,7 @@ PASSAGES = (
     f"See {GUIDE} and [more](https://docs.example/a_(b)), or https://docs.example/q?a=1&b=2#top.",
     "https://src.example/page.html",
     "www.known.example/x",
+    "help@docs.example tel:+41-44-1 Docs.com",
 )
 KNOWN = KnownAddresses(lambda: PASSAGES)
 
@@ -65,6 +66,8 @@ PIECES = (
         "data:",
         "javascript:",
         "mailto:",
+        "sms:",
+        "@",
         "x",
         "é",
         "。",
@@ -84,7 +87,7 @@ PIECES = (
     *('"', "="),
 )
 LOADING = ("src", "href", "srcset", "style", "action")
-LEADS_OUT = re.compile(r"//|(?:data|javascript|mailto|https?|ftp):|.*url\([\"']?//", re.IGNORECASE)
+LEADS_OUT = re.compile(r"//|(?:data|javascript|mailto|sms|tel|https?|ftp):|.*url\([\"']?//", re.IGNORECASE)
 ANSWERS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
@@ -121,6 +124,14 @@ def streamed(pieces: list[str]) -> str:
         ("ftp://evil.example/x", "ftp:[link removed]"),
         ("请访问https://evil.example/x。这是", "请访问[link removed]。这是"),
         (f"{GUIDE}é?q=CANARY", f"{GUIDE} é?q=CANARY"),
+        ("write to CANARY@evil.example.", "write to CANARY@[link removed]."),
+        ("mailto:CANARY@evil.example now", "mailto:[link removed] now"),
+        ("mailto:help@docs.example?body=CANARY now", "mailto:[link removed] now"),
+        ("sms:+491234;body=CANARY or tel:+491234", "sms:[link removed] or tel:[link removed]"),
+        ("see CANARY.com, Evil.com.", "see CANARY.[link removed], Evil.[link removed]."),
+        ("![a](/v1/documents/1) [b](/x)", "![a] (/v1/documents/1) [b] (/x)"),
+        ("[r]: /v1/x.png\n![r]", "[r] : /v1/x.png\n![r]"),
+        ('<img src="/v1/x.png"> <video poster=x>', '&lt;img src="/v1/x.png"> &lt;video poster=x>'),
         (f"![x](data:image/png;base64,{'A' * 5_000}) after", "![x] [link removed]) after"),
     ],
 )
@@ -139,7 +150,10 @@ def test_what_leads_out_is_taken_out(written: str, passed: str) -> None:  # issu
         "www.known.example/x",
         "[Source 1]: The text goes on. [1]: so. [^2]: note",
         "vec![1, 2]; if a < b && c > d { x::<T>() } vector<std::string> for (i=0; i<n; i++) // comment.x",
-        "self.name, file.py, 3.14, e.g. this, 12:30, C://, and/or, a@b.example, Amazon.com said, httpx, w, h",
+        "self.name, file.py, 3.14, e.g. this, 12:30, C://, and/or, httpx, w, h, a @b, x@y, pkg@1.2.3",
+        "Hotel: 5",
+        "Write to help@docs.example or mailto:help@docs.example, call tel:+41-44-1, see Docs.com.",
+        '[a](/x) ![a] <a href="/x" title="y">x</a> <b class="x">y</b> {"sms": 1} sms: none',
         "How? (https) ![not an image] ::: !!! ((( ]]] <<< >>>",
     ],
 )
@@ -173,6 +187,10 @@ def test_a_renderer_finds_no_way_out(answer: str) -> None:  # threat 14, as Mark
     passed = without_foreign_links(answer, KNOWN)
     for seen in (MarkdownIt("commonmark", {"html": True}).render(passed), passed):
         assert ways_out(seen) == [], (answer, passed)
+        assert LexborHTMLParser(seen).css("img[src]") == [], (
+            answer,
+            passed,
+        )  # none loads, relative ones neither
 
 
 @given(

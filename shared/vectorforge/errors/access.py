@@ -22,7 +22,7 @@ class InsufficientScopeError(VectorForgeError):
     is_fault = False
 
     def __init__(self, message: str | None = None, *, required: str = "") -> None:
-        super().__init__(message or f"This needs a credential with the scope {required!r}.")
+        super().__init__(message or f"This needs a credential with the scope `{required}`.")
         self.required = required
         """The scope that is needed: read, write or admin."""
 

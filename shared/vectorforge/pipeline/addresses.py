@@ -12,6 +12,7 @@ _PUNCTUATION = ".,;:!?'\")]}>*_~`|\\/"
 _SOFT_STOP = re.compile(r"[\[\](){}\"'`|*,;!\\]")
 _MOST_CUTS = 20
 _MOST_PLACES = 200
+_MOST_LOOKED_UP = 1_000
 
 
 class KnownAddresses:
@@ -25,10 +26,26 @@ class KnownAddresses:
     def __init__(self, texts: Callable[[], Iterable[str]]) -> None:
         self._texts = texts
         self._joined: str | None = None
+        self._looked_up: dict[str, bool] = {}
+
+    @property
+    def _text(self) -> str:
+        if self._joined is None:
+            self._joined = "\n".join(self._texts())
+        return self._joined
 
     def has(self, address: str) -> bool:
         """Whether the whole of a text is an address that stands in the texts; a last slash says nothing."""
-        return self._stands(address.removesuffix("/"))
+        return self._is_known(address.removesuffix("/"))
+
+    def _is_known(self, address: str) -> bool:
+        """``_stands``; of an answer that repeats its addresses each is looked up once."""
+        found = self._looked_up.get(address)
+        if found is None:
+            if len(self._looked_up) >= _MOST_LOOKED_UP:
+                self._looked_up.clear()
+            found = self._looked_up[address] = self._stands(address)
+        return found
 
     def _stands(self, address: str) -> bool:
         """Whether the whole address stands in the texts; a part of one, or one with more behind it, does not.
@@ -40,9 +57,7 @@ class KnownAddresses:
             return False
         from html import unescape
 
-        if self._joined is None:
-            self._joined = "\n".join(self._texts())
-        text = self._joined
+        text = self._text
         for spelling in dict.fromkeys((address, unescape(address))):
             place, places = text.find(spelling), 0
             while place >= 0 and places < _MOST_PLACES:
@@ -61,10 +76,13 @@ class KnownAddresses:
             prefix: Of the address, in front of the text.
         """
         cuts = [len(run), *(stop.start() for stop in _SOFT_STOP.finditer(run))][: _MOST_CUTS + 1]
+        shortest = prefix + run[: min(cuts)].rstrip(_PUNCTUATION)
+        if "&" not in shortest and shortest not in self._text:
+            return None  # no longer part is there either
         for cut in sorted(cuts, reverse=True):
             part = run[:cut]
             length = len(part.rstrip(_PUNCTUATION))
-            if self._stands(prefix + part[:length]):
+            if self._is_known(prefix + part[:length]):
                 return part[: length + part.startswith("/", length)]
         return None
 

@@ -91,7 +91,7 @@ class AnswerReader:
             return None
         try:
             found, _ = json.JSONDecoder(strict=False).raw_decode(written, opening.end() - 1)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 
@@ -116,6 +116,9 @@ class AnswerReader:
     def _read_start(self) -> bool:
         if opening := _OPENING.match(self._pending):
             return self._go(_At.KEY, opening.end())
+        if not self._pending.strip():  # blanks before the object: not looked through again for each piece
+            self._next = len(self._pending)
+            return False
         return not _OPENING_SO_FAR.fullmatch(self._pending) and self._give_up()
 
     def _read_key(self) -> bool:

@@ -102,9 +102,11 @@ def _declines(answer: str) -> bool:
 
 
 def _without_labels(answer: str) -> str:
-    for label in reversed(list(find_labels(answer, 0, len(answer)))):
-        answer = f"{answer[: label.start]} {answer[label.end :]}"
-    return answer
+    parts, done = list[str](), 0
+    for label in find_labels(answer, 0, len(answer)):
+        parts += [answer[done : label.start], " "]
+        done = label.end
+    return "".join([*parts, answer[done:]])
 
 
 class _PassageWords:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vectorforge.pipeline.answer_sentences import is_fence, sentence_end
+from vectorforge.pipeline.answer_sentences import LOOK_AHEAD, is_fence, sentence_end
 from vectorforge.pipeline.citations import Label, SourceLabels, find_labels
 from vectorforge.pipeline.claims import Claim, Evidence, read_claims
 from vectorforge.pipeline.names import KnownNames, fold
@@ -26,8 +26,12 @@ _BEFORE_LABEL = frozenset(
 """Words that make the label a part of the sentence: "According to [Source 1], ..."."""
 _MARK = re.compile(r"[.!?…。！？\n]")
 """What no sentence ends without."""
-_AFTER_STOP = re.compile(r"[ \t]*\[")
+_AFTER_STOP = re.compile(r"[ \t]{0,100}\[")
 _LONGEST_LABEL = 200
+_LONGEST_LABELS = 1_000
+"""Characters of the labels that follow a full stop."""
+_KEPT = 8_000
+"""Characters of judged sentences that are dropped together."""
 _CONTEXT_CHARS = 500
 """Of the answer before a sentence: what tells its language."""
 
@@ -54,6 +58,10 @@ class CitationChecker:
         self._known = KnownNames([question, *(passage.chunk.text for passage in passages)])
         self._evidence: dict[int, Evidence] = {}
         self._answer = ""
+        """From ``_dropped`` on: what is added to it is copied, so it must not grow with the answer."""
+        self._dropped = 0
+        self._looked_at = 0
+        """Where the answer ended when an end of the sentence being written was looked for last."""
         self._has_mark = False
         """Whether the sentence that is being written may have ended."""
         self._start = 0
@@ -75,7 +83,16 @@ class CitationChecker:
                 return []
         judged = self._judge(is_whole=False)
         self._has_mark = _MARK.search(self._answer, self._start) is not None
+        self._looked_at = len(self._answer)
+        if self._start > _KEPT:
+            self._drop(self._start - _CONTEXT_CHARS)
         return judged
+
+    def _drop(self, count: int) -> None:
+        self._answer = self._answer[count:]
+        self._start -= count
+        self._looked_at -= count
+        self._dropped += count
 
     def finish(self) -> list[Citation]:
         """The rest of the citations, when the answer is complete."""
@@ -86,7 +103,8 @@ class CitationChecker:
         while self._start < len(self._answer):
             end = self._labels_after_stop(is_whole=is_whole)
             if end == self._start:
-                end = sentence_end(self._answer, self._start, is_whole=is_whole)
+                decided = self._looked_at - LOOK_AHEAD - 1
+                end = sentence_end(self._answer, self._start, is_whole=is_whole, decided=decided)
             if end is None:
                 break
             judged += self._sentence(self._start, end)
@@ -100,8 +118,8 @@ class CitationChecker:
         if not self._unlabelled or not _AFTER_STOP.match(text, start):
             return start
         end = start
-        while opening := _AFTER_STOP.match(text, end):
-            closing = text.find("]", opening.end())
+        while end - start < _LONGEST_LABELS and (opening := _AFTER_STOP.match(text, end)):
+            closing = text.find("]", opening.end(), end + _LONGEST_LABEL)
             is_open = closing < 0 and len(text) - end < _LONGEST_LABEL and "\n" not in text[end:]
             if is_open and not is_whole:
                 return None
@@ -109,10 +127,10 @@ class CitationChecker:
             if label is None or label.start != opening.end() - 1 or text[label.end : label.end + 1] == "(":
                 break
             end = label.end
-        rest = text[end:].lstrip(" \t")
-        if not rest and not is_whole:
+        rest = text[end : end + _LONGEST_LABEL].lstrip(" \t")
+        if not rest and not is_whole and len(text) - end < _LONGEST_LABEL:
             return None
-        starts_line = text[:start].endswith("\n")
+        starts_line = text.endswith("\n", 0, start)
         return start if starts_line and rest and not rest.startswith("\n") else end
 
     def _sentence(self, start: int, end: int) -> Iterator[Citation]:
@@ -130,9 +148,8 @@ class CitationChecker:
                         self.invalid += 1
                         continue
                     chunk = self._passages[number - 1].chunk
-                    yield Citation(
-                        number, label.start, label.end, chunk.id, chunk.document_id, verdicts[number]
-                    )
+                    start, end = label.start + self._dropped, label.end + self._dropped
+                    yield Citation(number, start, end, chunk.id, chunk.document_id, verdicts[number])
         self._unlabelled = ""
 
     def _labels(self, start: int, end: int) -> list[Label]:

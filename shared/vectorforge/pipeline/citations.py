@@ -1,6 +1,7 @@
 """Labels: how an answer names the passages it rests on, and what only looks like one in a document."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,8 +47,10 @@ def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
     if answer.find("[", start, end) < 0:
         return
     code = [match.span() for match in _CODE_SPAN.finditer(answer, start, end)]
+    openings = [opening for opening, _ in code]
     for match in _LABEL.finditer(answer, start, end):
-        if not any(opening < match.start() < closing for opening, closing in code):
+        before = bisect_left(openings, match.start()) - 1
+        if before < 0 or match.start() >= code[before][1]:
             numbers = _NUMBER.findall(match["named"] or match["bare"])
             yield Label(match.start(), match.end(), tuple(dict.fromkeys(map(int, numbers))))
 

@@ -158,6 +158,9 @@ def _said(message: HistoryMessage) -> str:
     """The content, of answers without labels."""
     text = message.content
     if message.role == "assistant":
-        for label in reversed(list(find_labels(text, 0, len(text)))):
-            text = text[: label.start].rstrip(" ") + text[label.end :]
+        parts, done = list[str](), 0
+        for label in find_labels(text, 0, len(text)):
+            parts.append(text[done : label.start].rstrip(" "))
+            done = label.end
+        text = "".join([*parts, text[done:]])
     return text

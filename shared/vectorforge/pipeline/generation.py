@@ -34,6 +34,8 @@ from vectorforge.tokens import estimate_tokens
 _MAX_CHARS_PER_TOKEN = 64
 """On average, sixteen times what prose has: a model that writes more does not keep to ``max_tokens``."""
 _SHORTEST_BOUND_CHARS = 4096
+_STEP_CHARS = 1_024
+"""Of an answer that are read between two pauses: a few milliseconds, whatever stands in them."""
 
 
 async def generate_answer(
@@ -73,7 +75,7 @@ async def generate_answer(
             if run.preset.response_schema is not None:
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
-                async for text in texts:
+                async for text in _in_steps(run, texts):
                     for event in _pass_on(run, checker, links.feed(text)):
                         yield event
     except QueryStopped:
@@ -230,6 +232,27 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
                 return
             left -= len(text)
             yield text
+
+
+async def _in_steps(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    """The texts in pieces that are read in a moment; the event loop serves others after some of them.
+
+    A whole answer is one text, and a vendor may send its pieces faster than they are read: without a pause
+    nobody else would be answered meanwhile, and no time limit of this query could end it.
+
+    Raises:
+        DeadlineExceededError: The time ran out between two pieces.
+    """
+    read = 0
+    async for text in texts:
+        for start in range(0, len(text), _STEP_CHARS):
+            if read >= _STEP_CHARS:
+                read = 0
+                await asyncio.sleep(0)
+                run.deadline.clamp(0.0)
+            piece = text[start : start + _STEP_CHARS]
+            read += len(piece)
+            yield piece
 
 
 async def _first(

@@ -42,6 +42,8 @@ _ENGLISH = frozenset(
     "the and is are of to in for with not that by from was were has have it this on or".split()  # noqa: SIM905
 )
 _NO_NAMES = frozenset("the a an der die das ein eine le la les un une el los las i".split())  # noqa: SIM905
+_LONGEST_ACRONYM = 10
+"""Letters."""
 _JOINED = 6
 """Words of a passage that one identifier may be put together of."""
 
@@ -157,7 +159,11 @@ def acronyms(text: str) -> set[str]:
     found: set[str] = set()
     for run in _runs(text):
         initials = "".join(fold(word)[:1] for word, _ in run)
-        found.update(initials[i:j] for i in range(len(initials)) for j in range(i + 2, len(initials) + 1))
+        found.update(
+            initials[i:j]
+            for i in range(len(initials))
+            for j in range(i + 2, min(i + _LONGEST_ACRONYM, len(initials)) + 1)
+        )
     return found
 
 

@@ -29,6 +29,7 @@ def table(results: Sequence[RowResult]) -> str:
 
 def totals(results: Sequence[RowResult]) -> str:
     """One paragraph of sums."""
+    not_covered = len(NOT_COVERED) + sum(bool(one.missing) for one in results)
     results = [one for one in results if not one.missing]
     answers = [answer for one in results for answer in one.answers]
     sums = {
@@ -39,9 +40,10 @@ def totals(results: Sequence[RowResult]) -> str:
         "rows that broke off": sum(bool(one.error) for one in results),
     }
     named = ", ".join(f"{count} {name}" for name, count in sums.items())
+    rows = len(FAULTS) + len(NOT_COVERED)
     passed = sum(one.passed for one in results)
     return (
-        f"{passed} of {len(results)} rows that were run found nothing wrong, {len(NOT_COVERED)} of 49 are "
+        f"{passed} of {len(results)} rows that were run found nothing wrong, {not_covered} of {rows} are "
         f"not covered; {len(answers):,} requests: {named}."
     )
 

@@ -1,0 +1,185 @@
+"""What reads answers, queries and documents in the service, as functions of pieces of text."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+from uuid import uuid4
+
+from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
+from vectorforge.api.sources_footer import sources_footer, without_sources_footer
+from vectorforge.api.sse import EventEncoder
+from vectorforge.api.ui_messages.encoder import UIMessageEncoder
+from vectorforge.ingestion.extract import extract, media
+from vectorforge.ingestion.recursive import RecursiveSplitter
+from vectorforge.llm.providers.extractive_ranking import terms
+from vectorforge.llm.providers.extractive_sentences import split
+from vectorforge.pipeline import claims, names, prompts, redaction
+from vectorforge.pipeline.addresses import KnownAddresses, is_external
+from vectorforge.pipeline.answer_json import AnswerReader
+from vectorforge.pipeline.answer_quality import assess
+from vectorforge.pipeline.answer_sentences import sentence_end
+from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.pipeline.citations import SourceLabels, find_labels, neutralise_labels
+from vectorforge.pipeline.context import cite
+from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_limit
+from vectorforge.pipeline.links import LinkFilter
+from vectorforge.pipeline.quantities import parts_of_group, read_quantities
+from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.types import HistoryMessage, TokenEvent
+from vectorforge.testing.passages import make_passage
+from vectorforge.tokens import estimate_tokens
+
+Read: TypeAlias = Callable[[Sequence[str]], object]
+"""Reads the pieces of one text, in order."""
+
+PASSAGES = [
+    make_passage(
+        "Dough rises 2 hours at 24 °C, says Anna Berg on 3 May 2024.", source="https://example.org/bread"
+    ),
+    make_passage(
+        "The kettle of Example.com boils at 100 degrees. See https://example.org/a?b=1.", title="Kettle"
+    ),
+]
+
+
+def _links(pieces: Sequence[str]) -> object:
+    links = LinkFilter(KnownAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
+    return [*map(links.feed, pieces), links.finish()]
+
+
+def _known_links(pieces: Sequence[str]) -> object:
+    """Where the passages hold the very text, so that addresses are looked up in it."""
+    links = LinkFilter(KnownAddresses(lambda: ["".join(pieces)]))
+    return [*map(links.feed, pieces), links.finish()]
+
+
+def _citations(pieces: Sequence[str]) -> object:
+    checker = CitationChecker("When?", PASSAGES)
+    return [*map(checker.feed, pieces), checker.finish()]
+
+
+def _labels(pieces: Sequence[str]) -> object:
+    rewriter = LabelRewriter(PASSAGES)
+    return [*map(rewriter.feed, pieces), rewriter.finish()]
+
+
+def _json(pieces: Sequence[str]) -> object:
+    reader = AnswerReader()
+    return [*map(reader.feed, pieces), reader.finish(), reader.object()]
+
+
+def _json_answer(pieces: Sequence[str]) -> object:
+    return _json(['{"answer": "', *pieces, '"}'])
+
+
+def _json_value(pieces: Sequence[str]) -> object:
+    return _json(['{"other": [', *pieces])
+
+
+def _sse(pieces: Sequence[str]) -> object:
+    encoder = EventEncoder(request_id="r")
+    return [encoder.encode(TokenEvent(piece)) for piece in pieces]
+
+
+def _ui(pieces: Sequence[str]) -> object:
+    encoder = UIMessageEncoder(request_id="r")
+    return [encoder.encode(TokenEvent(piece)) for piece in pieces]
+
+
+STREAMED: Mapping[str, Read] = {
+    "links": _links,
+    "known links": _known_links,
+    "citations": _citations,
+    "numbered labels": _labels,
+    "answer json": _json,
+    "answer json text": _json_answer,
+    "answer json value": _json_value,
+    "server-sent events": _sse,
+    "ui messages": _ui,
+}
+"""What reads an answer piece by piece."""
+
+
+def _sentences(text: str) -> object:
+    start, found = 0, []
+    while start < len(text):
+        end = sentence_end(text, start, is_whole=True)
+        assert end is not None
+        found.append(end)
+        start = end
+    return found
+
+
+def _evidence(text: str) -> object:
+    passage = claims.Evidence(make_passage(text))
+    found = claims.read_claims(
+        "Anna Berg's 24 SDKs of max_retries, 3 May 2024, 12:30, https://example.org/a."
+    )
+    return [passage.holds(claim) for claim in found]
+
+
+def _rewritten(text: str) -> object:
+    checker = CitationChecker("", PASSAGES)
+    return rewrite_labels(text, [*checker.feed(text), *checker.finish()], PASSAGES)
+
+
+def _assessed(text: str) -> object:
+    return assess(text[:1000], text, [passage.chunk.text for passage in PASSAGES])
+
+
+def _footer(text: str) -> object:
+    checker = CitationChecker("", PASSAGES)
+    named = cite(make_passage("x", source=text, title=text))
+    return sources_footer([*checker.feed("So [1]."), *checker.finish()], [named])
+
+
+def _extracted(kind: str) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        content = text.encode("utf-8", "replace")[:60_000]
+        try:
+            return extract(b"a" + content, source="a", media_type=kind)
+        except Exception as exc:  # noqa: BLE001 - what cannot be read is read to where that shows
+            return exc
+
+    return read
+
+
+def _record(text: str) -> object:
+    line = json.dumps({"text": f"a{text}", "id": uuid4().hex})
+    return extract(line.encode(), source="a.jsonl")
+
+
+WHOLE: Mapping[str, Callable[[str], object]] = {
+    "labels": lambda text: list(find_labels(text, 0, len(text))),
+    "labels by source": lambda text: list(SourceLabels(PASSAGES).find(f"source: {text}", 0, len(text) + 8)),
+    "neutralised labels": neutralise_labels,
+    "rewritten labels": _rewritten,
+    "sentences": _sentences,
+    "claims": lambda text: claims.read_claims(text),
+    "evidence": _evidence,
+    "quantities": read_quantities,
+    "groups of digits": lambda text: list(parts_of_group(text)),
+    "known names": lambda text: "anna" in names.KnownNames([text]),
+    "acronyms": names.acronyms,
+    "addresses": names.take_addresses,
+    "code": names.take_code,
+    "external": is_external,
+    "redaction": redaction.redact,
+    "quality": _assessed,
+    "terms": terms,
+    "quoted sentences": split,
+    "fence": prompts.fence,
+    "template": lambda text: prompts.render_template(f"{text}{{context}}", text),
+    "comparable prompt": prompts.without_fence_number,
+    "query": lambda text: QueryPreprocessor(10**6).clean(f"a{text}"),
+    "tokens": estimate_tokens,
+    "sources footer": _footer,
+    "without sources footer": without_sources_footer,
+    "earlier exchanges": lambda text: last_exchanges([HistoryMessage("user", text)]),
+    "docrag context": lambda text: trim_context_to_token_limit(text, 500),
+    "recursive chunks": RecursiveSplitter().split_text,
+    "extracted markdown": _extracted(media.MARKDOWN),
+    "extracted text": _extracted(media.PLAIN),
+    "extracted record": _record,
+}
+"""What reads a whole text."""

@@ -1,0 +1,96 @@
+"""What reads answers and documents takes time in proportion to their length, whatever stands in them.
+
+An answer of one model and a document of one tenant are read in the process, mostly on the event loop, that
+serves all others: what is quadratic in their length stops everybody.
+
+Growth is a ratio of CPU times of the same reader in this thread, not a speed: a machine that is slow, or busy
+with something else, is so for both. Steps cannot be counted instead, because those of regular expressions and
+of string methods are not seen from outside. Fourfold text costs four times as much when linear, 16 times when
+quadratic; 9 lies between. Noise only adds, so the least of several measurements counts.
+"""
+
+import gc
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.linear_readers import STREAMED, WHOLE, Read
+
+LONGEST = 16_384
+"""Characters."""
+SHORTEST = 1_024
+PIECE = 4
+"""Characters of a token."""
+MOST_GROWTH = 9.0
+ENOUGH_S = 0.0005
+"""CPU time beyond the constant cost, from which growth shows."""
+ROUNDS = 4
+TRIGGERS = (
+    *(
+        "a.",
+        "https://e.com/",
+        "a@b.c ",
+        "<a ",
+        '<a href="',
+        '<a =">"',
+        "![x](",
+        "](((((",
+        "](&",
+        "[1]",
+        "url(",
+    ),
+    *("[Source 1]. ", "`", "|", '"', " ", "\n", "1. ", "A. ", "Ab ", "\u0301", "。", "."),
+)
+
+
+def cost(read: Read, pieces: Sequence[str]) -> float:
+    before = time.thread_time()
+    read(pieces)
+    return time.thread_time() - before
+
+
+def cut(unit: str, length: int, piece: int | None) -> list[str]:
+    text = (unit * (length // len(unit) + 1))[:length]
+    return [text] if piece is None else [text[i : i + piece] for i in range(0, length, piece)]
+
+
+def growth_of(read: Read, unit: str, piece: int | None) -> list[float]:
+    """CPU seconds for once, twice and four times a length that takes long enough to be measured."""
+    constant = min(cost(read, cut(unit, 16, piece)) for _ in range(3))
+    length = SHORTEST
+    while length * 4 < LONGEST and cost(read, cut(unit, length, piece)) - constant < ENOUGH_S:
+        length *= 2
+    texts = [cut(unit, length * times, piece) for times in (1, 2, 4)]
+    least = [cost(read, text) for text in texts]
+    for _ in range(ROUNDS):
+        if least[2] - constant <= MOST_GROWTH * max(least[0] - constant, ENOUGH_S / 8):
+            break
+        least = [min(known, cost(read, text)) for known, text in zip(least, texts, strict=True)]
+    return [max(one - constant, ENOUGH_S / 8) for one in least]
+
+
+def worse_than_linear(read: Read, units: Sequence[str], piece: int | None = None) -> list[str]:
+    found = []
+    gc.collect()
+    gc.disable()  # it comes when it likes, and takes longer the more there is
+    try:
+        for unit in units:
+            once, twice, fourfold = growth_of(read, unit, piece)
+            if fourfold > MOST_GROWTH * once:
+                found.append(f"{unit!r}: {once:.4f} s, {twice:.4f} s, {fourfold:.4f} s of CPU")
+    finally:
+        gc.enable()
+    return found
+
+
+@pytest.mark.parametrize("name", ["links", "known links", "citations", "answer json"])
+def test_reading_a_stream_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
+    assert worse_than_linear(STREAMED[name], TRIGGERS, PIECE) == []
+
+
+@pytest.mark.parametrize("name", ["links", "citations", "sentences", "acronyms", "labels", "quality"])
+def test_reading_a_whole_text_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
+    whole = WHOLE.get(name)
+    read = STREAMED[name] if whole is None else lambda pieces: whole("".join(pieces))
+    assert worse_than_linear(read, TRIGGERS) == []
