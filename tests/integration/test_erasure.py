@@ -184,7 +184,7 @@ class TestATenant:
             again = await client.get(f"/v1/erasures/{body['id']}")
             assert (again.json()["certificate"], again.json()["sha256"]) == (certificate, body["sha256"])
             assert (await client.get("/v1/erasures")).json()["erasures"][0]["id"] == body["id"]
-            assert (await client.get("/v1/collections")).json() == {"collections": []}
+            assert (await client.get("/v1/collections")).json()["collections"] == []
             assert (await other.get("/v1/collections")).json()["collections"][0]["document_count"] == 1
             await add_documents(client, await new_collection(client), bike=BIKE)
         dump = dump_database(url)
@@ -218,7 +218,7 @@ class TestATenant:
         async with api.client(tenants[1]) as other:
             assert (await other.get("/v1/collections")).status_code == 200
         await eraser.run(erasure_id)
-        assert (await client.get("/v1/collections")).json() == {"collections": []}
+        assert (await client.get("/v1/collections")).json()["collections"] == []
 
     async def test_whoever_was_inside_when_it_began_is_waited_for(
         self, direct_database: Database, make_tenant: Callable[[], str]
