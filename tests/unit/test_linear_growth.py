@@ -17,9 +17,9 @@ import pytest
 
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
 
-LONGEST = 16_384
+LONGEST = 32_768
 """Characters."""
-SHORTEST = 1_024
+SHORTEST = 4_096
 PIECE = 4
 """Characters of a token."""
 MOST_GROWTH = 9.0
