@@ -17,9 +17,9 @@ import pytest
 
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
 
-LONGEST = 16_384
+LONGEST = 32_768
 """Characters."""
-SHORTEST = 1_024
+SHORTEST = 4_096
 PIECE = 4
 """Characters of a token."""
 MOST_GROWTH = 9.0
@@ -33,7 +33,6 @@ TRIGGERS = (
         "a@b.c ",
         "<a ",
         '<a href="',
-        '<a =">"',
         "![x](",
         "](((((",
         "](&",
@@ -94,3 +93,8 @@ def test_reading_a_whole_text_costs_in_proportion_to_its_length(name: str) -> No
     whole = WHOLE.get(name)
     read = STREAMED[name] if whole is None else lambda pieces: whole("".join(pieces))
     assert worse_than_linear(read, TRIGGERS) == []
+
+
+@pytest.mark.xfail(reason="issue 16 A, open: start tags that hold their end in quotes", strict=False)
+def test_tags_with_quoted_ends_cost_in_proportion_to_their_length() -> None:
+    assert worse_than_linear(STREAMED["links"], ['<a =">"']) == []

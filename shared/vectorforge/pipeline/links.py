@@ -55,6 +55,8 @@ class LinkFilter:
         """A run without spaces: where it was looked at, and how far it goes at least."""
         self._tag_parts: set[int] = set()
         """Where the parts of a start tag end that was not closed, so that none is read again for the next."""
+        self._tag_reach = 0
+        """The last of these."""
         self.changes = 0
         """Addresses taken out, and images that became links."""
         self._resolvers: dict[str, Callable[[str, int], _Step]] = {
@@ -258,7 +260,7 @@ class LinkFilter:
         parts, end = set[int](), start
         while end < limit and not seen.startswith(">", end):
             if end + self._offset in self._tag_parts:  # as it was read for a tag that began before
-                end = max(end, min(max(self._tag_parts) - self._offset, limit))
+                end = max(end, min(self._tag_reach - self._offset, limit))
                 parts = self._tag_parts
                 if seen.startswith(">", end):
                     break
@@ -266,8 +268,10 @@ class LinkFilter:
             if part is None or not self._ends(seen, part.end()):
                 break
             end = part.end()
+            if len(parts) > _LONGEST:
+                parts = set()
             parts.add(end + self._offset)
-        self._tag_parts = parts
+        self._tag_parts, self._tag_reach = parts, end + self._offset
         return end
 
     def _whole_tag(self, seen: str, start: int, end: int, name: str) -> _Step:

@@ -42,6 +42,8 @@ _ENGLISH = frozenset(
     "the and is are of to in for with not that by from was were has have it this on or".split()  # noqa: SIM905
 )
 _NO_NAMES = frozenset("the a an der die das ein eine le la les un une el los las i".split())  # noqa: SIM905
+_LONGEST_OPENING = 200
+"""Characters before a word that tell whether it opens a sentence."""
 _LONGEST_ACRONYM = 10
 """Letters."""
 _JOINED = 6
@@ -209,7 +211,8 @@ def _runs(text: str) -> Iterator[list[tuple[str, bool]]]:
 
 
 def _opens_sentence(text: str, start: int) -> bool:
-    line = text[text.rfind("\n", 0, start) + 1 : start]
+    begin = max(0, start - _LONGEST_OPENING)
+    line = text[max(begin, text.rfind("\n", begin, start) + 1) : start]
     before = line[: leading.start()] if (leading := _LEADING.search(line)) else line
     return not before or before[-1] in ".!?…:;。！？：" or re.fullmatch(r"\s*\d+[.)]", before) is not None
 
