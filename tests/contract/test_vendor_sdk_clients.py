@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from vectorforge.credentials import KeyOrigin
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.errors import LLMAuthenticationError
+from vectorforge.errors import LLMAuthenticationError, LLMError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.ollama import OllamaProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
@@ -140,11 +140,21 @@ async def test_refused_key_is_exchanged_once(
         await provider.aclose()
 
 
+class Redirecting(FakeOpenAI):
+    """Answers status 307 with another server's address."""
+
+    elsewhere = ""
+
+    def error_headers(self, status: int) -> Mapping[str, str]:
+        return {"location": f"{self.elsewhere}/chat/completions"}
+
+
 async def test_redirect_is_not_followed_with_the_key() -> None:
-    async with FakeOpenAI() as elsewhere, FakeOpenAI() as server:
-        server.script(Failure(307), Failure(307))
+    async with FakeOpenAI() as elsewhere, Redirecting() as server:
+        server.elsewhere = elsewhere.base_url
+        server.script(Failure(307))
         provider = OpenAIProvider(server.api_key, base_url=server.base_url, client="sdk", retries=0)
-        with pytest.raises(Exception, match="status 307"):
+        with pytest.raises(LLMError, match="status 307"):
             await provider.generate(MESSAGES)
         await provider.aclose()
         assert not elsewhere.requests
