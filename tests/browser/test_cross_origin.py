@@ -185,8 +185,11 @@ async def test_a_page_of_an_origin_that_is_not_listed_reads_nothing(opened: Open
         stack.push_async_callback(context.close)
         page = await context.new_page()
         await page.goto(listed.replace("localhost", "127.0.0.1", 1))  # same port, another host
-        for arguments in (("/health", None, {"method": "GET"}), ("/v1/rag/query", {"query": QUESTION}, {})):
-            path, body, options = arguments
+        requests: list[tuple[str, dict[str, Any] | None, dict[str, Any]]] = [
+            ("/health", None, {"method": "GET"}),
+            ("/v1/rag/query", {"query": QUESTION}, {}),
+        ]
+        for path, body, options in requests:
             failed = await page.evaluate(
                 "asked => askWithFetch(asked).then(() => null, (error) => error.name)",
                 {"path": path, "body": body, **options},

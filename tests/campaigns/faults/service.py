@@ -130,9 +130,10 @@ async def main() -> None:
             sys.stdout.write("http://{}:{}\n".format(*bound.getsockname()))
             sys.stdout.flush()
 
-        application = Application.build(VectorForgeConfig.from_environment())
+        config = VectorForgeConfig.from_environment()
+        application = Application.build(config)
         await application.preload()  # as before the first event on Lambda
-        await serve(create_app(application), bound, on_started=say)
+        await serve(create_app(application), bound, config.server, on_started=say)
 
 
 if __name__ == "__main__":
