@@ -152,6 +152,7 @@ def test_what_leads_out_is_taken_out(written: str, passed: str) -> None:  # issu
         "vec![1, 2]; if a < b && c > d { x::<T>() } vector<std::string> for (i=0; i<n; i++) // comment.x",
         "self.name, file.py, 3.14, e.g. this, 12:30, C://, and/or, httpx, w, h, a @b, x@y, pkg@1.2.3",
         "Hotel: 5",
+        "ASP.NET and System.Net.Http, net.ipv4, Node.js, .NET, socket.io",
         "Write to help@docs.example or mailto:help@docs.example, call tel:+41-44-1, see Docs.com.",
         '[a](/x) ![a] <a href="/x" title="y">x</a> <b class="x">y</b> {"sms": 1} sms: none',
         "How? (https) ![not an image] ::: !!! ((( ]]] <<< >>>",

@@ -56,9 +56,11 @@ REMOVED_RUN = re.compile(r"[^\"`{}|^]*")
 SCHEME_BEFORE = re.compile(r"[a-z][a-z0-9+.\-]*:\Z", re.IGNORECASE)
 LABELS_BEFORE = re.compile(r"(?<![\w@.\-])(?:[\w\-]+\.)+\Z")
 HOST = re.compile(
-    rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.)+(?:com|net|org|ru|cn)(?![\w\-])",
+    rf"(?:[\w\-]+\.)+(?:{TOP_LEVEL})(?=[:/?#][\w/?#])|(?:[\w\-]+\.){{2,}}(?:com|net|org|ru|cn)(?![\w\-])"
+    r"|[\w\-]+\.(?-i:com|net|org|ru|cn)(?!\.?[\w\-])",
     re.IGNORECASE,
 )
+"""Of two labels without a path in lower case only: "ASP.NET" and "System.Net.Http" are names of software."""
 HOST_SO_FAR = re.compile(r"[a-z0-9_\-]+(?:\.[a-z0-9_\-]+)*\.?", re.IGNORECASE | re.ASCII)
 HOST_END = re.compile(
     rf"(?P<address>(?<![a-z0-9])(?:www\.|https?(?=:)))|(?<=\.)(?:{TOP_LEVEL})(?=[:/?#][\w/?#])"

@@ -53,10 +53,9 @@ class LinkFilter:
         """Of the text that a resolver is given, in the answer."""
         self._run = (0, 0)
         """A run without spaces: where it was looked at, and how far it goes at least."""
-        self._tag_parts: set[int] = set()
-        """Where the parts of a start tag end that was not closed, so that none is read again for the next."""
-        self._tag_reach = 0
-        """The last of these."""
+        self._tag_parts: dict[int, list[int]] = {}
+        """By the place where a part of a start tag begins: how far it and the parts after it are known. Tags
+        that read the same parts share the list of one number."""
         self.changes = 0
         """Addresses taken out, and images that became links."""
         self._resolvers: dict[str, Callable[[str, int], _Step]] = {
@@ -256,22 +255,21 @@ class LinkFilter:
         return self._whole_tag(seen, start, end + 1, name[1].lower())
 
     def _tag_end(self, seen: str, start: int, limit: int) -> int:
-        """Where a start tag ends, or how far its parts are known."""
-        parts, end = set[int](), start
+        """Return where a start tag ends, or how far its parts are known; no part is read for two tags."""
+        end, chain = start, [0]
         while end < limit and not seen.startswith(">", end):
-            if end + self._offset in self._tag_parts:  # as it was read for a tag that began before
-                end = max(end, min(self._tag_reach - self._offset, limit))
-                parts = self._tag_parts
-                if seen.startswith(">", end):
-                    break
+            chain = self._tag_parts.setdefault(end + self._offset, chain)
+            if (reach := chain[0] - self._offset) > end:
+                end = min(reach, limit)
+                continue
             part = patterns.TAG_PART.match(seen, end)
             if part is None or not self._ends(seen, part.end()):
                 break
             end = part.end()
-            if len(parts) > _LONGEST:
-                parts = set()
-            parts.add(end + self._offset)
-        self._tag_parts, self._tag_reach = parts, end + self._offset
+            chain[0] = end + self._offset
+        if len(self._tag_parts) > _LONGEST * 8:
+            first = start + self._offset
+            self._tag_parts = {place: known for place, known in self._tag_parts.items() if place >= first}
         return end
 
     def _whole_tag(self, seen: str, start: int, end: int, name: str) -> _Step:
