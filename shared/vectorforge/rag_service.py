@@ -47,7 +47,7 @@ class RAGService:
         self.tenant_id = tenant_id or config.server.local_tenant
         self._tenant = application.for_tenant(self.tenant_id)
         self._name = collection or config.query.default_collection
-        self._thread = LoopThread(_migrated(application, migrator_url), name="RAGService")
+        self._thread = LoopThread(open_migrated(application, migrator_url), name="RAGService")
         self.storage = CollectionStorage(self._thread, self._tenant, self._name)
         self.embedder = CollectionEmbedder(self._thread, self._tenant, self._name)
 
@@ -253,7 +253,12 @@ class CollectionEmbedder:
 
 
 @asynccontextmanager
-async def _migrated(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
+async def open_migrated(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
+    """Migrate the database by this connection string, if there is one, and open the application.
+
+    Raises:
+        DatabaseUnavailableError: The database does not answer.
+    """
     if migrator_url is not None:
         from vectorforge.db.migrate import migrate
 

@@ -8,6 +8,7 @@ from vectorforge.config import VectorForgeConfig
 from vectorforge.docrag.config import Config
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.loop_thread import LoopThread
+from vectorforge.rag_service import open_migrated
 
 
 def build_application(config: Config, stack: ExitStack) -> tuple[Application, str | None]:
@@ -44,10 +45,6 @@ def open_in_thread(application: Application, store: DocumentStore, migrator_url:
 async def _prepared(
     application: Application, store: DocumentStore, migrator_url: str | None
 ) -> AsyncIterator[None]:
-    if migrator_url is not None:
-        from vectorforge.db.migrate import migrate
-
-        await migrate(migrator_url)
-    async with application:
+    async with open_migrated(application, migrator_url):
         await store.warn_of_other_model(application.embedding_registry.get_default())
         yield
