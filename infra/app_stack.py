@@ -44,6 +44,8 @@ class AppStack(Stack):
             ingestion=self.ingestion,
             environment=keys.environment if keys else {},
         )
+        if keys:
+            keys.allow_reading(self.query.function)
         self.rest_api = (
             RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys) if keys else None
         )

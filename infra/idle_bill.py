@@ -14,7 +14,7 @@ ENDPOINTS: Final = 2
 BEDROCK_ENDPOINTS: Final = 2
 """Those of a stage that names models of Amazon Bedrock, besides."""
 SECRETS: Final = 2
-"""The vendors' keys, and the database's owner."""
+"""The vendors' keys, and the database's owner; with a REST API also whose its keys are."""
 WEB_ACL_RULES: Final = 2
 _LOOKS: Final = HOURS_PER_MONTH * 12
 _POLLS: Final = 5 * SECONDS_PER_MONTH // 20
@@ -96,7 +96,7 @@ def _watching_lines(stage: StageSettings) -> list[BillLine]:
         monthly("alarms", PRICES.alarm, alarm_metrics(stage)),
         monthly("dashboard", PRICES.dashboard),
         monthly("key of the alarms' topic", PRICES.key),
-        monthly("secrets", PRICES.secret, SECRETS),
+        monthly("secrets", PRICES.secret, SECRETS + int(stage.front_door != "function_url")),
     ]
     if stage.web_acl:
         lines.append(monthly("WAF, web ACL", PRICES.web_acl))

@@ -31,7 +31,7 @@ class QueryFunction(Construct):
         data: Where it logs in, and where the vendors' keys are.
         query_log: Where it sends a record of each question.
         ingestion: Where it announces jobs, and signs uploads.
-        environment: Who its callers are.
+        environment: Where it finds out who its callers are.
 
     Attributes:
         function: The function.

@@ -110,6 +110,12 @@ ACKNOWLEDGED = (
         "Vendors' keys cannot be exchanged by AWS; the functions take up a new one without a deployment.",
     ),
     Acknowledged(
+        "AwsSolutions-SMG4",
+        ("App/TenantKeys/Tenants",),
+        "It holds ids of keys and names of tenants, which open nothing; each deployment writes it.",
+        when=lambda stage: stage.front_door != "function_url",
+    ),
+    Acknowledged(
         "AwsSolutions-RDS11",
         ("Data/Database/Instance",),
         "Another port hides nothing: only the proxy and the migrate function reach the instance.",

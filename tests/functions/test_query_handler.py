@@ -1,5 +1,6 @@
 """The buffered query function under AWS's own runtime, on real event shapes."""
 
+import asyncio
 import base64
 import dataclasses
 import json
@@ -17,6 +18,7 @@ from vectorforge.local.lambda_service.function_configuration import (
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import FunctionFailedError
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_aws_faults import FaultyAws
 from vectorforge.testing.live_api import key_of
 from vectorforge.testing.live_query_function import QUERY_HANDLER, QuerySurroundings, query_surroundings
 from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
@@ -24,6 +26,7 @@ from vectorforge.testing.query_events import Event, Mode, load_event, query_func
 HEALTH = ["query_apigateway_rest_health", "query_function_url_health", "query_http_api_health"]
 QUERY = ["query_apigateway_rest_query", "query_function_url_query", "query_http_api_query"]
 STREAM = ["query_apigateway_rest_query_stream", "query_function_url_query_stream"]
+PROVIDER_SECRET = "vectorforge-test/providers"
 DEAD_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/x?connect_timeout=1"
 NO_DATABASE = {
     "VECTORFORGE_DATABASE_URL": DEAD_DATABASE,
@@ -135,6 +138,40 @@ async def test_without_a_key_health_answers_and_all_else_names_the_command(
             assert problem["code"] == "not_configured"
             assert "aws secretsmanager put-secret-value --secret-id" in problem["detail"]
         assert function.starts == 1
+
+
+@pytest.mark.parametrize("mode", ["buffered", "stream"])
+async def test_key_that_is_stored_later_is_used_by_the_same_process(
+    surroundings: QuerySurroundings, mode: Mode
+) -> None:
+    with FaultyAws() as aws:
+        aws.put_secret(PROVIDER_SECRET, {})
+        embedding = [f"VECTORFORGE_EMBEDDING_{name}" for name in ("BASE_URL", "MODEL", "DIMENSION")]
+        configuration = query_function(
+            surroundings,
+            mode,
+            variables={
+                **aws.environment,
+                "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai",
+                "VECTORFORGE_PROVIDER_SECRET_ID": PROVIDER_SECRET,
+            },
+            without=[*embedding, "VECTORFORGE_EMBEDDING_API_KEY", "VECTORFORGE_OPENAI_API_KEY"],
+        )
+        handler = "tests.functions.impatient_query_handler.handler"
+        listing = load_event(HEALTH[0], x_api_key=key_of(surroundings.tenant))
+        listing = {**listing, "path": "/v1/collections"}
+        async with FunctionProcess(dataclasses.replace(configuration, handler=handler)) as function:
+            status, _, body = await ask(function, listing)
+            assert (status, json.loads(body)["code"]) == (503, "not_configured")
+            aws.put_secret(PROVIDER_SECRET, {"openai_api_key": surroundings.vendor.api_key})
+            await asyncio.sleep(0.6)
+            status, _, body = await ask(function, listing)
+            assert status == 200, body
+            assert "default" in body
+            _, _, body = await ask(function, load_event(HEALTH[0]))
+            assert json.loads(body)["status"] == "ok"
+            assert function.starts == 1
+            assert surroundings.vendor.api_key not in function.output.text
 
 
 async def test_a_setting_that_is_missing_is_named() -> None:

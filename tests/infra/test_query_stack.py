@@ -1,5 +1,6 @@
 """The query function as CloudFormation will read it, and what holds the stacks together. F-001, C34."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from infra.bundling import ROOT
-from infra.settings import PROD, StageSettings
+from infra.settings import MAX_GATEWAY_TENANTS, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
 from vectorforge.config import known_variables
 
 FUNCTION, ALIAS, ROLE = "QueryFunction", "QueryFunctionAlias", "QueryFunctionRole"
+SECRET = "TenantKeysTenants"
 NOT_ERRORS = (
     "W3005",  # a dependency that follows from a reference, too: CDK writes many
     "W3691",  # knows minor versions of PostgreSQL only; RDS takes a major one, too
@@ -26,7 +28,7 @@ from vectorforge.config import VectorForgeConfig
 
 config = VectorForgeConfig.from_environment()
 Authenticator(config.server)
-print(config.aws.response_mode, config.server.api_gateway_keys, config.server.iam_tenants)
+print(config.aws.response_mode, config.aws.gateway_key_secret_id, config.server.iam_tenants)
 """
 
 
@@ -80,28 +82,68 @@ def test_its_settings_are_the_library_s_and_say_who_its_callers_are(
         text=True,
         check=False,
     )
-    keys = {f"TenantKeysKey{tenant.replace('-', '')}": tenant for tenant in stage.tenants}
+    secret = None if stage.front_door == "function_url" else SECRET
+    assert done.stdout.strip() == f"stream {secret} {dict(stage.iam_tenants)}", done.stderr
+
+
+def test_one_secret_says_whose_the_keys_of_api_gateway_are(
+    template: StackTemplate, stage: StageSettings
+) -> None:
+    secrets = template.of_kind("AWS::SecretsManager::Secret")
     if stage.front_door == "function_url":
-        keys = {}
-    assert done.stdout.strip() == f"stream {keys} {dict(stage.iam_tenants)}", done.stderr
+        assert not secrets
+        return
+    keys = {f"TenantKeysKey{tenant.replace('-', '')}": tenant for tenant in stage.tenants}
+    [(name, secret)] = secrets.items()
+    assert (name, secret["Name"]) == (SECRET, f"{stage.prefix}/gateway-keys")
+    assert json.loads(text(secret["SecretString"])) == keys
+    policies = template.of_kind("AWS::IAM::Policy")
+    told = [policy for key, policy in policies.items() if SECRET in template.dependencies(key)]
+    assert [text(role) for policy in told for role in policy["Roles"]] == [ROLE]
+
+
+def test_many_tenants_of_long_names_fit_in_every_function_s_environment() -> None:
+    """Lambda takes 4 KB: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
+    from aws_cdk import App
+    from aws_cdk.assertions import Template
+
+    from infra.app import build
+
+    tenants = tuple(f"{number:02d}{'n' * 62}" for number in range(MAX_GATEWAY_TENANTS))
+    stage = dataclasses.replace(PROD, tenants=tenants)
+    _, stack = build(App(context={"aws:cdk:bundling-stacks": []}), stage)
+    template = StackTemplate(Template.from_stack(stack).to_json())
+    for name, function in template.of_kind("AWS::Lambda::Function").items():
+        # A reference is shorter here than an ARN or a URL there: 100 more bytes for each.
+        variables = function.get("Environment", {}).get("Variables", {})
+        size = sum(
+            len(key) + len(text(value)) + 100 * (value != text(value)) for key, value in variables.items()
+        )
+        assert size < 4096, name
+        assert not any(tenant in json.dumps(variables) for tenant in tenants), name
+    [secret] = template.of_kind("AWS::SecretsManager::Secret").values()
+    assert len(json.loads(text(secret["SecretString"]))) == MAX_GATEWAY_TENANTS
+    assert len(text(secret["SecretString"])) < 65_536
 
 
 # C34
-def test_it_may_do_what_it_does_and_nothing_else(template: StackTemplate) -> None:
+def test_it_may_do_what_it_does_and_nothing_else(template: StackTemplate, stage: StageSettings) -> None:
     interfaces = {"CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces"}
     interfaces |= {"DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"}
     allowed = template.permissions(ROLE)
     [login] = [resource for action, resource in allowed if action == "rds-db:connect"]
     assert login.endswith("/vectorforge_app")
-    [secret] = [resource for action, resource in allowed if action == "secretsmanager:GetSecretValue"]
+    secrets = {resource for action, resource in allowed if action == "secretsmanager:GetSecretValue"}
+    [secret] = secrets - {SECRET}
     assert "ProviderKeysSecret" in secret
+    assert (SECRET in secrets) == (stage.front_door != "function_url")
     assert allowed == {
         ("logs:CreateLogStream", "QueryFunctionLogs.Arn"),
         ("logs:PutLogEvents", "QueryFunctionLogs.Arn"),
         ("xray:PutTraceSegments", "*"),
         ("xray:PutTelemetryRecords", "*"),
         ("rds-db:connect", login),
-        ("secretsmanager:GetSecretValue", secret),
+        *(("secretsmanager:GetSecretValue", each) for each in secrets),
         ("sqs:SendMessage", "QueryLogRecordsQueue.Arn"),
         ("s3:PutObject", "QueryLogOverflow.Arn/query-logs/*"),
         ("sqs:SendMessage", "IngestionJobsQueue.Arn"),

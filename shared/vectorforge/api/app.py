@@ -13,6 +13,7 @@ from vectorforge.api.client_stream import PING_INTERVAL_S
 from vectorforge.api.cross_origin import OriginCheck, cors_options
 from vectorforge.api.doors import DeclaredRoutes, Doors, DoorsOnDemand
 from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.api.identity.gateway_keys import StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
 from vectorforge.api.problems import install_problem_handlers
@@ -75,7 +76,9 @@ def create_app(
     app.add_middleware(DoorsOnDemand, doors=doors)
     if open_on_demand:
         app.add_middleware(OpenOnDemand, open_application=application.open)
-    app.add_middleware(Authentication, authenticator=_authenticator(application, issued))
+    app.state.gateway_keys = gateway_keys = _gateway_keys(application)
+    authenticator = _authenticator(application, issued, gateway_keys)
+    app.add_middleware(Authentication, authenticator=authenticator)
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     origins = OriginCheck(server.cors_origins) if server.auth == "local" else None
     app.add_middleware(LocalGuard, allowed_hosts=server.allowed_hosts, origins=origins)
@@ -103,15 +106,28 @@ def _key_look_up(
     return look_up
 
 
-def _authenticator(application: "Application", issued: IssuedKeys) -> Authenticator:
+def _gateway_keys(application: "Application") -> StoredGatewayKeys | None:
+    config = application.config
+    secret_id = config.aws.gateway_key_secret_id
+    if secret_id is None or config.server.auth == "local":
+        return None
+    from vectorforge.aws.gateway_key_secret import gateway_key_reader  # leads to boto3
+
+    age_s = config.aws.secret_max_age_s
+    return StoredGatewayKeys(gateway_key_reader(secret_id), config.server, max_age_s=age_s)
+
+
+def _authenticator(
+    application: "Application", issued: IssuedKeys, gateway_keys: StoredGatewayKeys | None
+) -> Authenticator:
     config = application.config
     if config.identity.jwt_jwks_url is None:
-        return Authenticator(config.server, issued=issued)
+        return Authenticator(config.server, issued=issued, gateway_keys=gateway_keys)
     from vectorforge.api.identity.access_tokens import AccessTokens
     from vectorforge.api.identity.key_set import KeySet
 
     tokens = AccessTokens(config.identity, KeySet(config.identity.jwt_jwks_url))
-    return Authenticator(config.server, issued=issued, tokens=tokens)
+    return Authenticator(config.server, issued=issued, tokens=tokens, gateway_keys=gateway_keys)
 
 
 def create_routes() -> FastAPI:

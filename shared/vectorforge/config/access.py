@@ -19,7 +19,9 @@ class ServerSettings(Section):
     api_keys: dict[str, str] = Field(default_factory=dict)
     """JSON object: sha256 of an API key (hex) -> tenant."""
     api_gateway_keys: dict[str, str] = Field(default_factory=dict)
-    """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key."""
+    """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key.
+
+    For a few keys; more belong into the secret that ``gateway_key_secret_id`` names."""
     iam_tenants: dict[str, str] = Field(default_factory=dict)
     """JSON object: ARN of an IAM role or user -> tenant; for front doors with AWS_IAM."""
     credential_scopes: dict[str, Scope] = Field(default_factory=dict)

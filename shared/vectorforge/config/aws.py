@@ -36,5 +36,7 @@ class AwsSettings(Section):
     """Which measurements are metrics of CloudWatch, billed each; the others are fields of the log's lines."""
     tracing: bool = False
     """Whether queries send spans to X-Ray; the function needs active tracing."""
+    gateway_key_secret_id: str | None = None
+    """Name or ARN of a Secrets Manager secret: a JSON object, id of an API Gateway key -> tenant."""
     secret_max_age_s: int = Field(default=300, ge=1, le=86_400)
-    """Seconds after which a key is read again, so that a rotated one is taken up without a new deployment."""
+    """Seconds after which a secret is read again, so that a change is taken up without a new deployment."""

@@ -58,6 +58,7 @@ because it may hold keys, URLs or rows.
 
 from vectorforge.errors.access import (
     AuthenticationError,
+    GatewayKeysUnavailableError,
     IdentityProviderUnavailableError,
     InsufficientScopeError,
     LimitExceededError,
@@ -138,6 +139,7 @@ __all__ = [
     "EmbeddingTimeoutError",
     "ExtractionError",
     "FilterError",
+    "GatewayKeysUnavailableError",
     "IdempotencyKeyReusedError",
     "IdempotentAnswerPendingError",
     "IdempotentAnswerTooLongError",

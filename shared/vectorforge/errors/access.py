@@ -34,6 +34,13 @@ class IdentityProviderUnavailableError(VectorForgeError):
     retryable = True
 
 
+class GatewayKeysUnavailableError(VectorForgeError):
+    """The tenants of API Gateway's keys cannot be looked up now."""
+
+    code = "gateway_keys_unavailable"
+    retryable = True
+
+
 class LimitExceededError(VectorForgeError):
     """A limit of the tenant is reached."""
 

@@ -20,7 +20,6 @@ from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounte
 from vectorforge.serverless.telemetry import FunctionTelemetry
 
 _LOOK_AGAIN_S = 30.0
-"""After which a function without a key looks for one again."""
 _TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
 _NEEDS_RUNTIME = (
     "VECTORFORGE_RESPONSE_MODE is stream, and this runtime cannot stream. Set AWS_LAMBDA_EXEC_WRAPPER to "
@@ -32,15 +31,19 @@ _NEEDS_RUNTIME = (
 class QueryFunction:
     """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
 
-    Everything is made in the init phase. Only stored keys of providers are read there, from AWS; their
-    connections are closed before a snapshot (SnapStart), which must hold none, and they are read again after
-    it. The first request opens the database.
+    Everything is made in the init phase. Only stored keys of providers and the tenants of API Gateway's
+    keys are read there, from AWS; their connections are closed before a snapshot (SnapStart), which must hold
+    none, and they are read again after it. The first request opens the database.
+
+    Args:
+        look_again_s: Seconds after which a function without a key looks for one again.
 
     Raises:
         ConfigurationError: Answers are to be streamed, and the function was started by a runtime that cannot.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, look_again_s: float = _LOOK_AGAIN_S) -> None:
+        self._look_again_s = look_again_s
         # Only our runtime calls ``startup`` in the init phase; AWS's own imports the module, and no more.
         streams = os.environ.get("VECTORFORGE_RESPONSE_MODE") == "stream"
         if streams and "AWS_LAMBDA_RUNTIME_API" in os.environ and not can_stream():
@@ -82,11 +85,13 @@ class QueryFunction:
                 # A key may come at any time, and this process may live for hours: it looks again.
                 app = create_unconfigured_app(_not_configured(config.aws))
                 adapter = _unconfigured_adapter(app, config.aws)
-                self._started = _Started(telemetry, adapter, time.monotonic() + _LOOK_AGAIN_S)
+                self._started = _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
                 return self._started
             app = create_app(application, open_on_demand=True)
             adapter = _make_adapter(app, application)
             run_in_loop(application.preload())
+            if app.state.gateway_keys is not None:
+                run_in_loop(app.state.gateway_keys.preload())
             _open_doors(app.state.doors)
             if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
                 _prepare_for_snapshot(application)

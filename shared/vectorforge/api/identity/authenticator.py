@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 
 from vectorforge.api.identity.front_doors import FrontDoorCaller, FrontDoorIdentities
+from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
 from vectorforge.db.key_check import WRONG_KEY
@@ -44,6 +45,7 @@ class Authenticator:
             front doors let in; in mode ``local`` everyone is ``local_tenant`` and may do everything.
         issued: Keys of the database; None: there are none.
         tokens: Checks access tokens; None: they are taken for keys, which they are not.
+        gateway_keys: Keys of API Gateway that the settings do not hold; None: there are none.
 
     Raises:
         ConfigurationError: A key is not a sha256 in hex, an identity is none that AWS gives, a tenant is not
@@ -56,13 +58,14 @@ class Authenticator:
         *,
         issued: IssuedKeys | None = None,
         tokens: "AccessTokens | None" = None,
+        gateway_keys: StoredGatewayKeys | None = None,
     ) -> None:
         _check_tenants(settings)
-        _check_scopes(settings)
+        _check_scopes(settings, keys_are_stored=gateway_keys is not None)
         self._local: Principal | None = None
         if settings.auth == "local":
             self._local = Principal(settings.local_tenant, Scope.ADMIN.included, "local")
-        self._front_doors = FrontDoorIdentities(settings)
+        self._front_doors = FrontDoorIdentities(settings, gateway_keys)
         self._issued = issued
         self._tokens = tokens
         self._configured: list[tuple[bytes, Principal]] = []
@@ -91,12 +94,13 @@ class Authenticator:
         Raises:
             AuthenticationError: There is no credential, one that is not ours, or two of different tenants.
             DatabaseUnavailableError: A key cannot be looked up.
+            GatewayKeysUnavailableError: A key of API Gateway cannot be looked up.
             IdentityProviderUnavailableError: A token cannot be checked.
         """
         if self._local is not None:
             return self._local
         caller = FrontDoorCaller.of(event)
-        found = [*await self._of_keys(headers, caller), *self._front_doors.of(caller)]
+        found = [*await self._of_keys(headers, caller), *await self._front_doors.of(caller)]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -191,11 +195,16 @@ def _check_tenants(settings: ServerSettings) -> None:
                 raise ConfigurationError(f"{variable} names a tenant that cannot be: {exc.message}") from exc
 
 
-def _check_scopes(settings: ServerSettings) -> None:
-    """A misspelt name would leave a credential with every scope."""
+def _check_scopes(settings: ServerSettings, *, keys_are_stored: bool) -> None:
+    """A misspelt name would leave a credential with every scope.
+
+    Names of stored keys are checked when these are read (``StoredGatewayKeys``).
+    """
     known = {digest.lower() for digest in settings.api_keys}
     known |= settings.api_gateway_keys.keys() | settings.iam_tenants.keys()
     for position, name in enumerate(settings.credential_scopes, start=1):
+        if keys_are_stored and API_KEY_ID.fullmatch(name):
+            continue
         if name not in known and name.lower() not in known:
             raise ConfigurationError(
                 "VECTORFORGE_CREDENTIAL_SCOPES names credentials of VECTORFORGE_API_KEYS, VECTORFORGE_"

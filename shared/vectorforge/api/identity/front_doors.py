@@ -10,13 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys, holder_of
 from vectorforge.config import ServerSettings
 from vectorforge.errors import ConfigurationError
 from vectorforge.principal import Principal, Scope
-
-_API_KEY_ID = re.compile(r"[A-Za-z0-9]{1,19}")
-"""Shorter than any key's value, which has 20 characters at least: so a key put here by mistake is refused.
-https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-api-usage-plans.html"""
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns
 _NAME = r"(?P<name>[A-Za-z0-9_+=,.@-]{1,64})"
@@ -93,23 +90,24 @@ class FrontDoorIdentities:
 
     Args:
         settings: ``api_gateway_keys``, ``iam_tenants`` and ``credential_scopes``.
+        stored: Further keys of API Gateway; None: there are none.
 
     Raises:
         ConfigurationError: An id is none of API Gateway's, an ARN names no role or user, or two ARNs name the
             same one and different tenants or scopes.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, stored: StoredGatewayKeys | None = None) -> None:
+        self._stored = stored
         scopes = settings.credential_scopes
         self._by_key_id: dict[str, Principal] = {}
         for key_id, tenant in settings.api_gateway_keys.items():
-            if not _API_KEY_ID.fullmatch(key_id):
+            if not API_KEY_ID.fullmatch(key_id):
                 raise ConfigurationError(
                     "VECTORFORGE_API_GATEWAY_KEYS maps the id of an API Gateway key (1 to 19 letters and "
                     "digits, not the key itself) to a tenant."
                 )
-            scope = scopes.get(key_id, Scope.ADMIN)
-            self._by_key_id[key_id] = Principal(tenant, scope.included, f"api-gateway:{key_id}")
+            self._by_key_id[key_id] = holder_of(key_id, tenant, scopes)
         self._by_principal: dict[IamPrincipal, Principal] = {}
         for position, (arn, tenant) in enumerate(settings.iam_tenants.items(), start=1):
             named = IamPrincipal.named(arn)
@@ -126,13 +124,23 @@ class FrontDoorIdentities:
                     f"{named.account} two tenants or scopes; a path makes no other {named.kind} of it."
                 )
 
-    def of(self, caller: FrontDoorCaller) -> list[Principal]:
-        """Whom the caller's identities stand for; empty when none is assigned to a tenant."""
+    async def of(self, caller: FrontDoorCaller) -> list[Principal]:
+        """Whom the caller's identities stand for; empty when none is assigned to a tenant.
+
+        Raises:
+            GatewayKeysUnavailableError: A key of API Gateway cannot be looked up.
+        """
         named = (
-            self._by_key_id.get(caller.api_key_id or ""),
+            None if caller.api_key_id is None else await self._of_key(caller.api_key_id),
             None if caller.principal is None else self._by_principal.get(caller.principal),
         )
         return [principal for principal in named if principal is not None]
+
+    async def _of_key(self, key_id: str) -> Principal | None:
+        found = self._by_key_id.get(key_id)
+        if found is None and self._stored is not None:
+            found = await self._stored.find(key_id)
+        return found
 
 
 def _part(whole: object, name: str) -> Mapping[str, Any]:

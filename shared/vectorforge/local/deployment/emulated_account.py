@@ -134,7 +134,7 @@ class EmulatedAccount:
         return Deployed(
             endpoint_url=self.endpoint_url,
             url=self._api_url(stage),
-            api_keys=self._api_keys(json.loads(told["VECTORFORGE_API_GATEWAY_KEYS"])),
+            api_keys=self._api_keys(self._tenants(told["VECTORFORGE_GATEWAY_KEY_SECRET_ID"])),
             uploads_bucket=told["VECTORFORGE_UPLOADS_BUCKET"],
             query_log_queue_url=query_log,
             query_log_dead_letter_queue_url=self._dead_letter_queue(query_log),
@@ -154,6 +154,12 @@ class EmulatedAccount:
             raise ConfigurationError(f"There is no REST API vectorforge-{stage}; deploy first.")
         port = self.endpoint_url.rpartition(":")[2]
         return f"http://{api_id}.execute-api.localhost:{port}/{stage}"
+
+    def _tenants(self, secret_id: str) -> dict[str, str]:
+        """By the id of their API Gateway key."""
+        found = self.client("secretsmanager").get_secret_value(SecretId=secret_id)
+        tenants: dict[str, str] = json.loads(found["SecretString"])
+        return tenants
 
     def _api_keys(self, tenants: Mapping[str, str]) -> dict[str, str]:
         gateway = self.client("apigateway")

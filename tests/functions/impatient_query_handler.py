@@ -1,0 +1,8 @@
+"""The query function as its bundle holds it, which looks for a missing key again after half a second."""
+
+from tests.functions.keyless_query_handler import BundlePathFinder
+from vectorforge.serverless.query import QueryFunction
+
+__all__ = ["BundlePathFinder", "handler"]
+
+handler = QueryFunction(look_again_s=0.5)

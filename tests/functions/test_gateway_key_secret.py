@@ -1,0 +1,172 @@
+"""The query function learns from a secret whose keys API Gateway has checked. C34, issue 16's item 25."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
+from vectorforge.testing.live_api import key_of
+from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
+from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
+
+KEY_ID = "k3yidacm3e"  # in the event
+KEY_EVENT = "query_apigateway_rest_api_key"
+URL_EVENT = "query_function_url_query"
+HEALTH = "query_apigateway_rest_health"
+SECRET_ID = "vectorforge-test/gateway-keys"
+DENIED = AwsFailure(400, "AccessDeniedException", "User arn:aws:sts::123456789012:canary is not allowed")
+AWAY = AwsFailure(503, "ServiceUnavailable", "canary")
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[FaultyAws]:
+    with FaultyAws() as server:
+        yield server
+
+
+@pytest.fixture
+def account(aws: FaultyAws) -> FaultyAws:
+    aws.reset()
+    aws.recover()
+    return aws
+
+
+@pytest.fixture
+async def surroundings(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[QuerySurroundings]:
+    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
+        yield started
+
+
+def function_of(
+    surroundings: QuerySurroundings, aws: FaultyAws, mode: Mode = "stream", **variables: str
+) -> FunctionConfiguration:
+    """With the secret's name, and no key of a front door in its environment."""
+    told = {"VECTORFORGE_GATEWAY_KEY_SECRET_ID": SECRET_ID, "VECTORFORGE_SECRET_MAX_AGE_S": "1"}
+    return query_function(surroundings, mode, variables={**aws.environment, **told, **variables})
+
+
+def asking() -> Event:
+    return load_event(KEY_EVENT, body={"query": "How long does a refund take?"})
+
+
+async def ask(function: FunctionProcess, event: Event) -> tuple[int, str]:
+    status, _, body = await response_of(await function.invoke(event))
+    return status, body
+
+
+async def sources(function: FunctionProcess) -> list[str]:
+    """What the holder of the key finds: only one tenant has a document."""
+    status, body = await ask(function, asking())
+    assert status == 200, body
+    return [passage["source"] for passage in json.loads(body)["context"]]
+
+
+@pytest.mark.parametrize("mode", ["buffered", "stream"])
+async def test_holder_of_a_key_in_the_secret_is_its_tenant(
+    surroundings: QuerySurroundings, account: FaultyAws, mode: Mode
+) -> None:
+    account.put_secret(SECRET_ID, {"k3yidother": "beta", KEY_ID: surroundings.tenant})
+    configuration = function_of(surroundings, account, mode, VECTORFORGE_SECRET_MAX_AGE_S="300")
+    async with FunctionProcess(configuration) as function:
+        for _ in range(3):
+            assert await sources(function) == ["refunds.txt"]
+        account.put_secret(SECRET_ID, {"k3yidother": "beta"})
+        assert await sources(function) == ["refunds.txt"]  # until the map is 300 s old
+    assert account.calls == ["GetSecretValue"]
+
+
+async def test_changed_map_is_read_after_its_age(surroundings: QuerySurroundings, account: FaultyAws) -> None:
+    account.put_secret(SECRET_ID, {"k3yidother": surroundings.tenant})
+    async with FunctionProcess(function_of(surroundings, account)) as function:
+        status, body = await ask(function, asking())
+        assert (status, json.loads(body)["code"]) == (401, "unauthenticated")
+        account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
+        await asyncio.sleep(1.1)
+        assert await sources(function) == ["refunds.txt"]
+        account.put_secret(SECRET_ID, {})
+        await asyncio.sleep(1.1)
+        assert (await ask(function, asking()))[0] == 401
+        assert function.starts == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "canary: no JSON",
+        '["canary"]',
+        {"ExampleCanaryKeyOfApiGateway": "acme"},
+        {KEY_ID: "canary " * 20},
+        {KEY_ID: ["canary"]},
+        {KEY_ID: "acme", "": "canary"},
+    ],
+)
+async def test_secret_that_cannot_be_used_lets_nobody_in_by_it(
+    surroundings: QuerySurroundings, account: FaultyAws, content: dict[str, object] | str | None
+) -> None:
+    if content is not None:
+        account.put_secret(SECRET_ID, content)
+    async with FunctionProcess(function_of(surroundings, account)) as function:
+        status, body = await ask(function, asking())
+        problem = json.loads(body)
+        assert (status, problem["code"]) == (503, "gateway_keys_unavailable"), body
+        for internal in (SECRET_ID, "canary", "Secret", "arn:", "VECTORFORGE"):
+            assert internal not in body
+        assert (await ask(function, load_event(HEALTH)))[0] == 200
+        good = load_event(URL_EVENT, x_api_key=key_of(surroundings.tenant))
+        assert (await ask(function, good))[0] == 200  # who came another way
+        account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
+        await asyncio.sleep(1.1)
+        assert await sources(function) == ["refunds.txt"]
+        assert "canary" not in function.output.text
+        assert "The tenants of API Gateway's keys cannot be read: " in function.output.text
+
+
+async def test_outage_leaves_the_last_map_and_a_refusal_does_not(
+    surroundings: QuerySurroundings, account: FaultyAws
+) -> None:
+    account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
+    async with FunctionProcess(function_of(surroundings, account)) as function:
+        assert await sources(function) == ["refunds.txt"]
+        account.failure = AWAY
+        await asyncio.sleep(1.1)
+        began = time.monotonic()
+        assert await sources(function) == ["refunds.txt"]
+        assert time.monotonic() - began < 5
+        account.failure = DENIED
+        await asyncio.sleep(1.1)
+        status, body = await ask(function, asking())
+        assert (status, json.loads(body)["code"]) == (503, "gateway_keys_unavailable"), body
+        assert "canary" not in body + function.output.text
+
+
+async def test_scope_of_a_key_in_the_secret_is_that_of_the_settings(
+    surroundings: QuerySurroundings, account: FaultyAws
+) -> None:
+    account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
+    scopes = json.dumps({KEY_ID: "read"})
+    configuration = function_of(surroundings, account, VECTORFORGE_CREDENTIAL_SCOPES=scopes)
+    async with FunctionProcess(configuration) as function:
+        assert await sources(function) == ["refunds.txt"]
+        making = {**asking(), "path": "/v1/collections", "body": json.dumps({"name": "new"})}
+        status, body = await ask(function, making)
+        assert (status, json.loads(body)["code"]) == (403, "insufficient_scope"), body
+
+
+async def test_scope_of_a_key_that_no_map_knows_lets_nobody_in_by_the_secret(
+    surroundings: QuerySurroundings, account: FaultyAws
+) -> None:
+    account.put_secret(SECRET_ID, {KEY_ID: surroundings.tenant})
+    scopes = json.dumps({"k3yidmisspelt": "read"})
+    configuration = function_of(surroundings, account, VECTORFORGE_CREDENTIAL_SCOPES=scopes)
+    async with FunctionProcess(configuration) as function:
+        status, body = await ask(function, asking())
+        assert (status, json.loads(body)["code"]) == (503, "gateway_keys_unavailable"), body
