@@ -70,7 +70,8 @@ async def test_streamed_answer_has_no_invented_label(client: httpx2.AsyncClient)
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_openai_chat_has_no_invented_label(client: httpx2.AsyncClient, stream: bool) -> None:
-    body = {"model": "vectorforge/default", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
+    messages = [{"role": "user", "content": QUESTION}]
+    body = {"model": "vectorforge/default", "messages": messages, "stream": stream}
     answer = await client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
     if not stream:
