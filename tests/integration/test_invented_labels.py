@@ -55,7 +55,7 @@ async def test_whole_answer_and_its_log_have_no_invented_label(client: httpx2.As
     assert answer["response"] == ANSWER
     cited = [ANSWER[found["start"] : found["end"]] for found in answer["citations"]]
     assert cited == ["[Context 1]", "[Source 1]"]
-    row = (await client.get(f"/v1/queries/{answer['query_id']}")).json()
+    row = (await client.get(f"/v1/queries/{answer['id'].removeprefix('ragq_')}")).json()
     assert row["generated_response"] == ANSWER
 
 
