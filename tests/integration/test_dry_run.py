@@ -1,5 +1,6 @@
 """Dry runs: the exact request that the vendor gets later, and nothing sent, stored or logged."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -104,6 +105,18 @@ async def test_the_later_request_is_the_same(
     assert dry["max_completion_tokens"] == 77
     assert (dry["provider"], dry["model"]) == (api.application.llm_registry.get_default().name, real["model"])
     assert [source["number"] for source in dry["sources"]] == [1, 2]
+
+
+async def test_model_is_asked_to_cite_by_label(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:
+    _, api, tenant = vendor_api
+    async with api.client(tenant) as client:
+        await add_documents(client, await new_collection(client), **TEXTS)
+        dry = (await client.post("/v1/rag/query", json={"query": "kettle?", "dry_run": True})).json()
+    request = json.dumps(dry["request"])
+    assert "Cite each passage that you use by its label, spelled as it stands there" in request
+    assert dry["sources"]
+    for number in range(1, len(dry["sources"]) + 1):
+        assert f"[Context {number}]" in request
 
 
 async def test_cost_is_known_where_the_price_is(vendor_api: tuple[FakeVendor, LiveApi, str]) -> None:

@@ -192,7 +192,7 @@ def answered_as(answer: Answer, expected: int | None, scope: Scope) -> bool:
     return (
         answer.challenge == f'Bearer error="insufficient_scope", scope="{scope.value}"'
         and told["code"] == "insufficient_scope"
-        and f"'{scope.value}'" in told.get("detail", told.get("message", ""))
+        and f"the scope `{scope.value}`." in told.get("detail", told.get("message", ""))
     )
 
 

@@ -24,6 +24,7 @@ from vectorforge.llm.types import (
 from vectorforge.pipeline.addresses import KnownAddresses
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
+from vectorforge.pipeline.invented_labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.links import LinkFilter, without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
@@ -68,7 +69,7 @@ async def generate_answer(
     started = time.perf_counter()
     checker = CitationChecker(run.query, payload.used)
     known = known_addresses(run, payload)
-    links = LinkFilter(known)
+    links, labels = LinkFilter(known), InventedLabels(len(payload.used))
     try:
         with breaker.call():
             answer = _bounded(run, _texts(run, writer, payload, limit_s))
@@ -76,7 +77,7 @@ async def generate_answer(
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
                 async for text in _in_steps(run, texts):
-                    for event in _pass_on(run, checker, links.feed(text)):
+                    for event in _pass_on(run, checker, labels.feed(links.feed(text))):
                         yield event
     except QueryStopped:
         run.outcome, run.finish_reason = "aborted", "stopped"
@@ -88,12 +89,13 @@ async def generate_answer(
         run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
-    for event in _pass_on(run, checker, links.finish()):
+    for event in _pass_on(run, checker, labels.feed(links.finish()) + labels.finish()):
         yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
-    _contain(run, known, links.changes)
-    run.citations, run.invalid_citations = checker.citations, checker.invalid
+    _contain(run, links.changes, labels.removed)
+    _contain_examples(run, known, len(payload.used))
+    run.citations, run.invalid_citations = checker.citations, checker.invalid + labels.removed
     yield _usage(run, payload)
 
 
@@ -121,13 +123,19 @@ def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[Que
         yield CitationEvent(citation)
 
 
-def _contain(run: QueryRun, known: KnownAddresses, changes: int) -> None:
-    """Let nothing else that is kept of the answer hold what was taken out of it."""
-    run.links_removed += changes
-    if changes and run.response is not None:
+def _contain(run: QueryRun, links: int, labels: int) -> None:
+    """Let the model's response not hold what was taken out of the answer."""
+    run.links_removed += links
+    if links + labels and run.response is not None:
         run.response = replace(run.response, content=run.answer)
+
+
+def _contain_examples(run: QueryRun, known: KnownAddresses, passages: int) -> None:
     if run.structured is not None and run.structured.examples:
-        examples = tuple(without_foreign_links(example, known) for example in run.structured.examples)
+        examples = tuple(
+            without_invented_labels(without_foreign_links(example, known), passages)
+            for example in run.structured.examples
+        )
         run.structured = replace(run.structured, examples=examples)
 
 
