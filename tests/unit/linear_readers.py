@@ -9,6 +9,7 @@ from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
 from vectorforge.api.sources_footer import sources_footer, without_sources_footer
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.ui_messages.encoder import UIMessageEncoder
+from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.recursive import RecursiveSplitter
 from vectorforge.llm.providers.extractive_ranking import terms
@@ -177,6 +178,8 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "without sources footer": without_sources_footer,
     "earlier exchanges": lambda text: last_exchanges([HistoryMessage("user", text)]),
     "docrag context": lambda text: trim_context_to_token_limit(text, 500),
+    "chunks": lambda text: chunk_text(f"a{text}"),
+    "markdown chunks": lambda text: chunk_text(f"a{text}", media_type=media.MARKDOWN),
     "recursive chunks": RecursiveSplitter().split_text,
     "extracted markdown": _extracted(media.MARKDOWN),
     "extracted text": _extracted(media.PLAIN),
