@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -75,8 +75,8 @@ async def generate_answer(
             if run.preset.response_schema is not None:
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
-                async for text in _in_steps(run, texts):
-                    for event in _pass_on(run, checker, links.feed(text)):
+                async for text in _in_steps(run, _filtered(links, _in_steps(run, texts))):
+                    for event in _pass_on(run, checker, text):
                         yield event
     except QueryStopped:
         run.outcome, run.finish_reason = "aborted", "stopped"
@@ -88,7 +88,7 @@ async def generate_answer(
         run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
-    for event in _pass_on(run, checker, links.finish()):
+    for event in _pass_on(run, checker, links.finish()[:_STEP_CHARS]):  # of an answer that was ended
         yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
@@ -234,7 +234,14 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
             yield text
 
 
-async def _in_steps(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+async def _filtered(links: LinkFilter, texts: AsyncIterator[str]) -> AsyncGenerator[str, None]:
+    """The texts without foreign links; what the filter held back may be the whole of an answer."""
+    async for text in texts:
+        yield links.feed(text)
+    yield links.finish()
+
+
+async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[str, None]:
     """The texts in pieces that are read in a moment; the event loop serves others after some of them.
 
     A whole answer is one text, and a vendor may send its pieces faster than they are read: without a pause
