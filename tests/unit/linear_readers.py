@@ -9,6 +9,7 @@ from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
 from vectorforge.api.sources_footer import sources_footer, without_sources_footer
 from vectorforge.api.sse import EventEncoder
 from vectorforge.api.ui_messages.encoder import UIMessageEncoder
+from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.recursive import RecursiveSplitter
 from vectorforge.llm.providers.extractive_ranking import terms
@@ -22,6 +23,7 @@ from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.citations import SourceLabels, find_labels, neutralise_labels
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_limit
+from vectorforge.pipeline.invented_labels import InventedLabels
 from vectorforge.pipeline.links import LinkFilter
 from vectorforge.pipeline.quantities import parts_of_group, read_quantities
 from vectorforge.pipeline.query import QueryPreprocessor
@@ -58,6 +60,11 @@ def _citations(pieces: Sequence[str]) -> object:
     return [*map(checker.feed, pieces), checker.finish()]
 
 
+def _invented_labels(pieces: Sequence[str]) -> object:
+    labels = InventedLabels(5)
+    return [*map(labels.feed, pieces), labels.finish()]
+
+
 def _labels(pieces: Sequence[str]) -> object:
     rewriter = LabelRewriter(PASSAGES)
     return [*map(rewriter.feed, pieces), rewriter.finish()]
@@ -90,6 +97,7 @@ STREAMED: Mapping[str, Read] = {
     "links": _links,
     "known links": _known_links,
     "citations": _citations,
+    "invented labels": _invented_labels,
     "numbered labels": _labels,
     "answer json": _json,
     "answer json text": _json_answer,
@@ -177,6 +185,8 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "without sources footer": without_sources_footer,
     "earlier exchanges": lambda text: last_exchanges([HistoryMessage("user", text)]),
     "docrag context": lambda text: trim_context_to_token_limit(text, 500),
+    "chunks": lambda text: chunk_text(f"a{text}"),
+    "markdown chunks": lambda text: chunk_text(f"a{text}", media_type=media.MARKDOWN),
     "recursive chunks": RecursiveSplitter().split_text,
     "extracted markdown": _extracted(media.MARKDOWN),
     "extracted text": _extracted(media.PLAIN),

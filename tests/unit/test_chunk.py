@@ -61,6 +61,21 @@ def test_long_texts_are_cut_into_whole_words() -> None:
     assert {word for chunk in chunks for word in chunk.text.split() if "x" not in word} == {"word"}
 
 
+@pytest.mark.parametrize("media_type", [media.PLAIN, media.MARKDOWN])
+@pytest.mark.parametrize("blank", ["\r\n", " \n", "\r", "\x85", "\u2028"])
+def test_texts_are_cut_at_many_empty_lines(media_type: str, blank: str) -> None:  # issue 16 A
+    first, second = "Dough rises for two hours. " * 4, "Oil the chain every spring. " * 4
+    text = f"{first}{blank * 4_096}{second}"
+    chunks = chunk_text(text, media_type=media_type)
+    check(text, chunks, ChunkingConfig())
+    assert [chunk.text.strip() for chunk in chunks] == [first.strip(), second.strip()]
+
+
+def test_columns_far_apart_stay_together() -> None:
+    text = "\n".join(f"part {n}{' ' * 100}{n} euros" for n in range(5))
+    assert [chunk.text for chunk in chunk_text(text)] == [text]
+
+
 def test_long_markdown_is_cut_at_headings_and_keeps_their_path() -> None:
     section = "\n\n## Part\n\n" + "A sentence of the part. " * 100
     text = "# Book" + section * 60

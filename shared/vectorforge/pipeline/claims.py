@@ -128,10 +128,10 @@ class Evidence:
 
     def _counted(self, count: Quantity) -> list[Quantity]:
         """Numbers of the things that this one counts."""
-        return [n for n in self._numbers if count.noun and n.noun and names.is_among(count.noun, {n.noun})]
+        return [n for n in self._numbers if count.noun and n.noun and names.is_same_word(count.noun, n.noun)]
 
     def _holds_name(self, name: Name) -> bool:
-        if all(names.is_among(word, self._words) for word in name.words):
+        if all(self._words.has_form_of(word) for word in name.words):
             return True
         return len(name.words) > 1 and "".join(word[0] for word in name.words) in self._words
 
@@ -145,8 +145,8 @@ class Evidence:
         return False
 
     @cached_property
-    def _words(self) -> set[str]:
-        return names.words_of(self._text)
+    def _words(self) -> names.Words:
+        return names.Words(names.words_of(self._text))
 
     @cached_property
     def _joined(self) -> set[str]:

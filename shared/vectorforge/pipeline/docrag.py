@@ -1,5 +1,6 @@
 """What is DocRag's own in the one pipeline: the conversation within the context, and answers as JSON."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,9 +74,10 @@ def trim_context_to_token_limit(context: str, max_tokens: int = 4000, model: str
     """
     if estimate_tokens(context, model) <= max_tokens:
         return context
-    kept: list[str] = []
-    for line in reversed(context.split("\n")):
-        if estimate_tokens("\n".join([line, *kept]), model) > max_tokens:
-            break
-        kept.insert(0, line)
-    return "\n".join(kept)
+    lines = context.split("\n")
+    kept = bisect_right(
+        range(1, len(lines) + 1),
+        max_tokens,
+        key=lambda count: estimate_tokens("\n".join(lines[-count:]), model),
+    )
+    return "\n".join(lines[len(lines) - kept :])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -76,8 +76,8 @@ async def generate_answer(
             if run.preset.response_schema is not None:
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
-                async for text in _in_steps(run, texts):
-                    for event in _pass_on(run, checker, labels.feed(links.feed(text))):
+                async for text in _in_steps(run, _filtered(links, labels, _in_steps(run, texts))):
+                    for event in _pass_on(run, checker, text):
                         yield event
     except QueryStopped:
         run.outcome, run.finish_reason = "aborted", "stopped"
@@ -89,7 +89,8 @@ async def generate_answer(
         run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
             run.note_cost(_usage(run, payload))
-    for event in _pass_on(run, checker, labels.feed(links.finish()) + labels.finish()):
+    held = links.finish()[:_STEP_CHARS]  # of an answer that was ended
+    for event in _pass_on(run, checker, labels.feed(held) + labels.finish()):
         yield event
     for citation in checker.finish():
         yield CitationEvent(citation)
@@ -242,7 +243,16 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
             yield text
 
 
-async def _in_steps(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+async def _filtered(
+    links: LinkFilter, labels: InventedLabels, texts: AsyncIterator[str]
+) -> AsyncGenerator[str, None]:
+    """The texts without foreign links and invented labels; a filter may hold back a whole answer."""
+    async for text in texts:
+        yield labels.feed(links.feed(text))
+    yield labels.feed(links.finish()) + labels.finish()
+
+
+async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[str, None]:
     """The texts in pieces that are read in a moment; the event loop serves others after some of them.
 
     A whole answer is one text, and a vendor may send its pieces faster than they are read: without a pause

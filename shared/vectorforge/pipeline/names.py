@@ -46,6 +46,8 @@ _LONGEST_OPENING = 200
 """Characters before a word that tell whether it opens a sentence."""
 _LONGEST_ACRONYM = 10
 """Letters."""
+_SHORTEST_STEM = 4
+"""Letters before an ending."""
 _JOINED = 6
 """Words of a passage that one identifier may be put together of."""
 
@@ -181,9 +183,30 @@ def joined_words(text: str) -> set[str]:
     return {"".join(tokens[i : i + n]) for n in range(1, _JOINED + 1) for i in range(len(tokens))}
 
 
-def is_among(name: str, words: set[str]) -> bool:
-    """Whether a name's word, in this form or with another ending of two letters at most, is there."""
-    return name in words or any(_differ_in_ending(name, word) for word in words)
+class Words:
+    """A text's words, which are asked for in this form or with another ending of two letters at most.
+
+    Args:
+        words: Folded.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = frozenset(words)
+        self._shortened = frozenset(short for word in self._words for short in _shortened(word))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._words
+
+    def has_form_of(self, name: str) -> bool:
+        """Tell whether the name's word is there; takes the same time however many words there are."""
+        if name in self._words or name in self._shortened:
+            return True
+        return any(short in self._words for short in _shortened(name))
+
+
+def is_same_word(one: str, two: str) -> bool:
+    """Tell whether two words differ in an ending of two letters at most."""
+    return one == two or one in _shortened(two) or two in _shortened(one)
 
 
 def writes_nouns_with_capitals(text: str) -> bool:
@@ -228,6 +251,5 @@ def _blank(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: BLANK * len(match.group()), text)
 
 
-def _differ_in_ending(one: str, two: str) -> bool:
-    shorter, longer = sorted((one, two), key=len)
-    return len(shorter) >= 4 and len(longer) - len(shorter) <= 2 and longer.startswith(shorter)
+def _shortened(word: str) -> tuple[str, ...]:
+    return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)

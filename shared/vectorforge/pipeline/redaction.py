@@ -14,7 +14,8 @@ _SUSPECT = re.compile(
 """Without any of it there is nothing to find."""
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)")
 _KEY = re.compile(
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}+"
+    r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
     r"|\b(?:eyJ[\w-]{8,4000}\.[\w-]{4,4000}\.[\w-]{0,2000})"
     r"|\b(?:sk|pk|rk|vf|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeoprs]|xapp|hf|npm|pypi|dop_v1|shpat|whsec)"
     r"[-_][\w-]{12,500}"

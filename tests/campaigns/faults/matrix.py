@@ -7,6 +7,7 @@ from tests.campaigns.faults.database_faults import DATABASE_FAULTS
 from tests.campaigns.faults.embedder_faults import EMBEDDER_FAULTS
 from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.function_faults import FUNCTION_FAULTS
+from tests.campaigns.faults.hostile_faults import HOSTILE_FAULTS
 from tests.campaigns.faults.ingestion_faults import INGESTION_FAULTS
 from tests.campaigns.faults.log_faults import LOG_FAULTS
 from tests.campaigns.faults.network_faults import NETWORK_FAULTS
@@ -31,6 +32,7 @@ _ALL = (
     *PROCESS_FAULTS,
     *REPEAT_FAULTS,
     *FUNCTION_FAULTS,
+    *HOSTILE_FAULTS,
 )
 FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.number))
 """The rows that are run, by number."""

@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, 
 
 if TYPE_CHECKING:
     from jwt import PyJWK
+
+    from vectorforge.vendor_response import VendorResponse
 
 logger = logging.getLogger(__name__)
 
@@ -107,11 +110,11 @@ class KeySet:
     async def _document(self) -> Any:
         sessions = await asyncio.to_thread(_import_sessions)
         try:
-            response = await sessions.session_for(self).send("GET", self._url, None, {}, TIMEOUT_S)
-            try:
+            response: VendorResponse = await sessions.session_for(self).send(
+                "GET", self._url, None, {}, TIMEOUT_S
+            )
+            async with aclosing(response):
                 return json.loads(await response.read(MAX_BYTES))
-            finally:
-                response.close()
         except RecursionError:
             raise ValueError("nested too deeply") from None
         # a status that is not 2xx is one of them, and so is a redirect

@@ -1,0 +1,136 @@
+"""An answer of repeated triggers on a real server: everybody else is served while it is read.
+
+Who gets ahead is told by order, not by a clock: what was asked after the hostile answer began is answered
+before that one ends. A loop that reads it in one go answers nobody meanwhile.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.testing.event_stream import ReceivedEvent
+from vectorforge.testing.fake_openai import FakeOpenAI
+from vectorforge.testing.fake_vendor import Reply
+from vectorforge.testing.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    live_api,
+    new_collection,
+    settings_for,
+)
+
+RAG = "/v1/rag/query"
+LENGTH = 122_880
+"""Characters: what froze the process for minutes."""
+MAX_TOKENS = 16_384
+HOSTILE = "Hostile question about dough?"
+UNITS = ("a.", "<a ", "![x](", "](((((", '<a href="', "[1]")
+LONGEST = 1_048_576
+"""Characters that are taken of an answer with ``MAX_TOKENS``."""
+TIMEOUT_S = 0.5
+"""Less than reading the longest answer takes."""
+PIECE = 4_096
+"""Characters of an event of the vendor's stream."""
+SERVED = 5
+"""Requests of others, one after another, while the hostile answer is read."""
+
+
+@dataclass
+class Surroundings:
+    """Two tenants of one server, whose model is hostile to the first one."""
+
+    api: LiveApi
+    vendor: FakeOpenAI
+    hostile: httpx2.AsyncClient
+    other: httpx2.AsyncClient
+
+    def repeat(self, unit: str, length: int = LENGTH) -> None:
+        """Have the model answer the hostile question with this, over and over."""
+        text = (unit * (length // len(unit) + 1))[:length]
+        texts = tuple(text[start : start + PIECE] for start in range(0, length, PIECE))
+
+        def decide(body: Any) -> Reply:
+            return Reply(texts=texts) if HOSTILE in str(body) else Reply()
+
+        self.vendor.unscripted = decide
+
+    async def asked(self) -> None:
+        """Wait until the model was asked the hostile question."""
+        async with asyncio.timeout(30):
+            while not any(HOSTILE in str(body) for body in self.vendor.bodies):  # noqa: ASYNC110 - a fake's list
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def start(
+    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
+) -> AsyncIterator[Callable[..., Any]]:
+    async with AsyncExitStack() as stack:
+
+        async def make(**query: Any) -> Surroundings:
+            vendor = await stack.enter_async_context(FakeOpenAI())
+            tenants = [make_tenant(), make_tenant()]
+            config = settings_for(postgres_server.app_url, tenants, query=QuerySettings(**query))
+            provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
+            api = await stack.enter_async_context(live_api(config, provider))
+            clients = [await stack.enter_async_context(api.client(tenant)) for tenant in tenants]
+            for client in clients:
+                guide = "Let the dough rise for two hours before baking it."
+                await add_documents(client, await new_collection(client), bread=guide)
+                await client.post(RAG, json={"query": "How long must it rise?"})  # loads what loads late
+            return Surroundings(api, vendor, *clients)
+
+        yield make
+
+
+async def ask(here: Surroundings, *, streamed: bool) -> list[ReceivedEvent] | httpx2.Response:
+    body = {"query": HOSTILE, "max_tokens": MAX_TOKENS}
+    if streamed:
+        return await ask_streaming(here.hostile, RAG, body)
+    return await here.hostile.post(RAG, json=body, timeout=120)
+
+
+# Issue 16 A
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("unit", UNITS)
+async def test_others_are_served_while_a_hostile_answer_is_read(
+    start: Callable[..., Any], unit: str, streamed: bool
+) -> None:
+    here = await start()
+    here.repeat(unit)
+    hostile = asyncio.create_task(ask(here, streamed=streamed))
+    await here.asked()
+    ended: list[str] = []
+    hostile.add_done_callback(lambda _: ended.append("hostile"))
+    question = asyncio.create_task(here.other.post(RAG, json={"query": "How long must the dough rise?"}))
+    question.add_done_callback(lambda _: ended.append("other"))
+    ahead = 0
+    while not hostile.done() and ahead < SERVED:
+        assert (await here.other.get("/health")).status_code == 200
+        ahead += not hostile.done()
+    async with asyncio.timeout(120):
+        assert (await question).status_code == 200
+        await hostile
+    assert ahead == SERVED
+    assert ended == ["other", "hostile"]
+
+
+# Issue 16 A: without pauses nothing could end it
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_hostile_answer_ends_by_its_own_timeout(start: Callable[..., Any], streamed: bool) -> None:
+    here = await start(query_timeout_s=TIMEOUT_S)
+    here.repeat("a.", LONGEST)
+    found = await ask(here, streamed=streamed)
+    done = found.json() if isinstance(found, httpx2.Response) else found[-1].data
+    assert (done["outcome"], done["finish_reason"]) == ("deadline", "deadline")
+    assert (await here.other.get("/health")).status_code == 200
