@@ -11,7 +11,7 @@ quadratic; 9 lies between. Noise only adds, so the least of several measurements
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -93,6 +93,10 @@ def worse_than_linear(
     return found
 
 
+def _joined(whole: Callable[[str], object]) -> Read:
+    return lambda pieces: whole("".join(pieces))
+
+
 @pytest.mark.parametrize("name", STREAMED)
 def test_reading_a_stream_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
     assert worse_than_linear(STREAMED[name], TRIGGERS, PIECE) == []
@@ -100,8 +104,7 @@ def test_reading_a_stream_costs_in_proportion_to_its_length(name: str) -> None: 
 
 @pytest.mark.parametrize("name", [*WHOLE, "links", "citations"])
 def test_reading_a_whole_text_costs_in_proportion_to_its_length(name: str) -> None:  # issue 16 A
-    whole = WHOLE.get(name)
-    read = STREAMED[name] if whole is None else lambda pieces: whole("".join(pieces))
+    read = _joined(WHOLE[name]) if name in WHOLE else STREAMED[name]
     assert worse_than_linear(read, TRIGGERS) == []
 
 
@@ -115,7 +118,7 @@ def test_unclosed_tags_longer_than_what_is_held_back_cost_in_proportion() -> Non
 def test_reading_any_repeated_unit_costs_in_proportion_to_its_length(unit: str) -> None:  # issue 16 A
     found = {name: worse_than_linear(STREAMED[name], [unit], PIECE) for name in ("known links", "citations")}
     for name in ("redaction", "claims", "quality", "docrag context", "markdown chunks"):
-        found[name] = worse_than_linear(lambda pieces, read=WHOLE[name]: read("".join(pieces)), [unit])
+        found[name] = worse_than_linear(_joined(WHOLE[name]), [unit])
     assert {name: units for name, units in found.items() if units} == {}
 
 
