@@ -73,6 +73,7 @@ async def test_a_cut_answer_is_whole_in_the_end(bakery: Bakery, visit: Visit) ->
     assert verdicts == ["supported", "supported"]
     row = await bakery.logged()
     assert (row["outcome"], row["generated_response"]) == ("answered", "".join(PIECES))
+    await page.get_by_text("How this answer came about").click()
     steps = page.get_by_role("list", name="Passages").get_by_role("listitem")
     await expect(steps).to_have_text(
         ["Matched2", "Nearest2", "Scored too low0", "Did not fit0", "Read2", "Cited1"]

@@ -94,7 +94,7 @@ async def test_the_openai_example_works(
             text = "# Tenants\n\nTenants are kept apart by row-level security.\n"
             await add_documents(client, await new_collection(client), tenants=text)
         shown = await run(api, tenant, "openai_client_example.py", VECTORFORGE_EMBEDDINGS="hashing")
-    assert "models: vectorforge, vectorforge/default" in shown
+    assert "models: vectorforge/default, rag_query/default" in shown
     assert "Tenants are kept apart by row-level security. [1]" in shown
     assert f"  [1] Tenants: {api.url}/v1/documents/" in shown
     assert "**Sources**\n\n- [1] Tenants (tenants.md)\nfinish reason: stop" in shown

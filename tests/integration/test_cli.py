@@ -146,9 +146,9 @@ class TestUp:
         self, served: dict[str, Any], vectorforge: CommandLine
     ) -> None:
         vectorforge("collections", "create", "shared")
-        names = [c["name"] for c in fetch(f"{served['url']}/v1/collections")["collections"]]
-        assert "shared" in names
-        assert vectorforge.json("collections", "list") == fetch(f"{served['url']}/v1/collections")
+        collections = fetch(f"{served['url']}/v1/collections")["collections"]
+        assert "shared" in [collection["name"] for collection in collections]
+        assert vectorforge.json("collections", "list") == {"collections": collections}
 
     def test_says_when_the_port_is_taken(self, served: dict[str, Any], vectorforge: CommandLine) -> None:
         port = served["url"].rpartition(":")[2]

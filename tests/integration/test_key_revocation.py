@@ -150,4 +150,4 @@ async def test_a_question_costs_no_statement_more(
             "issued": await cost(with_key, "issued"),
         }
     assert costs["issued"] == costs["configured"]
-    assert costs["issued"][0] == 3  # look-up, search, log
+    assert costs["issued"][0] == 4  # look-up, started row, search, log

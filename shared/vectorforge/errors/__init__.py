@@ -22,6 +22,7 @@ The classes stand in this package's modules, by theme; everybody imports them fr
     ├── AuthenticationError             no credential, or not one of ours
     ├── InsufficientScopeError          the credential may not do this
     ├── IdentityProviderUnavailableError  the keys that tokens are checked with cannot be had
+    ├── GatewayKeysUnavailableError     the tenants of API Gateway's keys cannot be looked up now
     ├── LimitExceededError              the tenant's limit is reached for now
     ├── DeadlineExceededError           no time left for the next step
     ├── EmbeddingError                  text could not be turned into vectors

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import DeadlineExceededError, LLMTimeoutError
+from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
@@ -76,7 +76,7 @@ async def generate_answer(
             if run.preset.response_schema is not None:
                 answer = read_answer(run, answer)
             async with aclosing(_until_stopped(run, answer)) as texts:
-                async for text in _in_steps(run, _filtered(links, labels, _in_steps(run, texts))):
+                async for text in _in_steps(run, _filtered(run, links, labels, _in_steps(run, texts))):
                     for event in _pass_on(run, checker, text):
                         yield event
     except QueryStopped:
@@ -244,11 +244,16 @@ async def _bounded(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
 
 
 async def _filtered(
-    links: LinkFilter, labels: InventedLabels, texts: AsyncIterator[str]
+    run: QueryRun, links: LinkFilter, labels: InventedLabels, texts: AsyncIterator[str]
 ) -> AsyncGenerator[str, None]:
     """The texts without foreign links and invented labels; a filter may hold back a whole answer."""
-    async for text in texts:
-        yield labels.feed(links.feed(text))
+    try:
+        async for text in texts:
+            yield labels.feed(links.feed(text))
+    except LLMError:
+        if run.answer:  # else another model may be asked
+            yield labels.finish()
+        raise
     yield labels.feed(links.finish()) + labels.finish()
 
 
