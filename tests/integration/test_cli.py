@@ -149,6 +149,9 @@ class TestUp:
         collections = fetch(f"{served['url']}/v1/collections")["collections"]
         assert "shared" in [collection["name"] for collection in collections]
         assert vectorforge.json("collections", "list") == {"collections": collections}
+        page = vectorforge.json("collections", "list", "--limit", "1", "--offset", "1")
+        assert page == {"collections": collections[1:2]}
+        assert "no more than 1000" in vectorforge("collections", "list", "--offset", "1000").stderr
 
     def test_says_when_the_port_is_taken(self, served: dict[str, Any], vectorforge: CommandLine) -> None:
         port = served["url"].rpartition(":")[2]
@@ -497,4 +500,7 @@ def test_keys_are_made_rotated_and_ended(vectorforge: CommandLine) -> None:  # i
     refused = vectorforge("keys", "revoke", rotated["id"], "-t", "acme", "--yes", code=2)
     assert "no key of this id in use" in refused.stderr
     assert "revoked" in vectorforge("keys", "list", "--tenant", "acme").stdout
+    assert vectorforge.json("keys", "list", "-t", "acme", "--limit", "1", "--offset", "1")["keys"] == [
+        key for key in vectorforge.json("keys", "list", "-t", "acme")["keys"] if key["id"] == listed["id"]
+    ]
     assert vectorforge.json("keys", "list") == {"keys": []}  # of the local tenant

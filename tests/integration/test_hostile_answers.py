@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from vectorforge.config import QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent
+from vectorforge.testing.event_stream import ReceivedEvent, read_events
 from vectorforge.testing.fake_openai import FakeOpenAI
 from vectorforge.testing.fake_vendor import Reply
 from vectorforge.testing.live_api import (
@@ -53,16 +53,28 @@ class Surroundings:
     vendor: FakeOpenAI
     hostile: httpx2.AsyncClient
     other: httpx2.AsyncClient
+    served: int = 0
+    """Requests of the other tenant that were answered."""
 
-    def repeat(self, unit: str, length: int = LENGTH) -> None:
+    def repeat(self, unit: str, length: int = LENGTH, *, usage: tuple[int, int] | None = (10, 10)) -> None:
         """Have the model answer the hostile question with this, over and over."""
         text = (unit * (length // len(unit) + 1))[:length]
         texts = tuple(text[start : start + PIECE] for start in range(0, length, PIECE))
 
         def decide(body: Any) -> Reply:
-            return Reply(texts=texts) if HOSTILE in str(body) else Reply()
+            return Reply(texts=texts, usage=usage) if HOSTILE in str(body) else Reply()
 
         self.vendor.unscripted = decide
+
+    async def last_text_and_end(self) -> tuple[int, int]:
+        """Requests of others answered before the last text of the streamed answer, and before its end."""
+        body = {"query": HOSTILE, "max_tokens": MAX_TOKENS, "stream": True}
+        last_text = 0
+        async with self.hostile.stream("POST", RAG, json=body, timeout=120) as response:
+            async for event in read_events(response.aiter_lines()):
+                if event.name == "token":
+                    last_text = self.served
+        return last_text, self.served
 
     async def asked(self) -> None:
         """Wait until the model was asked the hostile question."""
@@ -88,7 +100,7 @@ async def start(
                 guide = "Let the dough rise for two hours before baking it."
                 await add_documents(client, await new_collection(client), bread=guide)
                 await client.post(RAG, json={"query": "How long must it rise?"})  # loads what loads late
-            return Surroundings(api, vendor, *clients)
+            return Surroundings(api, vendor, hostile=clients[0], other=clients[1])
 
         yield make
 
@@ -98,6 +110,16 @@ async def ask(here: Surroundings, *, streamed: bool) -> list[ReceivedEvent] | ht
     if streamed:
         return await ask_streaming(here.hostile, RAG, body)
     return await here.hostile.post(RAG, json=body, timeout=120)
+
+
+async def served_until(here: Surroundings, hostile: "asyncio.Task[Any]", most: int) -> int:
+    """Requests of others that are answered, one after another, before the hostile one is; at most so many."""
+    ahead = 0
+    while not hostile.done() and ahead < most:
+        assert (await here.other.get("/health")).status_code == 200
+        ahead += not hostile.done()
+        here.served += 1
+    return ahead
 
 
 # Issue 16 A
@@ -114,15 +136,25 @@ async def test_others_are_served_while_a_hostile_answer_is_read(
     hostile.add_done_callback(lambda _: ended.append("hostile"))
     question = asyncio.create_task(here.other.post(RAG, json={"query": "How long must the dough rise?"}))
     question.add_done_callback(lambda _: ended.append("other"))
-    ahead = 0
-    while not hostile.done() and ahead < SERVED:
-        assert (await here.other.get("/health")).status_code == 200
-        ahead += not hostile.done()
+    ahead = await served_until(here, hostile, SERVED)
     async with asyncio.timeout(120):
         assert (await question).status_code == 200
         await hostile
     assert ahead == SERVED
     assert ended == ["other", "hostile"]
+
+
+# Issue 16 A: tokens that the vendor did not count are counted between the last text and the end
+async def test_others_are_served_while_the_tokens_of_a_long_answer_are_counted(
+    start: Callable[..., Any],
+) -> None:
+    here = await start()
+    here.repeat("a,b ", LONGEST, usage=None)
+    hostile = asyncio.create_task(here.last_text_and_end())
+    await here.asked()
+    await served_until(here, hostile, most=10**9)
+    last_text, end = await hostile
+    assert end - last_text >= SERVED
 
 
 # Issue 16 A: without pauses nothing could end it

@@ -126,6 +126,13 @@ def _evidence(text: str) -> object:
     return [passage.holds(claim) for claim in found]
 
 
+def _compared(text: str) -> object:
+    """Claims with other numbers than the text, looked for in the text."""
+    passage = claims.Evidence(make_passage(text))
+    found = claims.read_claims(text.replace("7 ", "8 ").replace("two", "six"))
+    return [passage.holds(claim) for claim in found]
+
+
 def _rewritten(text: str) -> object:
     checker = CitationChecker("", PASSAGES)
     return rewrite_labels(text, [*checker.feed(text), *checker.finish()], PASSAGES)
@@ -165,6 +172,7 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "sentences": _sentences,
     "claims": lambda text: claims.read_claims(text),
     "evidence": _evidence,
+    "claims and evidence": _compared,
     "quantities": read_quantities,
     "groups of digits": lambda text: list(parts_of_group(text)),
     "known names": lambda text: "anna" in names.KnownNames([text]),

@@ -1,13 +1,21 @@
 """``vectorforge collections``."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vectorforge.cli import reembed
 from vectorforge.cli.confirmation import confirm
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
+from vectorforge.cli.options import (
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    OffsetOption,
+    YesOption,
+)
 from vectorforge.cli.tenant_command import tenant_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
@@ -45,15 +53,19 @@ DenseWeightOption = Annotated[
 
 @app.command("list")
 def list_collections(
-    json_output: JsonOption = False, data_dir: DataDirOption = None, debug: DebugOption = False
+    limit: LimitOption = None,
+    offset: OffsetOption = 0,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
 ) -> None:
     """List the collections, by name."""
     with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
 
         async def work(session: "Session") -> list[Collection]:
-            return list(await session.services.collections.list())
+            return list(await session.services.collections.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), lambda found: {"collections": [*map(_as_body, found)]}, _print_list)
+        running.show(running.run(work), _as_list, partial(_print_list, offset))
 
 
 @app.command()
@@ -184,7 +196,14 @@ def _as_body(collection: Collection) -> "CollectionBody":
     return CollectionBody.of(collection)
 
 
-def _print_list(terminal: Terminal, found: Sequence[Collection]) -> None:
+def _as_list(found: Sequence[Collection]) -> "dict[str, list[CollectionBody]]":
+    return {"collections": [*map(_as_body, found)]}
+
+
+def _print_list(offset: int, terminal: Terminal, found: Sequence[Collection]) -> None:
+    if not found and offset:
+        terminal.note(f"There are no more than {offset} collections.")
+        return
     if not found:
         terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
         return

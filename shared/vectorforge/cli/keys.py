@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, YesOption
+from vectorforge.cli.options import (
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    OffsetOption,
+    YesOption,
+)
 from vectorforge.cli.tenant_command import tenant_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.principal import Scope
@@ -70,6 +78,8 @@ def create(
 @app.command("list")
 def list_keys(
     tenant: TenantOption = None,
+    limit: LimitOption = None,
+    offset: OffsetOption = 0,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
@@ -78,9 +88,9 @@ def list_keys(
     with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
 
         async def work(session: "Session") -> "list[ApiKey]":
-            return list(await session.services.api_keys.list())
+            return list(await session.services.api_keys.list(limit=limit, offset=offset))
 
-        running.show(running.run(work), lambda found: {"keys": [*map(_as_body, found)]}, _print_list)
+        running.show(running.run(work), _as_list, partial(_print_list, offset))
 
 
 @app.command()
@@ -149,7 +159,14 @@ def _as_new_body(made: "NewApiKey") -> "KeyBody":
     return NewKeyBody.of_new(made)
 
 
-def _print_list(terminal: Terminal, found: "Sequence[ApiKey]") -> None:
+def _as_list(found: "Sequence[ApiKey]") -> "dict[str, list[KeyBody]]":
+    return {"keys": [*map(_as_body, found)]}
+
+
+def _print_list(offset: int, terminal: Terminal, found: "Sequence[ApiKey]") -> None:
+    if not found and offset:
+        terminal.note(f"There are no more than {offset} keys.")
+        return
     if not found:
         terminal.note("There are no keys. `vectorforge keys create NAME` makes one.")
         return

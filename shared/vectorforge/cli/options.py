@@ -7,6 +7,10 @@ import typer
 
 from vectorforge.types import SearchMode
 
+LimitOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Most entries of the list.", show_default="all of them")
+]
+OffsetOption: TypeAlias = Annotated[int, typer.Option(min=0, help="Entries to skip before the first one.")]
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel="Everywhere")
 ]

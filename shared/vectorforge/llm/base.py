@@ -131,7 +131,7 @@ class BaseLLMProvider(ABC):
         run = self._prepare(messages, config, sources, deadline)
         with measure(self.metrics, "llm.generate", run.tags) as measurement:
             completion = await self._attempt(run, self._call_api)
-            return run.response(
+            return await run.response(
                 completion, completion.content, latency_ms=measurement.elapsed_ms, metrics=self.metrics
             )
 
@@ -187,7 +187,7 @@ class BaseLLMProvider(ABC):
             finally:
                 if texts:
                     self.metrics.increment("llm.streaming.chunks", len(texts), run.tags)
-            response = run.response(
+            response = await run.response(
                 item, "".join(texts), latency_ms=measurement.elapsed_ms, metrics=self.metrics
             )
             logger.info(

@@ -17,6 +17,7 @@ from vectorforge.llm.types import (
 )
 from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class Run:
                 raise
             raise failures.timed_out(self.provider) from exc
 
-    def response(
+    async def response(
         self, completion: Completion, content: str, *, latency_ms: float, metrics: MetricsCollector
     ) -> LLMResponse:
         """The finished answer; counts its tokens.
@@ -96,8 +97,10 @@ class Run:
         metadata = {"finish_reason": completion.finish_reason, "attempts": self.attempts}
         if prompt_tokens is None or completion_tokens is None:
             prompt = "\n".join(message["content"] for message in self.messages)
-            prompt_tokens = estimate_tokens(prompt, completion.model)
-            completion_tokens = estimate_tokens(content, completion.model)
+            prompt_tokens, completion_tokens = await beside_the_loop(
+                len(prompt) + len(content),
+                lambda: [estimate_tokens(text, completion.model) for text in (prompt, content)],
+            )
             metadata["usage_estimated"] = True
         metrics.increment("llm.tokens_input", prompt_tokens, self.tags)
         metrics.increment("llm.tokens_output", completion_tokens, self.tags)

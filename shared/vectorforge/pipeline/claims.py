@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import TypeAlias
 
 from vectorforge.pipeline import names
@@ -27,6 +28,8 @@ _LONGEST_SENTENCE = 20_000
 """Characters of a sentence that are read: a model may answer without ever ending one."""
 _NAMED_SOURCE = re.compile(r"\b(?:sources?|contexts?|passages?|documents?)\s+\d{1,3}\b", re.IGNORECASE)
 _VERSION_MARK = re.compile(r"\b[vV](?=\d)")
+_ANY = -1
+"""Stands for a year or a day of the month that does not matter."""
 _SUPERSCRIPTS = re.compile(r"[⁰¹²³⁴-⁹₀-₉]+")
 
 
@@ -119,30 +122,34 @@ class Evidence:
             case Clock():
                 return (claim.hour, claim.minute) in self._quantities.times
             case Quantity():
-                same_things = self._counted(claim) if claim.is_count else ()
-                return any(claim.equals(number) for number in same_things or self._numbers)
+                same_things = self._numbers.of_same_noun(claim.noun) if claim.is_count else ()
+                return any(numbers.has(claim) for numbers in same_things or (self._numbers.all,))
 
     def contradicts(self, count: Quantity) -> bool:
         """Whether the passage gives another number of the same things, and not this one."""
-        return bool(self._counted(count)) and not self.holds(count)
-
-    def _counted(self, count: Quantity) -> list[Quantity]:
-        """Numbers of the things that this one counts."""
-        return [n for n in self._numbers if count.noun and n.noun and names.is_same_word(count.noun, n.noun)]
+        return bool(self._numbers.of_same_noun(count.noun)) and not self.holds(count)
 
     def _holds_name(self, name: Name) -> bool:
         if all(self._words.has_form_of(word) for word in name.words):
             return True
         return len(name.words) > 1 and "".join(word[0] for word in name.words) in self._words
 
-    def _holds_day(self, day: Day) -> bool:
-        for readings in self._quantities.days:
-            for other in readings:
-                if not day.fits(other) or (day.day is not None and other.day is None):
-                    continue
-                if day.year is None or other.year is not None or self.holds(_number(day.year)):
-                    return True
-        return False
+    def _holds_day(self, claim: Day) -> bool:
+        day = _ANY if claim.day is None else claim.day
+        if claim.year is None:
+            return (_ANY, claim.month, day) in self._days
+        if (claim.year, claim.month, day) in self._days:
+            return True
+        without_year = (None, claim.month, day) in self._days
+        return without_year and self.holds(Quantity(frozenset({Fraction(claim.year)})))
+
+    @cached_property
+    def _days(self) -> set[tuple[int | None, int, int | None]]:
+        """Year, month and day of each date; also with ``_ANY`` for the year, the day or both."""
+        found: set[tuple[int | None, int, int | None]] = set()
+        for day in chain.from_iterable(self._quantities.days):
+            found.update((year, day.month, of) for year in (day.year, _ANY) for of in (day.day, _ANY))
+        return found
 
     @cached_property
     def _words(self) -> names.Words:
@@ -169,16 +176,56 @@ class Evidence:
         return read_quantities(self._numbers_text)
 
     @cached_property
-    def _numbers(self) -> Sequence[Quantity]:
-        return (
+    def _numbers(self) -> "_Numbers":
+        numbers = (
             *self._quantities.numbers,
             *numbers_of_dates(self._quantities.days),
             *parts_of_group(self._numbers_text),
         )
+        return _Numbers(numbers)
 
 
-def _number(value: int) -> Quantity:
-    return Quantity(frozenset({Fraction(value)}))
+class _Amounts:
+    """Amounts among which one is found in the same time however many there are."""
+
+    def __init__(self) -> None:
+        self._scaled: dict[str, set[Fraction]] = {}
+        self._unitless: set[Fraction] = set()
+        self._bare: set[Fraction] = set()
+
+    def add(self, amount: Quantity) -> None:
+        self._bare |= amount.bare
+        if amount.kind:
+            self._scaled.setdefault(amount.kind, set()).update(amount.scaled)
+        else:
+            self._unitless |= amount.values
+
+    def has(self, amount: Quantity) -> bool:
+        """Whether one of them can mean the same; a missing unit fits any."""
+        if not amount.kind:
+            return not amount.bare.isdisjoint(self._bare)
+        same_kind = self._scaled.get(amount.kind, set())
+        return not (amount.scaled.isdisjoint(same_kind) and amount.bare.isdisjoint(self._unitless))
+
+
+class _Numbers:
+    """The numbers of a passage, and those of the same things."""
+
+    def __init__(self, numbers: Iterable[Quantity]) -> None:
+        self.all = _Amounts()
+        self._by_noun: dict[str, _Amounts] = {}
+        self._by_short: dict[str, _Amounts] = {}
+        for number in numbers:
+            self.all.add(number)
+            if number.noun:
+                self._by_noun.setdefault(number.noun, _Amounts()).add(number)
+                for short in names.shortened(number.noun):
+                    self._by_short.setdefault(short, _Amounts()).add(number)
+
+    def of_same_noun(self, noun: str) -> list[_Amounts]:
+        """Numbers of the things that a noun names, also with another ending of up to two letters."""
+        forms = (self._by_noun.get(form) for form in (noun, *names.shortened(noun)))
+        return [amounts for amounts in (*forms, self._by_short.get(noun)) if amounts is not None]
 
 
 def _plain(text: str) -> str:

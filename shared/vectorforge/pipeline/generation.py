@@ -30,6 +30,7 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64
@@ -88,7 +89,7 @@ async def generate_answer(
     finally:
         run.generation_ms += (time.perf_counter() - started) * 1000
         if run.response or run.answer:  # also of an answer that was cut off: its words are paid for
-            run.note_cost(_usage(run, payload))
+            run.note_cost(await _usage(run, payload))
     held = links.finish()[:_STEP_CHARS]  # of an answer that was ended
     for event in _pass_on(run, checker, labels.feed(held) + labels.finish()):
         yield event
@@ -97,7 +98,7 @@ async def generate_answer(
     _contain(run, links.changes, labels.removed)
     _contain_examples(run, known, len(payload.used))
     run.citations, run.invalid_citations = checker.citations, checker.invalid + labels.removed
-    yield _usage(run, payload)
+    yield await _usage(run, payload)
 
 
 def known_addresses(run: QueryRun, payload: ContextPayload) -> KnownAddresses:
@@ -293,10 +294,12 @@ def _finish(run: QueryRun, response: LLMResponse) -> None:
     run.finish_reason = str(response.metadata.get("finish_reason", "stop"))
 
 
-def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
+async def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
     response = run.response
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-    prompt_tokens = estimate_tokens(payload.system_prompt) + estimate_tokens(payload.user_message)
-    completion_tokens = estimate_tokens(run.answer)
-    return UsageEvent(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens, estimated=True)
+    texts = (payload.system_prompt, payload.user_message, run.answer)
+    system, question, answer = await beside_the_loop(
+        sum(map(len, texts)), lambda: [estimate_tokens(text) for text in texts]
+    )
+    return UsageEvent(system + question, answer, system + question + answer, estimated=True)

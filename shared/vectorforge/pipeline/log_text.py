@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import VectorForgeError
+from vectorforge.text_work import beside_the_loop
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +22,6 @@ _KNOWN_FOR_S = 60.0
 """Then a tenant's policy is read again."""
 _FAILED_FOR_S = 1.0
 _MAX_TENANTS = 10_000
-_QUICK_CHARS = 16_384
-"""Masked in a few milliseconds; of longer texts a thread masks, while others are served."""
 
 
 class LogTextSettings(Protocol):
@@ -111,9 +110,8 @@ class LogTexts:
     async def apply(self, log: QueryLog) -> QueryLog:
         """The record as it may leave this process. Never raises, except to go on being cancelled."""
         policy = await self._policy()
-        if len(log.query_text) + len(log.generated_response) > _QUICK_CHARS:
-            return await asyncio.to_thread(with_policy, log, policy, self._tenant_id)
-        return with_policy(log, policy, self._tenant_id)
+        chars = len(log.query_text) + len(log.generated_response)
+        return await beside_the_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
 
     async def _policy(self) -> LogText:
         known = self._policies.find(self._tenant_id)

@@ -192,7 +192,7 @@ class Words:
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = frozenset(words)
-        self._shortened = frozenset(short for word in self._words for short in _shortened(word))
+        self._shortened = frozenset(short for word in self._words for short in shortened(word))
 
     def __contains__(self, name: object) -> bool:
         return name in self._words
@@ -201,12 +201,12 @@ class Words:
         """Tell whether the name's word is there; takes the same time however many words there are."""
         if name in self._words or name in self._shortened:
             return True
-        return any(short in self._words for short in _shortened(name))
+        return any(short in self._words for short in shortened(name))
 
 
-def is_same_word(one: str, two: str) -> bool:
-    """Tell whether two words differ in an ending of two letters at most."""
-    return one == two or one in _shortened(two) or two in _shortened(one)
+def shortened(word: str) -> tuple[str, ...]:
+    """A folded word without its last letter and its last two, where four letters are left."""
+    return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)
 
 
 def writes_nouns_with_capitals(text: str) -> bool:
@@ -249,7 +249,3 @@ def _parts(word: str) -> Iterator[str]:
 
 def _blank(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: BLANK * len(match.group()), text)
-
-
-def _shortened(word: str) -> tuple[str, ...]:
-    return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)

@@ -68,16 +68,14 @@ class Quantity:
     is_count: bool = False
     """Spelled out, small and without a unit."""
 
-    def equals(self, other: "Quantity") -> bool:
-        """Whether both can mean the same amount; a missing unit fits any."""
-        if self.kind and other.kind:
-            scaled = {value * self.factor for value in self.values}
-            return self.kind == other.kind and not scaled.isdisjoint(
-                value * other.factor for value in other.values
-            )
-        return not self._bare().isdisjoint(other._bare())  # noqa: SLF001 - the same class
+    @property
+    def scaled(self) -> frozenset[Fraction]:
+        """The readings in the base unit of its kind."""
+        return frozenset(value * self.factor for value in self.values)
 
-    def _bare(self) -> frozenset[Fraction]:
+    @property
+    def bare(self) -> frozenset[Fraction]:
+        """The readings beside a number without a unit; those of percentages also as fractions of 1."""
         if self.kind == "percent":
             return self.values | {value / 100 for value in self.values}
         return self.values
@@ -90,11 +88,6 @@ class Day:
     year: int | None
     month: int
     day: int | None
-
-    def fits(self, other: "Day") -> bool:
-        """Whether nothing in them differs."""
-        pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
-        return all(one is None or two is None or one == two for one, two in pairs)
 
 
 @dataclass(frozen=True, slots=True)

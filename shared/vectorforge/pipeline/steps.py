@@ -22,9 +22,7 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import MetricsCollector, Tracer
-
-_QUICK_CHARS = 16_384
-"""Of an answer that is judged in a few milliseconds; a longer one is judged in a thread."""
+from vectorforge.text_work import beside_the_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +73,7 @@ class QuerySteps:
         if run.links_removed:
             self.metrics.increment("pipeline.answers.links_removed", run.links_removed)
         if not run.cached and run.outcome != "aborted":
-            if len(run.answer) > _QUICK_CHARS:
-                await asyncio.to_thread(note_quality, run, self.metrics)
-            else:
-                note_quality(run, self.metrics)
+            await beside_the_loop(len(run.answer), lambda: note_quality(run, self.metrics))
 
     async def until_the_model(self, run: QueryRun) -> ContextPayload:
         """The steps before a model is asked, without one, and without a cache or a record; fills in ``run``.

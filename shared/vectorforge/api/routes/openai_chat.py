@@ -15,6 +15,7 @@ from vectorforge.api.querying import answer_as_stream, answer_whole, check_confi
 from vectorforge.api.question_route import QuestionRoute
 from vectorforge.api.responses import nameless_events_content
 from vectorforge.api.schemas.openai_chat import ChatCompletion, ChatCompletionRequest
+from vectorforge.text_work import beside_the_loop
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
 
@@ -54,4 +55,4 @@ async def create_chat_completion(
         encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
         return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
     result = await answer_whole(request, application, tenant, question, known, config)
-    return chat_completion(result, wanted)
+    return await beside_the_loop(len(result.answer), lambda: chat_completion(result, wanted))

@@ -27,6 +27,7 @@ from vectorforge.api.schemas.openai_response_objects import (
 )
 from vectorforge.api.schemas.openai_responses import ResponseRequest
 from vectorforge.pipeline.types import QueryConfig
+from vectorforge.text_work import beside_the_loop
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
 
@@ -77,7 +78,8 @@ async def create_response(
         if body.stream:
             encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
             return await answer_as_stream(*asking, config, encoder=encoder)
-        return whole_response(await answer_whole(*asking, config), wanted)
+        result = await answer_whole(*asking, config)
+        return await beside_the_loop(len(result.answer), lambda: whole_response(result, wanted))
 
 
 def _top_k_field(body: ResponseRequest) -> str:
