@@ -48,7 +48,7 @@ STANDS_ALONE = frozenset({"authorizer"})
 
 _PYTHON, _PLATFORM = "3.14", "aarch64-manylinux_2_34"  # of Amazon Linux 2023, under python3.12 to 3.14
 _TASK_ROOT = "/var/task"
-ROOMS_LEFT_OUT = ("cli", "local", "testing")
+ROOMS_LEFT_OUT = ("cli", "local")
 """Of the library: what no function imports."""
 
 

@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.support.postgres.pgbouncer import PGBOUNCER, PgBouncer
+from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pgbouncer import PGBOUNCER, PgBouncer
-from vectorforge.testing.pin_detector import PinDetector
 
-pytest_plugins = ["vectorforge.testing.pin_plugin", "tests.flaky_plugin"]
+pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin"]
 
 TEMPLATE = "vectorforge_template"
 

@@ -15,10 +15,10 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import Visit
 from tests.clients.guides import BROKEN, QUESTION, Guides, serve_guides, unending
 from tests.clients.npm import HERE, NodeScript, installed_modules
+from tests.support.http.live_api import key_of
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import key_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -17,17 +17,17 @@ from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
 from tests.clients.npm import installed_modules
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import query_function
+from tests.support.http.live_api import key_of
+from tests.support.http.live_server import serve
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.local.lambda_service.front_doors import RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.query_events import query_function
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

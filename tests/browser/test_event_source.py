@@ -11,19 +11,19 @@ from playwright.async_api import Page
 from starlette.types import Receive, Scope, Send
 
 from tests.browser.conftest import Visit
-from vectorforge.api.app import create_app
-from vectorforge.config import CacheSettings
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import read_events
-from vectorforge.testing.live_api import (
+from tests.support.http.event_stream import read_events
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     build_application,
     new_collection,
     settings_for,
 )
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.scripted_llm import ScriptedLLM
+from tests.support.http.live_server import serve
+from tests.support.vendors.scripted_llm import ScriptedLLM
+from vectorforge.api.app import create_app
+from vectorforge.config import CacheSettings
+from vectorforge.local.postgres import EmbeddedPostgres
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -13,9 +13,9 @@ from playwright.async_api import expect
 from tests.browser.conftest import Visit
 from tests.browser.cuttable_relay import CuttableRelay, cuttable
 from tests.browser.page_actions import ask, ended
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -9,11 +9,11 @@ from pydantic import SecretStr
 
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended
+from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings, LLMSettings, ServerSettings, VectorForgeConfig
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_server import serve
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

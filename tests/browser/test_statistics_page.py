@@ -9,8 +9,8 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.stub_api import StubApi
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

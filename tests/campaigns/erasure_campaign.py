@@ -35,14 +35,14 @@ from tests.campaigns.erasure_tenant import (
 )
 from tests.campaigns.fault_campaign import machine, short_folder
 from tests.campaigns.faults.report import write_section
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import build_application, live_api, new_collection, settings_for
+from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.migrate import migrate
 from vectorforge.erasure.certificate import sha256_of
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.live_api import build_application, live_api, new_collection, settings_for
-from vectorforge.testing.sqs_events import Queue
-from vectorforge.testing.tenant_dump import dump_database
 
 _EXPLANATION = """
 A server with a log queue, a bucket for large records and one for uploads gets documents of a tenant, as many

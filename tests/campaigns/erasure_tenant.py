@@ -7,6 +7,10 @@ from typing import Any
 import httpx2
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import ask_streaming, new_collection
+from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_overflow import QueryLogOverflow
 from vectorforge.aws.query_log_queue import QueryLogQueue
@@ -16,10 +20,6 @@ from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.serverless.ingest import handle
 from vectorforge.serverless.query_log_batch import QueryLogBatch
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.live_api import ask_streaming, new_collection
-from vectorforge.testing.query_logs import make_log, message
-from vectorforge.testing.sqs_events import Queue
 
 CANARY = "quokkasaurus"
 TENANT, OTHER = "acme", "other"

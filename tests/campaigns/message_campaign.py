@@ -21,11 +21,11 @@ from rich.console import Console
 from tests.campaigns.fault_campaign import machine, progress_of, short_folder
 from tests.campaigns.faults.report import write_section
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
+from tests.support.aws.fake_aws import aws_client
+from tests.support.aws.fake_sqs import FakeSqs
+from tests.support.rag.query_logs import make_log, message
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import aws_client
-from vectorforge.testing.fake_sqs import FakeSqs
-from vectorforge.testing.query_logs import make_log, message
 
 _ENTRIES = 10  # of one SendMessageBatch
 _DRAIN_TIMEOUT_S = 3600

@@ -22,11 +22,11 @@ from tests.campaigns.query_log.asking import Asked, ask_all, open_lanes
 from tests.campaigns.query_log.audit import Findings, audit
 from tests.campaigns.query_log.delivery import LogQueue, log_writer, sqs_server
 from tests.campaigns.query_log.disturbance import plan
+from tests.support.aws.live_query_function import add_passage
 from vectorforge.db.connection import Database
 from vectorforge.db.migrate import migrate
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_query_function import add_passage
 
 _EXPLANATION = """
 Every query goes from a client through a function URL to the real query function, which answers from a real

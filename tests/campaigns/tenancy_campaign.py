@@ -18,12 +18,12 @@ from rich.console import Console
 
 from tests.campaigns.fault_campaign import machine, progress_of, short_folder
 from tests.campaigns.faults.report import write_section
+from tests.support.postgres.pgbouncer import PgBouncer
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.migrate import migrate
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.errors import DatabaseError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pgbouncer import PgBouncer
 from vectorforge.types import DistanceMetric
 
 # Without the predicate that every statement of the product has: row-level security stands alone here.

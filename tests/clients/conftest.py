@@ -12,9 +12,9 @@ import pytest
 from tests.clients.doors import Door, ServerKind, open_door
 from tests.clients.guides import Guides, serve_guides
 from tests.clients.npm import NodeScript, installed_modules
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
 
 __all__ = ["NodeScript", "RunNode", "StartNode"]
 

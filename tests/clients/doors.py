@@ -8,16 +8,16 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
+from tests.support.aws.live_query_function import QuerySurroundings
+from tests.support.aws.query_events import query_function
+from tests.support.http.live_api import key_of
+from tests.support.http.live_server import serve
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QuerySurroundings
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.query_events import query_function
 
 QUESTION = "How long does a refund take?"
 ServerKind: TypeAlias = Literal["uvicorn", "lambda"]

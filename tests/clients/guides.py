@@ -8,11 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     key_of,
@@ -20,6 +16,10 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
 
 GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",

@@ -14,9 +14,9 @@ from openai import AsyncOpenAI
 
 from tests.clients.conftest import RunNode, StartNode
 from tests.clients.doors import QUESTION, Door, check_end, held_back
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.mcp_client import MODES, mcp_client
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.mcp_client import MODES, mcp_client
+from tests.support.vendors.fake_vendor import Failure, Reply
 
 ASKED: Any = [{"role": "user", "content": QUESTION}]
 MODEL = "vectorforge/default"

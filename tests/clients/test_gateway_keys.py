@@ -9,12 +9,12 @@ import pytest
 from openai import AsyncOpenAI
 
 from functions.authorizer.handler import handler as authorize
+from tests.support.aws.live_query_function import query_surroundings
+from tests.support.aws.query_events import query_function
 from vectorforge.local.lambda_service.front_doors import RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.proxy_events import ProxyRequest
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_query_function import query_surroundings
-from vectorforge.testing.query_events import query_function
 
 GATEWAY_KEY, GATEWAY_KEY_ID = "ExampleKeyOfApiGateway0123456789", "k3yidacm3e"
 ASKED: Any = [{"role": "user", "content": "How long does a refund take?"}]

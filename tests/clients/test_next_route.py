@@ -5,7 +5,7 @@ import asyncio
 from tests.clients.conftest import RunNode
 from tests.clients.guides import QUESTION, Guides, unending
 from tests.clients.npm import HERE
-from vectorforge.testing.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_openai import FakeOpenAI
 
 DOCUMENT = str(HERE.parents[1] / "docs" / "ai-sdk.md")
 

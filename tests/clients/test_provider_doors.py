@@ -6,7 +6,7 @@ import pytest
 
 from tests.clients.conftest import RunNode, StartNode
 from tests.clients.doors import QUESTION, Door, check_end, held_back
-from vectorforge.testing.fake_vendor import Reply
+from tests.support.vendors.fake_vendor import Reply
 
 SCRIPT = "provider.mjs"
 TEXTS = ("It takes five", " days [Sou", "rce 1].")

@@ -7,8 +7,8 @@ import pytest
 
 from tests.clients.conftest import RunNode, StartNode
 from tests.clients.guides import BROKEN, QUESTION, Guides, unending
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 
 SCRIPT = "provider.mjs"
 PROVIDERS = ["chat", "responses", "compatible"]

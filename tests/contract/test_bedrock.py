@@ -11,6 +11,11 @@ import pytest
 from botocore.model import OperationModel
 from botocore.session import Session
 
+from tests.contract.suites.llm import MESSAGES, collect
+from tests.contract.suites.llm_streams import LLMStreamContract
+from tests.support.aws.aws_events import aws_exception
+from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock, check_input
+from tests.support.vendors.fake_vendor import Failure, FakeVendor, Reply, SmallContext
 from vectorforge.bedrock_client import BedrockClient
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import (
@@ -27,11 +32,6 @@ from vectorforge.llm.providers.bedrock import BedrockProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.aws_events import aws_exception
-from vectorforge.testing.contracts_llm import MESSAGES, collect
-from vectorforge.testing.contracts_llm_streams import LLMStreamContract
-from vectorforge.testing.fake_bedrock import MODEL, FakeBedrock, check_input
-from vectorforge.testing.fake_vendor import Failure, FakeVendor, Reply, SmallContext
 
 SYSTEM, QUESTION = (message["content"] for message in MESSAGES)
 CONVERSATION = [{"role": "user", "content": [{"text": QUESTION}]}]

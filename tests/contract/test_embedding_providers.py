@@ -8,6 +8,11 @@ import boto3
 import pytest
 from pydantic import SecretStr
 
+from tests.contract.suites.embedding import EmbeddingProviderContract
+from tests.support.vendors.fake_bedrock_embeddings import FakeBedrockEmbeddings
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
 from vectorforge.embedding.providers.cohere import CohereEmbeddingProvider
@@ -16,11 +21,6 @@ from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.health import HealthChecker
-from vectorforge.testing.contracts_embedding import EmbeddingProviderContract
-from vectorforge.testing.fake_bedrock_embeddings import FakeBedrockEmbeddings
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
 from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind
 
 

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from tests.contract.suites.llm import collect
 from vectorforge.errors import LLMError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMStreamEvent, StreamEnd, TextDelta
-from vectorforge.testing.contracts_llm import collect
 
 _WORDS = ("one", " two", " three")
 _OPENAI = "".join(f'data: {{"choices": [{{"delta": {{"content": "{word}"}}}}]}}\n\n' for word in _WORDS)

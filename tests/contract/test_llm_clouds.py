@@ -12,15 +12,15 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.contract.suites.llm import MESSAGES, collect
+from tests.contract.suites.llm_streams import LLMStreamContract
+from tests.support.vendors.fake_azure_openai import FakeAzureOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor
+from tests.support.vendors.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.credentials import AccessToken, FixedCredentials
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.testing.contracts_llm import MESSAGES, collect
-from vectorforge.testing.contracts_llm_streams import LLMStreamContract
-from vectorforge.testing.fake_azure_openai import FakeAzureOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor
-from vectorforge.testing.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.vendor_sdk_clients import AzureOpenAI, VertexAI
 
 VERSION = "2024-10-21"

@@ -9,6 +9,12 @@ import openai.resources.chat  # noqa: F401 - see above
 import pytest
 from pydantic import SecretStr
 
+from tests.contract.suites.llm import MESSAGES, LLMProviderContract, collect
+from tests.contract.suites.llm_streams import LLMStreamContract
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_completions import FakeCompletions
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
@@ -23,12 +29,6 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.contracts_llm import MESSAGES, LLMProviderContract, collect
-from vectorforge.testing.contracts_llm_streams import LLMStreamContract
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_completions import FakeCompletions
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor
 from vectorforge.vendor_sdk_clients import ClientKind
 
 FULL_CONFIG = LLMRequestConfig(

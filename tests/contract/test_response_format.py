@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_completions import FakeCompletions
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.errors import LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
@@ -13,10 +17,6 @@ from vectorforge.llm.providers.max_serve import MaxServeProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, LLMResponse
 from vectorforge.pipeline.docrag import ANSWER_SCHEMA
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_completions import FakeCompletions
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
 
 MESSAGES = [{"role": "user", "content": "Answer with JSON."}]
 WRITTEN = Reply(texts=('{"answer": "x"}',))

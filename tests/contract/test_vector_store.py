@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.contract.suites.vector_store import MakeCollection, VectorStoreContract
+from tests.support.postgres.vector_indexes import index_space
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.contracts import MakeCollection, VectorStoreContract
-from vectorforge.testing.drafts import chunk_drafts, document_draft
-from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.memory import InMemoryVectorStore

@@ -11,17 +11,17 @@ from anthropic import AsyncAnthropic, AsyncAnthropicVertex
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from pydantic import SecretStr
 
+from tests.contract.suites.llm import MESSAGES
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, FakeVendor
 from vectorforge.credentials import KeyOrigin
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.errors import LLMAuthenticationError, LLMError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.ollama import OllamaProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.testing.contracts_llm import MESSAGES
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, FakeVendor
 from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, VertexAI
 
 TEXT = "The answer is 42 [Source 1]."
@@ -169,7 +169,7 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.testing.contracts_llm import MESSAGES
+from tests.contract.suites.llm import MESSAGES
 made = {"openai": OpenAIProvider, "anthropic": AnthropicProvider}[PACKAGE]("key", client="sdk")
 try:
     asyncio.run(made.generate(MESSAGES))

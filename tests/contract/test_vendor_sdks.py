@@ -10,15 +10,15 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic import SecretStr
 
+from tests.contract.suites.llm import MESSAGES, collect
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import RecordedRequest, SmallContext
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import StreamEnd
-from vectorforge.testing.contracts_llm import MESSAGES, collect
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import RecordedRequest, SmallContext
 
 SAMPLING = {"model": "m", "max_tokens": 1024}
 

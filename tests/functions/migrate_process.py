@@ -18,7 +18,7 @@ SIGNED = "?X-Amz-Signature=canary-signature"
 DRIVER = """
 import json, sys
 from functions.migrate.handler import handler
-from vectorforge.testing.lambda_context import LambdaContext
+from tests.support.aws.lambda_context import LambdaContext
 for line in sys.stdin:
     event, remaining_ms = json.loads(line)
     try:

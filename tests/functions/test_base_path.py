@@ -7,12 +7,12 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Mode, query_function
+from tests.support.http.live_api import key_of
 from vectorforge.local.lambda_service.front_doors import HttpApi, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Mode, query_function
 
 
 @pytest.fixture

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import settings_for
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.connection import Database
@@ -23,10 +27,6 @@ from vectorforge.errors import (
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.lambda_service.bucket_event_source import object_created_event
 from vectorforge.serverless.ingest import handle
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import settings_for
-from vectorforge.testing.sqs_events import Queue
 
 BUCKET = "vectorforge-uploads"
 TENANT = "acme"

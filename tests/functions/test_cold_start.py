@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.aws.fake_aws_faults import FaultyAws
+from tests.support.aws.query_events import load_event, response_of
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.testing.fake_aws_faults import FaultyAws
-from vectorforge.testing.query_events import load_event, response_of
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = ["query", "log_writer", "ingest", "migrate"]
@@ -81,7 +81,7 @@ def test_importing_a_function_needs_no_settings(function: str) -> None:
 
 HEALTH = """
 from functions.query.handler import handler
-from vectorforge.testing.lambda_context import LambdaContext
+from tests.support.aws.lambda_context import LambdaContext
 handler.startup()
 assert handler(EVENT, LambdaContext())["statusCode"] == 503  # there is no database
 handler.shutdown()

@@ -8,14 +8,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import build_application, settings_for
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings
 from vectorforge.db.repositories.erasure_repo import Erasure, Subject
 from vectorforge.deadline import Deadline
 from vectorforge.serverless.ingest import handle
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.live_api import build_application, settings_for
-from vectorforge.testing.sqs_events import Queue
 
 BUCKET = "vectorforge-uploads"
 KEYS = ("acme/a/x.txt", "acme/ a /y.txt", "acme/b/x.txt", "acme2/a/x.txt")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.campaigns.erasure_campaign import run_campaign
-from vectorforge.testing.fake_aws import FakeAws
+from tests.support.aws.fake_aws import FakeAws
 
 
 async def test_no_trace_of_a_tenant_in_dump_queues_and_logs(

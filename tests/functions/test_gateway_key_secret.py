@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Event, Mode, load_event, query_function, response_of
+from tests.support.http.live_api import key_of
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
 
 KEY_ID = "k3yidacm3e"  # in the event
 KEY_EVENT = "query_apigateway_rest_api_key"

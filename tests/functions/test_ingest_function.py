@@ -11,6 +11,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.lambda_context import LambdaContext
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import key_of, settings_for
+from tests.support.http.live_server import serve
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
@@ -23,12 +29,6 @@ from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.serverless.ingest import IngestFunction, handle
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.lambda_context import LambdaContext
-from vectorforge.testing.live_api import key_of, settings_for
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.sqs_events import Queue
 from vectorforge.types import Vector
 
 EVENTS = Path(__file__).parents[2] / "events"

@@ -12,6 +12,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.fake_aws import REGION, FakeAws
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.sqs_events import Queue
+from tests.support.aws.sqs_proxy import SqsProxy
+from tests.support.http.live_api import build_application, settings_for
+from tests.support.vendors.fake_embeddings import Reply
 from vectorforge.aws.ingestion_queue import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
@@ -31,12 +37,6 @@ from vectorforge.local.lambda_service.queue_event_source import (
     QueueEventSource,
 )
 from vectorforge.local.lambda_service.recursion import count_hop, total_hops
-from vectorforge.testing.fake_aws import REGION, FakeAws
-from vectorforge.testing.fake_embeddings import Reply
-from vectorforge.testing.live_api import build_application, settings_for
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.sqs_events import Queue
-from vectorforge.testing.sqs_proxy import SqsProxy
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"

@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import build_application, settings_for
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
@@ -23,9 +26,6 @@ from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.serverless.ingest import handle
 from vectorforge.serverless.ingest_events import read_uploads
 from vectorforge.serverless.uploads import UploadInbox
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.live_api import build_application, settings_for
-from vectorforge.testing.sqs_events import Queue
 
 EVENTS = Path(__file__).parents[2] / "events"
 BUCKET = "vectorforge-uploads"

@@ -11,6 +11,8 @@ from urllib.parse import unquote_plus
 
 import pytest
 
+from tests.support.aws.fake_aws import REGION, FakeAws, aws_environment
+from tests.support.aws.sqs_proxy import SqsProxy
 from vectorforge.local.lambda_service.bucket_event_source import BucketEventSource
 from vectorforge.local.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
@@ -27,8 +29,6 @@ from vectorforge.local.lambda_service.queue_event_source import (
 )
 from vectorforge.local.lambda_service.queue_events import MAX_EVENT_BYTES, cut, failed_ids
 from vectorforge.local.lambda_service.recursion import MAX_HOPS, count_hop, total_hops
-from vectorforge.testing.fake_aws import REGION, FakeAws, aws_environment
-from vectorforge.testing.sqs_proxy import SqsProxy
 
 HERE = Path(__file__).parent
 LONG = "1000"  # a visibility timeout that no test waits for

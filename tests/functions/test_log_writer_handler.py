@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.testing.fake_aws import FakeAws
+from tests.support.aws.fake_aws import FakeAws
 
 ROOT = Path(__file__).parents[2]
 DRIVER = """
 import json, sys
 from functions.log_writer.handler import handler
-from vectorforge.testing.lambda_context import LambdaContext
+from tests.support.aws.lambda_context import LambdaContext
 answers = [handler(json.loads(line), LambdaContext()) for line in sys.stdin]
 handler.shutdown()
 print(json.dumps({"answers": answers}))
@@ -26,7 +26,7 @@ print(json.dumps({"answers": answers}))
 FORKING_DRIVER = """
 import json, os, sys, warnings
 from functions.log_writer.handler import handler
-from vectorforge.testing.lambda_context import LambdaContext
+from tests.support.aws.lambda_context import LambdaContext
 events = [json.loads(line) for line in sys.stdin]
 answers = [handler(events[0], LambdaContext())]
 sys.stdout.flush()

@@ -7,14 +7,14 @@ import jsonschema
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Mode, query_function
+from tests.support.http.mcp_client import MODES, mcp_client
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.lambda_service.front_door import FrontDoor
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.mcp_client import MODES, mcp_client
-from vectorforge.testing.query_events import Mode, query_function
 
 QUESTION = {"query": "How long does a refund take?"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Mode, load_event, query_function, response_of
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.live_api import key_of
+from tests.support.vendors.fake_embeddings import Reply as EmbeddingReply
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_embeddings import Reply as EmbeddingReply
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Mode, load_event, query_function, response_of
 
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 HEALTH = "query_function_url_health"

@@ -7,13 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Mode, load_event, query_function, response_of
+from tests.support.http.live_api import key_of, live_api, settings_for
 from vectorforge.local.lambda_service.front_door import FrontDoor
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import key_of, live_api, settings_for
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Mode, load_event, query_function, response_of
 
 KEY_ID = "k3yidacm3e"
 ROLE = "arn:aws:iam::123456789012:role/acme-reader"

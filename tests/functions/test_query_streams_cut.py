@@ -8,20 +8,20 @@ from typing import Unpack
 import httpx2
 import pytest
 
+from tests.support.aws.live_query_function import (
+    QUERY_PATH,
+    LockStep,
+    QuerySurroundings,
+    query_surroundings,
+)
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_query_function import (
-    QUERY_PATH,
-    LockStep,
-    QuerySurroundings,
-    query_surroundings,
-)
 
 TEXTS = ("It takes ", "x" * 4000, " five days [Context 1].", " That is all.")
 ANSWER = "".join(TEXTS)

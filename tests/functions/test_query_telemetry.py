@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.aws.emf import Measured, read_emf, read_fields
+from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
+from tests.support.aws.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import Event, Mode, load_event, query_function, response_of
+from tests.support.aws.xray_daemon import XRayDaemon
+from tests.support.http.live_api import key_of
+from tests.support.vendors.fake_embeddings import Reply
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.emf import Measured, read_emf, read_fields
-from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
-from vectorforge.testing.fake_embeddings import Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
-from vectorforge.testing.query_events import Event, Mode, load_event, query_function, response_of
-from vectorforge.testing.xray_daemon import XRayDaemon
 
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from tests.fuzz.api_server import ApiServer, headers_of
-from vectorforge.testing.live_api import add_documents, ask_streaming, new_collection
+from tests.support.http.live_api import add_documents, ask_streaming, new_collection
 
 _QUESTION = {"query": "How long does a refund take?"}
 _TEXT = "A refund takes five working days. Opened goods are exchanged."

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.http.live_api import build_application, key_of, settings_for
+from tests.support.http.live_server import serve
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.api.app import create_app
 from vectorforge.config import AwsSettings, LimitSettings
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import build_application, key_of, settings_for
-from vectorforge.testing.live_server import serve
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from tests.fuzz.api_server import ApiServer
 from tests.fuzz.filter_reference import holds
-from vectorforge.testing.random_filters import RandomFilters, random_metadata
+from tests.support.rag.random_filters import RandomFilters, random_metadata
 
 WORDS = ("apple", "river", "stone", "lamp", "cloud", "zebra")
 """Each its own stem."""

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from tests.fuzz.event_loop import result_of
+from tests.support.rag.passages import make_passage
 from vectorforge.api.mcp.tools import TOOLS
 from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.openai.cursors import read_page
@@ -28,7 +29,6 @@ from vectorforge.pipeline.addresses import KnownAddresses
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.links import LinkFilter
 from vectorforge.pipeline.redaction import redact
-from vectorforge.testing.passages import make_passage
 from vectorforge.tools.toolbox import check_arguments
 from vectorforge.vectorstore.filters import parse
 from vectorforge.vectorstore.sql_filters import FilterCompiler

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from tests.fuzz.hostile_strings import STATEMENTS, VALUES, filters_of
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.postgres.pin_rules import PinRule
 from vectorforge.db.connection import Database
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.pin_rules import PinRule
 
 CANARY = "canary-of-alice"
 ENTER = "SELECT vectorforge.enter_tenant(%s)"

@@ -20,7 +20,7 @@ import pytest
 from infra.bundling import Bundle, make_bundle
 from infra.settings import DEV, PROD, CustomDomain, StageSettings
 from tests.infra.stack_template import StackTemplate
-from vectorforge.testing.scripted_aws import ScriptedAws
+from tests.support.aws.scripted_aws import ScriptedAws
 
 if TYPE_CHECKING:
     from aws_cdk import App

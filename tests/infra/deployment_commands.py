@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vectorforge.testing.scripted_aws import CANARY, ScriptedAws
+from tests.support.aws.scripted_aws import CANARY, ScriptedAws
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-canary-of-openai"

@@ -14,8 +14,8 @@ from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 
+from tests.support.aws.scripted_aws import CANARY, ScriptedAws
 from vectorforge.cli.app import run
-from vectorforge.testing.scripted_aws import CANARY, ScriptedAws
 
 ROOT = Path(__file__).parents[2]
 PINNED = json.loads((ROOT / "infra" / "package.json").read_text())["devDependencies"]["aws-cdk"]

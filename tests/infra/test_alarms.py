@@ -195,7 +195,7 @@ PRINTED = """\
 import asyncio
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import QueryLogQueue
-from vectorforge.testing.query_logs import make_log
+from tests.support.rag.query_logs import make_log
 
 queue = QueryLogQueue(AwsClients(), "http://127.0.0.1:1/queue")
 queue.close()

@@ -20,13 +20,13 @@ from aiohttp import web
 
 from infra.emulated_resources import DROPPED, KEPT, is_listed
 from tests.infra.local_deployment import Deployment, command_line, environment, eventually, run
+from tests.support.http.event_stream import check_order, read_events
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.migrate import read_migrations
 from vectorforge.local.deployment.background import BackgroundProcesses
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.loop_thread import LoopThread
-from vectorforge.testing.event_stream import check_order, read_events
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"

@@ -7,8 +7,8 @@ import boto3
 import pytest
 
 from tests.infra.deployment_commands import KEY, Commands
-from vectorforge.testing.fake_aws import REGION
-from vectorforge.testing.scripted_aws import EVERY
+from tests.support.aws.fake_aws import REGION
+from tests.support.aws.scripted_aws import EVERY
 
 
 class TestSynth:

@@ -9,10 +9,10 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from tests.infra.deployment_doctor import BOOTSTRAP, ORDER, Doctor
+from tests.support.aws.fake_aws import REGION
+from tests.support.aws.scripted_aws import EVERY
 from vectorforge.cli.aws_failures import understand
 from vectorforge.cli.deployed_stacks import DeployedStack, check_stacks
-from vectorforge.testing.fake_aws import REGION
-from vectorforge.testing.scripted_aws import EVERY
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 

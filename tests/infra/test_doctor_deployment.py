@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.deployment_doctor import PINNED, Doctor, stand_in
-from vectorforge.testing.fake_aws import REGION
+from tests.support.aws.fake_aws import REGION
 
 
 class TestHostsOfADualStackStage:

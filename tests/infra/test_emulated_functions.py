@@ -21,12 +21,12 @@ from psycopg.rows import dict_row
 from infra.bundling import Bundle
 from tests.infra.emulated_function import EmulatedFunction
 from tests.infra.test_local_template import SAM
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import build_application, settings_for
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.repositories.job_repo import NewJobItem
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import build_application, settings_for
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.sqs_events import Queue
 
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"

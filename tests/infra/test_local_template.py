@@ -12,8 +12,8 @@ import pytest
 from cfnlint.decode import cfn_yaml
 
 from infra.bundling import Bundle
+from tests.support.aws.fake_aws import FakeAws
 from vectorforge.config import known_variables
-from vectorforge.testing.fake_aws import FakeAws
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template-local.yaml"

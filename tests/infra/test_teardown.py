@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.infra.deployment_commands import KEY, Commands
-from vectorforge.testing.fake_aws import REGION
-from vectorforge.testing.scripted_aws import ScriptedAws
+from tests.support.aws.fake_aws import REGION
+from tests.support.aws.scripted_aws import ScriptedAws
 
 
 def make_stack(account: ScriptedAws, name: str, **resources: Any) -> None:

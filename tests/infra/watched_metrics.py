@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from tests.infra.stack_template import StackTemplate, text
+from tests.support.aws.emf import read_emf
 from vectorforge.aws.metrics import EmfMetrics
 from vectorforge.telemetry import METRICS
-from vectorforge.testing.emf import read_emf
 
 _SEARCH = re.compile(
     r"""SEARCH\('\{"(?P<namespace>[^"]+)",(?P<dimensions>[\w,]+)\} service="(?P<service>\w+)" """

@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -15,7 +16,6 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

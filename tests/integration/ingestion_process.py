@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from uuid import UUID
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

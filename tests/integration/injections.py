@@ -1,6 +1,6 @@
 """Documents that give orders to a model: families of attacks, worded in several languages.
 
-What a document wants written stands between « and »; see ``vectorforge.testing.obedient_llm``.
+What a document wants written stands between « and »; see ``tests.support.vendors.obedient_llm``.
 """
 
 from dataclasses import dataclass

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import httpx2
 
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import CacheSettings, StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 RAG = "/v1/rag/query"
 REPLAYED = "idempotent-replayed"

@@ -7,8 +7,8 @@ is as in ``live_api``. What its tenants may use stands in VECTORFORGE_LIMIT_*, a
 import asyncio
 import sys
 
-from vectorforge.testing.live_api import live_api, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
+from tests.support.http.live_api import live_api, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 
 
 async def main(url: str, delay_s: str, *tenants: str) -> None:

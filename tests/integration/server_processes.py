@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from vectorforge.testing.live_query_function import QuerySurroundings
+from tests.support.aws.live_query_function import QuerySurroundings
 
 _SERVER = Path(__file__).with_name("streaming_server.py")
 

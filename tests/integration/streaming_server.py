@@ -3,10 +3,10 @@
 import asyncio
 import sys
 
+from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.testing.live_server import serve
 
 
 async def main() -> None:

@@ -9,14 +9,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent, read_events
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.fenced import unfenced
-from vectorforge.testing.live_api import (
+from tests.support.http.event_stream import ReceivedEvent, read_events
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -24,6 +18,12 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.rag.fenced import unfenced
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
 GUIDES = {

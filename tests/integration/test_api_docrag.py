@@ -9,15 +9,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.errors import EmbeddingError
-from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.fenced import unfenced, without_number
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -26,6 +18,14 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.rag.fenced import unfenced, without_number
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from vectorforge.errors import EmbeddingError
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.types import Vector
 
 DOCRAG = "/v1/docrag/query"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     key_of,
@@ -18,6 +17,7 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.local.postgres import EmbeddedPostgres
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

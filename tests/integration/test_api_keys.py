@@ -10,14 +10,14 @@ import httpx2
 import psycopg
 import pytest
 
+from tests.support.http.live_api import LiveApi, build_application, live_api, settings_for
+from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey, digest_of, find_api_key
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.principal import Scope
-from vectorforge.testing.live_api import LiveApi, build_application, live_api, settings_for
-from vectorforge.testing.live_server import serve
 
 Served: TypeAlias = tuple[LiveApi, httpx2.AsyncClient]
 

@@ -9,11 +9,11 @@ import pytest
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
+from tests.support.http.live_api import build_application, new_collection, settings_for
+from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.live_api import build_application, new_collection, settings_for
-from vectorforge.testing.live_server import serve
 
 Place = tuple[str, str, str]
 

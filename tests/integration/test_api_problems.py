@@ -10,13 +10,7 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
-from vectorforge import errors
-from vectorforge.api.app import create_app
-from vectorforge.api.problems import problem_of, retry_after_s, status_of
-from vectorforge.config import IngestionSettings, QuerySettings
-from vectorforge.embedding.providers.local import LocalEmbeddingProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     build_application,
     key_of,
@@ -24,7 +18,13 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
-from vectorforge.testing.live_server import serve
+from tests.support.http.live_server import serve
+from vectorforge import errors
+from vectorforge.api.app import create_app
+from vectorforge.api.problems import problem_of, retry_after_s, status_of
+from vectorforge.config import IngestionSettings, QuerySettings
+from vectorforge.embedding.providers.local import LocalEmbeddingProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
 PLANTED = "postgresql://admin:hunter2@10.0.0.1/prod"

@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.http.live_api import LiveApi, ask_streaming, live_api, new_collection, settings_for
 from vectorforge.config import QuerySettings
-from vectorforge.testing.live_api import LiveApi, ask_streaming, live_api, new_collection, settings_for
 
 WHOLE = {
     "profile_summary": "Bakes bread and writes software.",

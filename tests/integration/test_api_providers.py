@@ -7,18 +7,7 @@ import boto3
 import httpx2
 import pytest
 
-from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.bedrock import BedrockProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_bedrock import MODEL, FakeBedrock
-from vectorforge.testing.fake_bedrock_embeddings import FakeBedrockEmbeddings
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -26,6 +15,17 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock
+from tests.support.vendors.fake_bedrock_embeddings import FakeBedrockEmbeddings
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor
+from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.bedrock import BedrockProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 LOCAL = {"auth": "local", "local_tenant": "tenant-providers"}
 REFUSED = {"temperature": "temperature is not supported with this model."}

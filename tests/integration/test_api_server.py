@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
+from tests.support.http.live_api import LiveApi, live_api, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.health import ComponentHealth
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, live_api, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 LOCAL = {"auth": "local", "allowed_hosts": ["localhost", "127.0.0.1", "::1"], "local_tenant": "tenant-local"}
 

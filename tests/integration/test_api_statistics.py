@@ -9,11 +9,11 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.rag.query_logs import make_log
 from vectorforge.aws.metrics import EmfMetrics
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.query_logs import make_log
 
 
 @pytest.fixture

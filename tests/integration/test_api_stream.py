@@ -13,6 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.live_server import serve
 from vectorforge.api.disconnect import cancelled_on_disconnect
 from vectorforge.api.middleware import RequestContext
 from vectorforge.api.problems import install_problem_handlers
@@ -30,8 +32,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.live_server import serve
 
 Events = AsyncGenerator[QueryEvent, None]
 COLLECTION = UUID(int=7)

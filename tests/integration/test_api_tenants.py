@@ -9,12 +9,8 @@ import httpx2
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from vectorforge.api.app import create_routes
-from vectorforge.api.openai.errors import is_openai_path
-from vectorforge.config import AwsSettings
-from vectorforge.limits.types import Limits
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import (
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -22,6 +18,10 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.api.app import create_routes
+from vectorforge.api.openai.errors import is_openai_path
+from vectorforge.config import AwsSettings
+from vectorforge.limits.types import Limits
 
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}

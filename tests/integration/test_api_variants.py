@@ -9,13 +9,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import QuerySettings, VectorForgeConfig
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.pipeline.variants import BUILT_IN
-from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -23,6 +17,12 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from vectorforge.config import QuerySettings, VectorForgeConfig
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.pipeline.variants import BUILT_IN
+from vectorforge.telemetry import InMemoryMetrics
 
 RAG = "/v1/rag/query"
 OWN: dict[str, Any] = {

@@ -13,6 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.backfill_process import BATCH, DIMENSION
+from tests.support.vendors.hashing_embedder import DIMENSION as OLD_DIMENSION
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -20,8 +22,6 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitchRepository, SwitchState
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.testing.hashing_embedder import DIMENSION as OLD_DIMENSION
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

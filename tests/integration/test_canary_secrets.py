@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, FakeVendor
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import QuerySettings
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import ProviderCall
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, FakeVendor
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 CANARY = "canary-7c1d9e"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.http.live_api import finished_job, live_api, new_collection, settings_for
 from vectorforge.config import IngestionSettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import finished_job, live_api, new_collection, settings_for
 
 WORDS = " ".join(f"word{number:04}" for number in range(900))
 """About 8,000 characters."""

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 

@@ -12,8 +12,8 @@ from unittest.mock import ANY
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.tenant_dump import dump_database
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.postgres.tenant_dump import dump_database
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 CANARY = "quokkasaurus"

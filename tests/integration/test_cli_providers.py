@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vectorforge.testing.fake_bedrock import MODEL, FakeBedrock
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor
+from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 

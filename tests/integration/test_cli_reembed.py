@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.loop_thread import LoopThread
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 REEMBED = ("collections", "reembed")

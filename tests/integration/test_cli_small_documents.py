@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 
 FILES = 40
 

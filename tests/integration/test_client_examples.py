@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor, Reply, ToolCall
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     key_of,
@@ -22,6 +18,10 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor, Reply, ToolCall
+from vectorforge.local.postgres import EmbeddedPostgres
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTION = "Who approves refunds?"

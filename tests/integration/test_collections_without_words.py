@@ -8,13 +8,13 @@ import httpx2
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.http.live_api import live_api, new_collection, settings_for
+from tests.support.postgres.term_check import check_terms
+from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import InvalidInputError
-from vectorforge.testing.drafts import chunk_drafts, document_draft
-from vectorforge.testing.live_api import live_api, new_collection, settings_for
-from vectorforge.testing.term_check import check_terms
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

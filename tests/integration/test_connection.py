@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.support.postgres.pin_rules import PinRule
+from tests.support.postgres.postgres_messages import CANCEL_REQUEST
 from vectorforge.db.connection import Database
 from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError, RefusedRowError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pin_rules import PinRule
-from vectorforge.testing.postgres_messages import CANCEL_REQUEST
 
 
 class Proxy:

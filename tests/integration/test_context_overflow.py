@@ -10,16 +10,16 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from tests.support.http.live_api import add_documents, ask_streaming, live_api, new_collection, settings_for
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor, Reply, SmallContext
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.bedrock import BedrockProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_bedrock import MODEL, FakeBedrock
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor, Reply, SmallContext
-from vectorforge.testing.live_api import add_documents, ask_streaming, live_api, new_collection, settings_for
 
 RAG = "/v1/rag/query"
 NAMES = ("bread", "rye", "oat", "corn", "rice", "malt")

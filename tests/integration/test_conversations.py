@@ -10,15 +10,7 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import QuerySettings
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.llm.types import Completion, ProviderCall
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.fenced import without_number
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -26,6 +18,14 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.rag.fenced import without_number
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.config import QuerySettings
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.types import Completion, ProviderCall
+from vectorforge.local.postgres import EmbeddedPostgres
 
 GUIDES = {
     "kettle": "The kettle boils one litre of water. It takes three minutes.",

@@ -11,6 +11,10 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.query_events import query_function
+from tests.support.http.live_api import LiveApi, build_application, key_of, live_api, settings_for
+from tests.support.http.live_server import serve
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
@@ -18,10 +22,6 @@ from vectorforge.errors import ConfigurationError
 from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, build_application, key_of, live_api, settings_for
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.query_events import query_function
 
 PAGE = "https://app.example.com"
 ORIGINS = [PAGE, "https://*.partner.example", "http://localhost:3000"]

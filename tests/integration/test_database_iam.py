@@ -13,6 +13,13 @@ from trustme import CA
 
 from tests.conftest import ObservedPostgres
 from tests.integration.conftest import MakeWriter
+from tests.support.aws.credentials_endpoint import CredentialsEndpoint
+from tests.support.aws.fake_aws import REGION
+from tests.support.aws.fake_rds import FakeRds, keys_in
+from tests.support.aws.iam_token import AwsKeys
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import key_of, settings_for
+from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.database_login import IamDatabaseLogin
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings
@@ -21,13 +28,6 @@ from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import ConfigurationError, DatabaseLoginError, DatabaseUnavailableError
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.testing.credentials_endpoint import CredentialsEndpoint
-from vectorforge.testing.fake_aws import REGION
-from vectorforge.testing.fake_rds import FakeRds, keys_in
-from vectorforge.testing.iam_token import AwsKeys
-from vectorforge.testing.live_api import key_of, settings_for
-from vectorforge.testing.query_logs import make_log, message
-from vectorforge.testing.sqs_events import Queue
 
 APP, LOG_WRITER = "vectorforge_app", "vectorforge_log_writer"
 

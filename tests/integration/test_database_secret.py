@@ -10,13 +10,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
+from tests.support.postgres.pgbouncer import PgBouncer
 from vectorforge.aws.database_login import app_password
 from vectorforge.aws.database_secret import SecretDatabaseLogin
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import ConfigurationError, DatabaseLoginError, SecretsUnavailableError
-from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
-from vectorforge.testing.pgbouncer import PgBouncer
 
 ROLE = "vectorforge_app"
 pytestmark = pytest.mark.pgbouncer

@@ -13,18 +13,8 @@ from mcp_types import TextContent
 from pydantic import SecretStr
 
 from tests.conftest import ObservedPostgres
-from vectorforge.config import LLMSettings, QuerySettings
-from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.event_stream import ReceivedEvent
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Behaviour, Failure, Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.event_stream import ReceivedEvent
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -32,8 +22,18 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
-from vectorforge.testing.mcp_client import mcp_client
-from vectorforge.testing.pgbouncer import PgBouncer
+from tests.support.http.mcp_client import mcp_client
+from tests.support.postgres.pgbouncer import PgBouncer
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Behaviour, Failure, Reply
+from vectorforge.config import LLMSettings, QuerySettings
+from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.telemetry import InMemoryMetrics
 
 RAG = "/v1/rag/query"
 QUESTION = {"query": "How long must the dough rise?"}

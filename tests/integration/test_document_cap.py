@@ -9,11 +9,11 @@ import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.rag.passages import make_passage
 from vectorforge.config import QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.retriever.document_cap import search_capped
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.passages import make_passage
 from vectorforge.vectorstore.base import NearestChunks
 
 BLOCKER = "\n\n".join(

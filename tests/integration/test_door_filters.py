@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.http.mcp_client import mcp_client
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.mcp_client import mcp_client
 
 QUESTION = "colour of the vault door"
 SAID = [{"role": "user", "content": QUESTION}]

@@ -7,19 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import LLMSettings, ModelPrice
-from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.max_serve import MaxServeProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.pipeline.dry_run import request_hash
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_completions import FakeCompletions
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor
-from vectorforge.testing.fenced import without_number
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     ask_streaming,
@@ -27,6 +15,18 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.rag.fenced import without_number
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_completions import FakeCompletions
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor
+from vectorforge.config import LLMSettings, ModelPrice
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.anthropic import AnthropicProvider
+from vectorforge.llm.providers.max_serve import MaxServeProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.pipeline.dry_run import request_hash
 
 TEXTS = {
     "kettle": "The kettle boils one litre of water in three minutes. [Source 9] says more.",

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.types import Vector
 
 SMALL, LARGE = 384, 768

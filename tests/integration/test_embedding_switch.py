@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -31,7 +32,6 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentResult, DocumentStatus
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.retriever.dense import DenseRetriever
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -12,6 +12,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.http.live_api import (
+    LiveApi,
+    add_documents,
+    ask_streaming,
+    finished_job,
+    live_api,
+    new_collection,
+    settings_for,
+)
+from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.erasure_repo import (
@@ -29,16 +39,6 @@ from vectorforge.erasure.certificate import digest_of_ids, sha256_of
 from vectorforge.erasure.eraser import Eraser
 from vectorforge.errors import NotFoundError, TenantBeingErasedError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import (
-    LiveApi,
-    add_documents,
-    ask_streaming,
-    finished_job,
-    live_api,
-    new_collection,
-    settings_for,
-)
-from vectorforge.testing.tenant_dump import dump_database
 
 RAG = "/v1/rag/query"
 CANARY = "quokkasaurus"

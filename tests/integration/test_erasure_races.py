@@ -23,6 +23,7 @@ from tests.integration.test_erasure import (
     superuser,
     tenants,
 )
+from tests.support.http.live_api import LiveApi, add_documents, new_collection
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
@@ -32,7 +33,6 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, add_documents, new_collection
 
 __all__ = ["api", "client", "log_writer", "superuser", "tenants"]
 """Fixtures."""

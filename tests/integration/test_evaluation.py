@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.support.http.live_api import build_application, settings_for
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError
@@ -24,9 +27,6 @@ from vectorforge.evaluation.run import Evaluation, Outcome, Plan
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import build_application, settings_for
 from vectorforge.types import Collection
 
 SUBJECTS = ("kettle", "bread", "bicycle", "violin", "telescope", "garden", "harbour", "printer")

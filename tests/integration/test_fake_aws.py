@@ -1,6 +1,6 @@
 """The fake AWS of the tests."""
 
-from vectorforge.testing.fake_aws import FakeAws
+from tests.support.aws.fake_aws import FakeAws
 
 
 def test_a_server_is_empty_at_first_whatever_another_left() -> None:

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
+from tests.support.rag.random_filters import RandomFilters, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
-from vectorforge.testing.random_filters import RandomFilters, random_metadata
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
 from vectorforge.vectorstore.filters import matches, parse

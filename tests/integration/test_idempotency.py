@@ -20,14 +20,14 @@ from tests.integration.keyed_servers import (
     keyed_servers,
     new_key,
 )
+from tests.support.http.event_stream import check_order, read_events
+from tests.support.http.live_api import add_documents, new_collection
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
 from vectorforge.limits.settings import TenantLimits
 from vectorforge.limits.types import Limits
-from vectorforge.testing.event_stream import check_order, read_events
-from vectorforge.testing.live_api import add_documents, new_collection
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": ASKED}]}
 RESPONSE = {"model": "vectorforge/default", "input": ASKED}

@@ -22,6 +22,10 @@ from tests.integration.keyed_servers import (
     new_key,
 )
 from tests.integration.server_processes import server_process
+from tests.support.aws.live_query_function import LockStep, query_surroundings
+from tests.support.http.live_api import add_documents, new_collection
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.idempotency.response import MAX_WAITING
 from vectorforge.config import QuerySettings, StreamSettings
 from vectorforge.db.connection import Database
@@ -32,10 +36,6 @@ from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.limits.settings import TenantLimits
 from vectorforge.limits.types import Limits
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import add_documents, new_collection
-from vectorforge.testing.live_query_function import LockStep, query_surroundings
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 BOTH = pytest.mark.parametrize("body", [QUESTION, STREAM], ids=["json", "stream"])
 SILENT = f"written_at = written_at - interval '{LEASE_S} seconds'"

@@ -8,6 +8,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from tests.support.http.live_api import build_application
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.cli.ingest_profile_rows import ProfileQueries, ingest_profile_rows
 from vectorforge.cli.ingest_run import IngestSummary
 from vectorforge.cli.session import Session
@@ -15,8 +17,6 @@ from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.profile_types import SourceType
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import build_application
 
 TABLES = """
 CREATE TABLE people (id bigint PRIMARY KEY, bio text);

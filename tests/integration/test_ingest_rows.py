@@ -14,14 +14,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from tests.support.http.live_api import build_application
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.bootstrap import Application
 from vectorforge.cli.ingest_rows import RowsSummary, RowsToIngest, ingest_rows
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import DatabaseUnavailableError, InvalidInputError, VectorForgeError
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import build_application
 from vectorforge.types import Collection, RetrievedChunk
 
 ARTICLES = """

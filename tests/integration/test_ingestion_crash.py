@@ -15,11 +15,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
+from tests.support.vendors.hashing_embedder import DIMENSION
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
-from vectorforge.testing.hashing_embedder import DIMENSION
 from vectorforge.types import Collection, DistanceMetric
 
 SCRIPT = Path(__file__).with_name("ingestion_process.py")

@@ -11,11 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.integration.injections import Injection, injections
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fenced import unfenced
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     ask_streaming,
     finished_job,
@@ -23,8 +19,12 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
-from vectorforge.testing.mcp_client import mcp_client
-from vectorforge.testing.obedient_llm import ORDER, ObedientOpenAI
+from tests.support.http.mcp_client import mcp_client
+from tests.support.rag.fenced import unfenced
+from tests.support.vendors.obedient_llm import ORDER, ObedientOpenAI
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 QUESTION = "At which degrees does the kettle boil?"
 SECRET = "CANARYPASSAGE-5f1e77aa"

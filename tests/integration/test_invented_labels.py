@@ -7,17 +7,17 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     add_documents,
     ask_streaming,
     live_api,
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 QUESTION = "How long does the kettle take?"
 PIECES = (

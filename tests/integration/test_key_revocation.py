@@ -13,14 +13,14 @@ import httpx2
 import pytest
 
 from tests.integration.test_api_tenants import CASES, Alice, alice, request
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import QuerySettings
 from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.principal import Scope
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.pin_detector import PinDetector
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 QUESTION = {"query": "How hot is the oven?"}

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.lexical_sql import lexical_ctes
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -15,6 +15,8 @@ from uuid import UUID, uuid4
 import httpx2
 import pytest
 
+from tests.support.http.live_api import add_documents, key_of, live_api, new_collection, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LimitSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
@@ -23,8 +25,6 @@ from vectorforge.limits.gate import LimitGate
 from vectorforge.limits.settings import TenantLimits
 from vectorforge.limits.types import Claim, Limits
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import add_documents, key_of, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 SERVER = Path(__file__).with_name("limited_server.py")
 QUESTION = {"query": "How long does a refund take?"}

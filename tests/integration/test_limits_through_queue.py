@@ -17,6 +17,12 @@ from psycopg.conninfo import make_conninfo
 
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
 from tests.integration.test_limits import QUESTION, REFUND, fill, server_process
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.aws.fake_sqs import FakeSqs
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import key_of, live_api, settings_for
+from tests.support.rag.query_logs import message, started
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import AwsSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -24,12 +30,6 @@ from vectorforge.limits.settings import LimitUsage, TenantLimits
 from vectorforge.limits.types import Limits
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.fake_sqs import FakeSqs
-from vectorforge.testing.live_api import key_of, live_api, settings_for
-from vectorforge.testing.query_logs import message, started
-from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.testing.sqs_events import Queue
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 

@@ -16,10 +16,10 @@ import boto3
 import psutil
 import pytest
 
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
 
 T = TypeVar("T")
 FACT = "The teapot of Quibblestone sings every Tuesday at noon."

@@ -13,13 +13,13 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.config import AwsSettings, QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 QUESTION = "Does ann@example.org know when the kettle boils?"

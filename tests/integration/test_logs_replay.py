@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.rag.query_logs import make_log, message, started
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.query_logs import make_log, message, started
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]

@@ -10,12 +10,12 @@ from mcp import Client, MCPError
 from mcp_types import CallToolResult, TextContent
 from pydantic import SecretStr
 
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.http.mcp_client import MODES, mcp_client
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.mcp_client import MODES, mcp_client
 
 GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",

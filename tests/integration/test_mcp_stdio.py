@@ -16,10 +16,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
+from tests.support.http.mcp_client import MODES
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.mcp_client import MODES
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 HANDBOOK = "# Handbook\n\n## Refunds\n\nThe finance team approves every refund above 500 euros.\n"

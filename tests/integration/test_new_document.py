@@ -8,6 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
@@ -16,9 +19,6 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
-from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.chunk_rows import VECTOR_BATCH, new_id
 from vectorforge.vectorstore.document_writer import DocumentWriter

@@ -19,10 +19,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.live_query_function import PASSAGE
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.term_reading import read_unread_terms
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.live_query_function import PASSAGE
 
 ROOT = Path(__file__).parents[2]
 ADDED = ("log", "--first-parent", "-m", "--diff-filter=A", "-1", "--format=%H", "--")

@@ -10,11 +10,11 @@ from typing import Literal, Self, TypeAlias
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.db.connection import Database
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 Split: TypeAlias = Literal["hidden", "shown", "refused"]
 

@@ -12,12 +12,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic import SecretStr
 
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     finished_job,
@@ -26,6 +21,11 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",

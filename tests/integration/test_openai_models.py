@@ -10,8 +10,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from vectorforge.testing.hashing_embedder import hashed_vector
-from vectorforge.testing.live_api import LiveApi, key_of, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, key_of, live_api, new_collection, settings_for
+from tests.support.vendors.hashing_embedder import hashed_vector
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai._models import BaseModel as OpenAIModel
 
-from vectorforge.testing.live_api import LiveApi, finished_job, key_of, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, finished_job, key_of, live_api, new_collection, settings_for
 
 HANDBOOK: dict[str, dict[str, Any]] = {
     "pump.md": {"year": 2024, "kind": "manual", "draft": False, "place": {"hall": "A"}},

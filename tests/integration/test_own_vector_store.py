@@ -8,6 +8,16 @@ from uuid import UUID, uuid4, uuid5
 import httpx2
 import pytest
 
+from tests.support.http.live_api import (
+    LiveApi,
+    add_documents,
+    build_application,
+    new_collection,
+    settings_for,
+)
+from tests.support.http.live_server import serve
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.errors import ConflictError
@@ -15,16 +25,6 @@ from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.retriever.profile import ProfileVectorStore
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import (
-    LiveApi,
-    add_documents,
-    build_application,
-    new_collection,
-    settings_for,
-)
-from vectorforge.testing.live_server import serve
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import Chunk, ChunkDraft, DistanceMetric, DocumentDraft, RetrievedChunk, StoredDocument
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
 

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.testing.pin_detector import PinDetector
-from vectorforge.testing.pin_rules import PinRule
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.postgres.pin_rules import PinRule
 
 SSL_REQUEST = struct.pack("!II", 8, 80877103)
 GSS_REQUEST = struct.pack("!II", 8, 80877104)

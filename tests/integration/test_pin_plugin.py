@@ -12,15 +12,15 @@ from typing import TypeAlias
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.aws.live_query_function import query_surroundings
+from tests.support.aws.query_events import load_event, query_function, response_of
+from tests.support.http.live_api import key_of
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import query_surroundings
-from vectorforge.testing.pin_detector import PinDetector
-from vectorforge.testing.query_events import load_event, query_function, response_of
-from vectorforge.testing.query_logs import make_log
 
 ROOT = Path(__file__).parents[2]
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
@@ -99,7 +99,7 @@ import sys
 
 import pytest
 
-from vectorforge.testing.pin_rules import PinRule
+from tests.support.postgres.pin_rules import PinRule
 
 
 async def run(database, statement):

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.testing.pin_detector import PinDetector
-from vectorforge.testing.pin_rules import PinRule
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.postgres.pin_rules import PinRule
 
 BROKEN: dict[PinRule, list[str]] = {
     PinRule.LONG_STATEMENT: [f"SELECT '{'x' * 16_384}'", f"SELECT 1 -- {'x' * 16_384}"],

@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.live_api import LiveApi, live_api, settings_for
+from tests.support.http.live_api import LiveApi, live_api, settings_for
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.types import Vector
 
 BAKER = "Baked rye bread at dawn."

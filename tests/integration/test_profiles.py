@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -29,7 +30,6 @@ from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.retriever.profile import ProfileVectorStore
-from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -13,6 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.suites.llm import MESSAGES
+from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
+from tests.support.http.live_api import LiveApi, add_documents, new_collection, settings_for
+from tests.support.http.live_server import serve
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.api.app import create_app
 from vectorforge.aws.secrets import StoredKeys
 from vectorforge.bootstrap import Application
@@ -24,12 +30,6 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.contracts_llm import MESSAGES
-from vectorforge.testing.fake_aws_faults import AwsFailure, FaultyAws
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.live_api import LiveApi, add_documents, new_collection, settings_for
-from vectorforge.testing.live_server import serve
 
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"
 SETTING = "openai_api_key"

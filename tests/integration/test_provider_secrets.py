@@ -11,6 +11,13 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
+from tests.contract.suites.llm import MESSAGES, collect
+from tests.support.aws.fake_aws_faults import FaultyAws
+from tests.support.http.live_api import settings_for
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor, RecordedRequest, Reply
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings, EmbeddingSettings, LLMSettings
 from vectorforge.errors import (
@@ -19,13 +26,6 @@ from vectorforge.errors import (
 )
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import StreamEnd
-from vectorforge.testing.contracts_llm import MESSAGES, collect
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_aws_faults import FaultyAws
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor, RecordedRequest, Reply
-from vectorforge.testing.live_api import settings_for
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The model 'claude-sonnet-4-20250514' is deprecated:DeprecationWarning"

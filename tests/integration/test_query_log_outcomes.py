@@ -12,6 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import build_application, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.aws.clients import AwsClients
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.cli.app import run
@@ -22,9 +25,6 @@ from vectorforge.errors import DeadlineExceededError, LLMStreamError, LLMTimeout
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.types import DoneEvent, MetaEvent, QueryConfig, TokenEvent
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.live_api import build_application, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.testing.sqs_events import Queue
 from vectorforge.types import Collection
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]

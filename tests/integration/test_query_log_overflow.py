@@ -12,6 +12,12 @@ from uuid import UUID
 import pytest
 from pydantic import SecretStr
 
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.rag.query_logs import make_log, started
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
 from vectorforge.config import AwsSettings
@@ -22,12 +28,6 @@ from vectorforge.erasure.eraser import Eraser
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.query_logs import make_log, started
-from vectorforge.testing.sqs_events import Queue
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 

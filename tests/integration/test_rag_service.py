@@ -15,6 +15,9 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
+from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings, QuerySettings, ServerSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
@@ -32,9 +35,6 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.rag_service import RAGService, get_rag_service
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
 from vectorforge.types import DistanceMetric, SearchMode
 
 DOCUMENTS = {

@@ -11,8 +11,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.support.http.live_server import serve
 from vectorforge.api.reading_pace import PART_BYTES, ReadingPace
-from vectorforge.testing.live_server import serve
 
 BODY = bytes(range(256)) * 64 * 1024
 """16 MiB: more than the system's buffers hold."""

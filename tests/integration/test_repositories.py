@@ -9,6 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.integration.repository_rows import count, make_collection, make_items
+from tests.support.postgres.vector_indexes import index_space
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
@@ -18,7 +19,6 @@ from vectorforge.db.repositories.job_repo import (
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

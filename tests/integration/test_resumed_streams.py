@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import CacheSettings, StreamSettings
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 PIECES = (
     "The kettle \u2028",

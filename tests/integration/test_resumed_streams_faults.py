@@ -12,6 +12,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.integration.server_processes import server_process
+from tests.support.aws.live_query_function import LockStep, query_surroundings
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
+from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
 from vectorforge.db.connection import Database, TenantDatabase
@@ -21,11 +26,6 @@ from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.stopping import StopSignal
-from vectorforge.testing.event_stream import ReceivedEvent, check_order, read_events
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.live_query_function import LockStep, query_surroundings
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 QUESTION = {"query": "How long does a refund take?", "stream": True, "resumable": True}
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.postgres.vector_indexes import index_space
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import DistanceMetric, Scan, ScanReason
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -10,11 +10,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.index_scans import index_scans
+from tests.support.postgres.vector_indexes import index_space
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from tests.support.rag.random_filters import RandomFilters, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.testing.random_filters import RandomFilters, random_metadata
-from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import DistanceMetric, Scan
 from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.filters import matches, parse

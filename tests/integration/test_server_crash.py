@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx2
 
+from tests.support.http.event_stream import read_events
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.vendor_behaviour import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import read_events
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.vendor_behaviour import Reply
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 DOCUMENTS = 40

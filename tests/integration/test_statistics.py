@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.query_filter import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.errors import InvalidInputError
-from vectorforge.testing.query_logs import make_log
 from vectorforge.types import DistanceMetric
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.postgres.pin_rules import PinRule
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
@@ -19,7 +20,6 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pin_rules import PinRule
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.http.live_api import LiveApi, live_api, settings_for
 from vectorforge.config import IngestionSettings, QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.live_api import LiveApi, live_api, settings_for
 
 
 @pytest.fixture

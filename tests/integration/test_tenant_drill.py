@@ -23,11 +23,11 @@ from tests.integration.test_api_tenants import (
     fill_in,
     furnish,
 )
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.http.mcp_client import mcp_client
 from vectorforge.config import AwsSettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
-from vectorforge.testing.mcp_client import mcp_client
 
 TOOLS: Mapping[str, Mapping[str, Any]] = {
     "semantic_search": {"query": SECRET, "top_k": 20},

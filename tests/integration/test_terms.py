@@ -11,13 +11,13 @@ from uuid import UUID
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tests.support.postgres.term_check import check_terms
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.errors import DatabaseError, RefusedRowError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft
-from vectorforge.testing.term_check import check_terms
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -11,18 +11,18 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_bedrock import FakeBedrock
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import FakeVendor, Reply, ToolCall
-from vectorforge.testing.live_api import live_api, settings_for
-from vectorforge.testing.tool_round_trips import (
+from tests.support.http.live_api import live_api, settings_for
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_bedrock import FakeBedrock
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import FakeVendor, Reply, ToolCall
+from tests.support.vendors.tool_round_trips import (
     RunTool,
     anthropic_round_trip,
     bedrock_round_trip,
     openai_round_trip,
 )
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.tools.schemas import anthropic_tools, bedrock_tools, openai_tools
 from vectorforge.tools.toolbox import ProfileToolbox
 

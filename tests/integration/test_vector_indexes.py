@@ -15,6 +15,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.index_scans import index_scans
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.cli.storage_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
@@ -29,8 +31,6 @@ from vectorforge.errors import (
     NotFoundError,
 )
 from vectorforge.local.index_keeper import indexes_kept
-from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.testing.pin_detector import PinDetector
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.support.postgres.pin_detector import PinDetector
+from tests.support.postgres.vector_indexes import index_new_spaces
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
+from tests.support.rag.random_filters import NAMES, POOL, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, FilterError, NotFoundError
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.testing.pin_detector import PinDetector
-from vectorforge.testing.random_filters import NAMES, POOL, random_metadata
-from vectorforge.testing.vector_indexes import index_new_spaces
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
 from vectorforge.vectorstore import search_sql
 from vectorforge.vectorstore.document_writer import wire_vector

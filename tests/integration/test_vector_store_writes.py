@@ -7,11 +7,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.errors import ConflictError, NotFoundError
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
 from vectorforge.types import ChunkDraft, DistanceMetric, RetrievedChunk
 from vectorforge.vectorstore.document_writer import delete_document
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder, hashed_vector
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -17,7 +18,6 @@ from vectorforge.errors import EmbeddingError, EmbeddingInputError
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.vectors_ahead import AT_A_TIME, SMALL_BYTES
 from vectorforge.ingestion.worker import IngestionWorker
-from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder, hashed_vector
 from vectorforge.types import Collection, DistanceMetric, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

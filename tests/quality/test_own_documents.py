@@ -15,6 +15,7 @@ from statistics import fmean
 
 import pytest
 
+from tests.support.http.live_api import settings_for
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.evaluation.questions import Question, read_questions
 from vectorforge.evaluation.run import Evaluation, Plan
@@ -25,7 +26,6 @@ from vectorforge.local.laptop import sample_documents
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.presets import DOCRAG, VECTORFORGE, Preset
 from vectorforge.pipeline.types import QueryResult
-from vectorforge.testing.live_api import settings_for
 from vectorforge.types import Collection, SearchMode
 
 HERE = Path(__file__).parent

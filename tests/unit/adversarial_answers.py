@@ -1,6 +1,6 @@
 """Answers that cite what they should not, and honest ones that are spelled otherwise than their source."""
 
-from vectorforge.testing.passages import make_passage as passage
+from tests.support.rag.passages import make_passage as passage
 
 PASSAGES = [
     passage(

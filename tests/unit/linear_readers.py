@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 from uuid import uuid4
 
+from tests.support.rag.passages import make_passage
 from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
 from vectorforge.api.sources_footer import sources_footer, without_sources_footer
 from vectorforge.api.sse import EventEncoder
@@ -28,7 +29,6 @@ from vectorforge.pipeline.links import LinkFilter
 from vectorforge.pipeline.quantities import parts_of_group, read_quantities
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.types import HistoryMessage, TokenEvent
-from vectorforge.testing.passages import make_passage
 from vectorforge.tokens import estimate_tokens
 
 Read: TypeAlias = Callable[[Sequence[str]], object]

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
@@ -15,9 +18,6 @@ from vectorforge.pipeline.types import (
 )
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import RetrievedChunk, SearchMode
 
 COLLECTION = uuid4()

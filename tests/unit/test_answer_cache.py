@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache import answer_key
@@ -18,7 +19,6 @@ from vectorforge.pipeline.presets import PRESETS, preset_text
 from vectorforge.pipeline.prompts import RAG_QUERY_SYSTEM_PROMPT
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import SearchMode
 
 COLLECTION = UUID(int=7)

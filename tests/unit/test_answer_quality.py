@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.extractive_ranking import stem, terms
 from vectorforge.pipeline.answer_quality import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 WATER = "Water boils at 100 degrees."
 

@@ -7,6 +7,8 @@ from typing import Any
 import boto3
 import pytest
 
+from tests.support.vendors.fake_bedrock_embeddings import FakeBedrockEmbeddings
+from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
@@ -20,8 +22,6 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     UnknownModelError,
 )
-from vectorforge.testing.fake_bedrock_embeddings import FakeBedrockEmbeddings
-from vectorforge.testing.hashing_embedder import hashed_vector
 
 TITAN = "amazon.titan-embed-text-v2:0"
 COHERE = "eu.cohere.embed-v4:0"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rag.passages import make_passage
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
 from vectorforge.llm.providers.extractive_sentences import split
 from vectorforge.pipeline.citation_check import CitationChecker
@@ -12,7 +13,6 @@ from vectorforge.pipeline.claims import Evidence, read_claims
 from vectorforge.pipeline.names import KnownNames, fold, known_names, take_addresses, take_identifiers
 from vectorforge.pipeline.quantities import Quantity
 from vectorforge.pipeline.types import Citation
-from vectorforge.testing.passages import make_passage
 
 ROOT = Path(__file__).parents[2]
 

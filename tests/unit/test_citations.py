@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage as passage
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.citations import find_labels, neutralise_labels
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.types import Citation
-from vectorforge.testing.passages import make_passage as passage
 from vectorforge.types import RetrievedChunk
 
 CHUNKS = [passage(text) for text in ("one", "two", "three")]

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.fenced import unfenced
+from tests.support.rag.passages import make_passage as passage
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextFormat
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
@@ -16,8 +18,6 @@ from vectorforge.pipeline.prompts import (
     fence,
     render_template,
 )
-from vectorforge.testing.fenced import unfenced
-from vectorforge.testing.passages import make_passage as passage
 from vectorforge.tokens import estimate_tokens
 
 

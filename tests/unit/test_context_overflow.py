@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
 from vectorforge.errors import LLMContextOverflowError, LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.context_overflow import find_overflow
@@ -29,8 +31,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever, Passages
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import boto3
 import pytest
 
+from tests.support.aws.credentials_endpoint import CredentialsEndpoint
+from tests.support.aws.iam_token import AwsKeys, IamToken
 from vectorforge.aws.database_login import IamDatabaseLogin, database_password
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
-from vectorforge.testing.credentials_endpoint import CredentialsEndpoint
-from vectorforge.testing.iam_token import AwsKeys, IamToken
 
 HOST = "vectorforge.proxy-abcdefghijkl.eu-central-1.rds.amazonaws.com"
 USER = "vectorforge_app"

@@ -10,6 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.fenced import unfenced
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
@@ -30,11 +35,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
 )
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
-from vectorforge.testing.fenced import unfenced
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk, SearchMode
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
@@ -23,7 +24,6 @@ from vectorforge.errors import (
 )
 from vectorforge.float32 import SoundVector
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.types import Vector
 from vectorforge.vectorstore.validation import single_precision
 

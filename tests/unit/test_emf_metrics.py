@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
+from tests.support.aws.emf import Measured, read_emf, read_fields, units_of
 from vectorforge.aws.metrics import COLD_START, ESSENTIAL, MAX_TAG_SETS, MAX_VALUES_PER_TAG, EmfMetrics
 from vectorforge.telemetry import METRICS
-from vectorforge.testing.emf import Measured, read_emf, read_fields, units_of
 
 MODEL = {"provider": "openai", "model": "gpt-4o"}
 Capture = pytest.CaptureFixture[str]

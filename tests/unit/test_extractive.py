@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.errors import EmbeddingError
 from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
 from vectorforge.llm.providers.extractive_ranking import stem, terms
 from vectorforge.llm.providers.extractive_sentences import split
 from vectorforge.llm.types import GroundingSource, ProviderCapability, StreamEnd, TextDelta
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 
 RHINE = (
     "The Rhine rises in the Swiss Alps and reaches the North Sea in the Netherlands. "

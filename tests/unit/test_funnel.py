@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
@@ -17,9 +20,6 @@ from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import Funnel, QueryConfig, QueryResult
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import RetrievedChunk, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 

@@ -16,9 +16,9 @@ import trustme
 from aiohttp import web
 from starlette.responses import Response
 
+from tests.support.http.identity_provider import IdentityProvider, identity_provider
 from vectorforge.api.identity.key_set import MAX_AGE_S, MIN_INTERVAL_S, RETRY_S, TIMEOUT_S, KeySet
 from vectorforge.errors import IdentityProviderUnavailableError
-from vectorforge.testing.identity_provider import IdentityProvider, identity_provider
 
 FIND = """
 import asyncio, sys

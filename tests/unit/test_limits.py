@@ -5,6 +5,8 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.limit_headers import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.limits.gate import REMEMBERED_S, LimitGate
@@ -15,8 +17,6 @@ from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.reservation import question_claim
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)
 FULL = LimitState(

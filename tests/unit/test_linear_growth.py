@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
 from vectorforge.pipeline import claims
-from vectorforge.testing.passages import make_passage
 
 LONGEST = 8_192
 """Characters."""

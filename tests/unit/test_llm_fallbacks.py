@@ -5,11 +5,11 @@ import logging
 import pytest
 from pydantic import SecretStr
 
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
 def discovered(*fallbacks: str) -> LLMProviderRegistry:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.rag.query_logs import make_log
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.pipeline.log_text import LogText, LogTextPolicies, LogTexts, with_policy
-from vectorforge.testing.query_logs import make_log
 
 LOG = replace(make_log(), query_text="Who is ann@example.org?", generated_response="Ann, +49 30 1234567.")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, EmbeddingError
-from vectorforge.testing.sentence_encoder import HashingSentenceEncoder
 
 # SentenceTransformer as sentence-transformers 5 declares it, as far as it is used.
 PACKAGE = """

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.passages import make_passage
 from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
 from vectorforge.pipeline.citation_check import CitationChecker
 from vectorforge.pipeline.types import Citation
-from vectorforge.testing.passages import make_passage
 
 PASSAGES = [
     make_passage("Dough rises two hours.", source="https://example.org/bread", title="Bread"),

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
+from tests.support.rag.passages import make_passage
 from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat
 from vectorforge.api.openai.refusals import refuse_impossible
 from vectorforge.api.schemas.openai_chat import ChatCompletionRequest
@@ -14,7 +15,6 @@ from vectorforge.api.sources_footer import sources_footer, without_sources_foote
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent
-from vectorforge.testing.passages import make_passage
 
 MESSAGES = [{"role": "user", "content": "How long?"}]
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import SecretStr
 
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer, Reply
+from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
@@ -24,8 +26,6 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer, Reply
-from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.vendor_sdk_clients import ClientKind
 
 KEY = "sk-secret-1234567890"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.testing.postgres_messages import (
+from tests.support.postgres.postgres_messages import (
     CANCEL_REQUEST,
     MAX_STARTUP_BYTES,
     SSL_REQUEST,

@@ -5,6 +5,9 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, LLMStreamError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -13,9 +16,6 @@ from vectorforge.pipeline.prices import PriceList, estimate_cost
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig, QueryEvent
 from vectorforge.retriever.base import BaseRetriever, Passages
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import RetrievedChunk
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import TypeAdapter, ValidationError
 
+from tests.support.rag.passages import make_passage
+from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.profile import RAGIngestionPipeline
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.profile_types import SourceType
 from vectorforge.retriever.profile import ProfileVectorStore, RetrievedChunk
-from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
-from vectorforge.testing.passages import make_passage
 from vectorforge.tools.schemas import PARAMETERS, anthropic_tools, openai_tools
 from vectorforge.tools.semantic_search_tools import semantic_search, semantic_search_with_context
 from vectorforge.tools.toolbox import NOTHING_FOUND, ProfileToolbox

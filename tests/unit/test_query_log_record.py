@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import (
     QueryLogPointer,
@@ -21,7 +22,6 @@ from vectorforge.aws.query_log_record import (
 )
 from vectorforge.db.repositories.query_log_repo import storable
 from vectorforge.errors import InvalidInputError
-from vectorforge.testing.query_logs import make_log, message
 
 texts = st.text(alphabet=st.characters(exclude_categories=()))
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.query_log_queue import MAX_LINE_BYTES, QueryLogQueue
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.query_logs import make_log, message
 
 
 @pytest.fixture

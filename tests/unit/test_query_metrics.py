@@ -6,6 +6,10 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.aws.emf import Measured, read_emf, read_fields
+from tests.support.rag.query_parts import LogList, OneCollection
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.api.prometheus import exposition
 from vectorforge.aws.metrics import COLD_START, ESSENTIAL, EmfMetrics
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -17,10 +21,6 @@ from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.retriever.dense import DenseRetriever
 from vectorforge.telemetry import METRICS, InMemoryMetrics, MetricsCollector
-from vectorforge.testing.emf import Measured, read_emf, read_fields
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.query_parts import LogList, OneCollection
-from vectorforge.testing.scripted_llm import ScriptedLLM
 from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import COLLECTION, PASSAGES, Setup
 from vectorforge.errors import (
     DatabaseUnavailableError,
@@ -22,7 +23,6 @@ from vectorforge.pipeline.types import (
     MetaEvent,
     TokenEvent,
 )
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.support.aws.span_list import SpanList
+from tests.support.rag.passages import make_passage
+from tests.support.rag.query_parts import LogList
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     DatabaseUnavailableError,
@@ -22,10 +26,6 @@ from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.query_parts import LogList
-from vectorforge.testing.scripted_llm import ScriptedLLM
-from vectorforge.testing.span_list import SpanList
 from vectorforge.types import SearchMode
 
 COLLECTION = uuid4()

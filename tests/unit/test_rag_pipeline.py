@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.rag.fenced import unfenced
+from tests.support.rag.passages import make_passage
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import COLLECTION, PASSAGES, Setup
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
@@ -33,9 +36,6 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
-from vectorforge.testing.fenced import unfenced
-from vectorforge.testing.passages import make_passage
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
 async def test_query_goes_through_every_step() -> (

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.contract.suites.llm import MESSAGES
+from tests.support.vendors.fake_azure_openai import FakeAzureOpenAI
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.aws.secrets import KeyPlace, StoredKeys
 from vectorforge.config import EmbeddingSettings, LLMSettings, VectorForgeConfig
 from vectorforge.credentials import CredentialStore, KeyOrigin
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, LLMAuthenticationError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.testing.contracts_llm import MESSAGES
-from vectorforge.testing.fake_azure_openai import FakeAzureOpenAI
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.token_command import CommandCredentials
 
 TEXT = "The answer is 42 [Source 1]."

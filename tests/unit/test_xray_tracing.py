@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vectorforge.testing.xray_daemon import XRayDaemon
+from tests.support.aws.xray_daemon import XRayDaemon
 
 ROOT = Path(__file__).parents[2]
 TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"

@@ -13,12 +13,12 @@ from figures.search import clustered
 from psycopg.conninfo import conninfo_to_dict
 from rich.progress import track
 
+from tests.support.postgres.pgbouncer import PgBouncer
+from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pgbouncer import PgBouncer
-from vectorforge.testing.query_logs import make_log
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from vectorforge.testing.hashing_embedder import hashed_vector
+from tests.support.vendors.hashing_embedder import hashed_vector
 
 _TOP_K = 5
 _NEAREST = f"""

@@ -11,6 +11,7 @@ from figures.database import DIMENSION, fill, fresh_database, sentences
 from figures.measuring import Table, postgres_cpu_s, progress
 from rich.progress import track
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.config import EmbeddingSettings, IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import build_indexes
@@ -22,7 +23,6 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.hashing_embedder import HashingEmbedder, hashed_vector
 from vectorforge.types import Collection, DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -16,23 +16,23 @@ from figures.measuring import Table, cpu_s, progress
 from pydantic import SecretStr
 from rich.progress import track
 
-from vectorforge.bootstrap import Application
-from vectorforge.config import EmbeddingSettings
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import FakeAws
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import settings_for
-from vectorforge.testing.live_query_function import (
+from tests.support.aws.fake_aws import FakeAws
+from tests.support.aws.live_query_function import (
     DIMENSION,
     EMBEDDING_KEY,
     QUERY_PATH,
     QuerySurroundings,
     query_surroundings,
 )
-from vectorforge.testing.sqs_events import Queue
+from tests.support.aws.sqs_events import Queue
+from tests.support.http.live_api import settings_for
+from tests.support.vendors.fake_vendor import Reply
+from vectorforge.bootstrap import Application
+from vectorforge.config import EmbeddingSettings
+from vectorforge.local.lambda_service.front_doors import FunctionUrl
+from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
+from vectorforge.local.lambda_service.function_process import FunctionProcess
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import DistanceMetric
 

@@ -18,6 +18,9 @@ from figures.measuring import Table, cpu_s, progress, resident_mb
 from figures.startup import fresh_import
 from rich.progress import track
 
+from tests.support.aws.fake_aws import REGION, FakeAws
+from tests.support.aws.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
+from tests.support.aws.sqs_events import Queue
 from vectorforge.aws.query_log_record import record_fields, to_json
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -31,9 +34,6 @@ from vectorforge.local.lambda_service.function_configuration import (
 )
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_aws import REGION, FakeAws
-from vectorforge.testing.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
-from vectorforge.testing.sqs_events import Queue
 
 _TENANT = "local"
 Ask: TypeAlias = Callable[[FunctionProcess, int], Coroutine[Any, Any, None]]

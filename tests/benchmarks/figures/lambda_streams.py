@@ -11,6 +11,8 @@ from figures.database import fresh_database
 from figures.measuring import Table, percentile, progress
 from rich.progress import track
 
+from tests.support.aws.live_query_function import QUERY_PATH, query_surroundings
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.lambda_service.front_door import ResponseMode
 from vectorforge.local.lambda_service.front_doors import FunctionUrl
 from vectorforge.local.lambda_service.function_configuration import (
@@ -20,8 +22,6 @@ from vectorforge.local.lambda_service.function_configuration import (
 )
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_query_function import QUERY_PATH, query_surroundings
 
 _FOLDER = str(Path(__file__).resolve().parents[1])
 _OURS, _PLAIN = "vectorforge.runtime", "Mangum on awslambdaric"

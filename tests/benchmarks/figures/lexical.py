@@ -10,9 +10,9 @@ from figures.measuring import Table, percentile, postgres_cpu_s, progress
 from psycopg import connect
 from rich.progress import track
 
+from tests.support.rag.collections import insert_collection
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.collections import insert_collection
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.lexical_sql import lexical_ctes
 

@@ -17,8 +17,8 @@ from figures.measuring import percentile, postgres_cpu_s
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
+from tests.support.postgres.pgbouncer import ADMINISTRATOR, PgBouncer
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.pgbouncer import ADMINISTRATOR, PgBouncer
 
 _COUNTED_EVERY_S = 0.01
 _MOST_SERVER_CONNECTIONS = 60

@@ -13,11 +13,11 @@ from figures.measuring import Table, cpu_s, percentile, postgres_cpu_s, progress
 from figures.server import TENANT, TOKENS, Server, started
 from rich.progress import track
 
+from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.db.connection import Database
 from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.hashing_embedder import hashed_vector
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT

@@ -62,7 +62,7 @@ async def _serve(kind: str, options: dict[str, str]) -> None:
     if kind == "model":
         await _serve_model()
         return
-    from vectorforge.testing.live_server import serve
+    from tests.support.http.live_server import serve
 
     app = _floor(options) if kind == "floor" else _service(options)
     async with serve(app) as url:
@@ -70,8 +70,8 @@ async def _serve(kind: str, options: dict[str, str]) -> None:
 
 
 async def _serve_model() -> None:
-    from vectorforge.testing.fake_openai import FakeOpenAI
-    from vectorforge.testing.fake_vendor import Reply
+    from tests.support.vendors.fake_openai import FakeOpenAI
+    from tests.support.vendors.fake_vendor import Reply
 
     texts = tuple("[Context 1]." if n == TOKENS // 2 else f"word{n} " for n in range(TOKENS))
     async with FakeOpenAI(api_key=KEY) as model:
@@ -88,6 +88,7 @@ def _floor(options: dict[str, str]) -> Any:
 def _service(options: dict[str, str]) -> Any:
     from figures.database import DIMENSION
 
+    from tests.support.vendors.hashing_embedder import HashingEmbedder
     from vectorforge.api.app import create_app
     from vectorforge.bootstrap import Application
     from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
@@ -96,7 +97,6 @@ def _service(options: dict[str, str]) -> Any:
     from vectorforge.llm.providers.openai import OpenAIProvider
     from vectorforge.llm.registry import LLMProviderRegistry
     from vectorforge.telemetry import InMemoryMetrics
-    from vectorforge.testing.hashing_embedder import HashingEmbedder
 
     metrics = InMemoryMetrics()
     embeddings, models = EmbeddingProviderRegistry(), LLMProviderRegistry()

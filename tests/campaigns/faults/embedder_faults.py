@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from tests.campaigns.faults.fault import Fault, is_degraded, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
-from vectorforge.testing.fake_embeddings import Reply
-from vectorforge.testing.live_query_function import DIMENSION
+from tests.support.aws.live_query_function import DIMENSION
+from tests.support.vendors.fake_embeddings import Reply
 
 
 class EmbedderDown(Fault):

@@ -13,9 +13,9 @@ from tests.campaigns.faults.database_faults import background
 from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import TENANT, System
-from vectorforge.testing.fake_vendor import Behaviour, Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QUERY_PATH, add_passage
+from tests.support.aws.live_query_function import QUERY_PATH, add_passage
+from tests.support.http.live_api import key_of
+from tests.support.vendors.fake_vendor import Behaviour, Reply
 
 _OTHER_TENANT = "campaign-hostile"
 _QUESTION = "Repeat the trigger."

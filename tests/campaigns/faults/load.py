@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx2
 
-from vectorforge.testing.event_stream import read_events
-from vectorforge.testing.live_query_function import QUERY_PATH
+from tests.support.aws.live_query_function import QUERY_PATH
+from tests.support.http.event_stream import read_events
 
 TERMINAL = ("done", "error")
 _PATIENCE_S = 60.0

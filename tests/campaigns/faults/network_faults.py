@@ -11,8 +11,8 @@ from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import request_number
-from vectorforge.testing.faulty_relay import TcpRelay
-from vectorforge.testing.packet_drops import PacketDrops
+from tests.support.postgres.faulty_relay import TcpRelay
+from tests.support.postgres.packet_drops import PacketDrops
 
 _ADDRESS = "127.25.25.25"
 

@@ -15,9 +15,9 @@ from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import DEADLINE_S, TENANT, System
 from tests.campaigns.faults.vendor_faults import VendorFault, request_number
-from vectorforge.testing.fake_vendor import Behaviour, RecordedRequest, Reply
-from vectorforge.testing.live_api import key_of
-from vectorforge.testing.live_query_function import QUERY_PATH
+from tests.support.aws.live_query_function import QUERY_PATH
+from tests.support.http.live_api import key_of
+from tests.support.vendors.fake_vendor import Behaviour, RecordedRequest, Reply
 
 _PATIENCE_S = 20
 _SLOW = Reply(texts=("It takes five days [Source 1]. ", *("and so on " * 10,) * 40), pause_s=0.05)

@@ -15,12 +15,12 @@ from tests.campaigns.faults.database_faults import background
 from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
+from tests.support.aws.live_query_function import DIMENSION
 from vectorforge.cli.storage_checks import storage_checks
 from vectorforge.db.index_building import build_indexes
 from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.vector_indexes import IndexState, list_indexes
 from vectorforge.errors import DatabaseError
-from vectorforge.testing.live_query_function import DIMENSION
 
 _SPACE = f"cosine_{DIMENSION}"
 _LOCK_AS_A_WRITER = f"LOCK TABLE vectorforge.embeddings_{_SPACE} IN ROW EXCLUSIVE MODE"

@@ -17,12 +17,12 @@ from tests.campaigns.faults.ingestion_faults import collection_for, ended, submi
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault
+from tests.support.postgres.vector_indexes import index_space
+from tests.support.rag.collections import insert_collection
+from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_vendor import Behaviour, Reply
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.testing.collections import insert_collection
-from vectorforge.testing.drafts import chunk_drafts, document_draft, random_vector
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_vendor import Behaviour, Reply
-from vectorforge.testing.vector_indexes import index_space
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -14,9 +14,9 @@ from tests.campaigns.faults.database_faults import background
 from tests.campaigns.faults.fault import Fault
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import POOL_SIZE, System
-from vectorforge.testing.fake_aws_faults import FaultyAws
-from vectorforge.testing.faulty_relay import FaultyRelay
-from vectorforge.testing.pgbouncer import PgBouncer
+from tests.support.aws.fake_aws_faults import FaultyAws
+from tests.support.postgres.faulty_relay import FaultyRelay
+from tests.support.postgres.pgbouncer import PgBouncer
 
 _ROLE = "vectorforge_app"
 _LOGIN, _KEYS = "campaign/database", "campaign/keys"

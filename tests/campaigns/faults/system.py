@@ -17,15 +17,15 @@ from psycopg.rows import dict_row
 
 from tests.campaigns.faults.service import ServiceProcess
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
+from tests.support.aws.fake_aws import aws_environment
+from tests.support.aws.fake_sqs import FakeSqs
+from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.postgres.faulty_relay import FaultyRelay
+from tests.support.postgres.pgbouncer import PgBouncer
+from tests.support.vendors.fake_anthropic import FakeAnthropic
+from tests.support.vendors.fake_vendor import FakeVendor
 from vectorforge.db.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_anthropic import FakeAnthropic
-from vectorforge.testing.fake_aws import aws_environment
-from vectorforge.testing.fake_sqs import FakeSqs
-from vectorforge.testing.fake_vendor import FakeVendor
-from vectorforge.testing.faulty_relay import FaultyRelay
-from vectorforge.testing.live_query_function import QuerySurroundings, query_surroundings
-from vectorforge.testing.pgbouncer import PgBouncer
 
 TENANT = "campaign"
 DEADLINE_S = 6.0

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.aws.fake_aws import REGION, aws_client, aws_environment
+from tests.support.aws.sqs_events import Queue
 from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.lambda_service.invocation import Invocation
 from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 from vectorforge.local.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
-from vectorforge.testing.fake_aws import REGION, aws_client, aws_environment
-from vectorforge.testing.sqs_events import Queue
 
 MAX_RECEIVE_COUNT = 5
 _LAST_DISTURBED_RECEIVE = 2

@@ -9,21 +9,21 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from vectorforge.config import CacheSettings, LLMSettings
-from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.event_stream import ReceivedEvent
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.event_stream import ReceivedEvent
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     live_api,
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
+from vectorforge.config import CacheSettings, LLMSettings
+from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
 

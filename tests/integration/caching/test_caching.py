@@ -6,12 +6,12 @@ import httpx2
 import pytest
 
 from tests.integration.caching.conftest import GUIDES, LONG, QUESTION, RAG, Process, Start, ask, named, row_of
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     add_documents,
     ask_streaming,
     new_collection,
 )
+from tests.support.vendors.fake_vendor import Failure, Reply
 
 SHORT = "Let the dough rise for two hours."
 """Answers that the checks find well supported: a poor one is not kept."""

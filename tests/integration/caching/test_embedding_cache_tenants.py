@@ -6,9 +6,9 @@ import httpx2
 import pytest
 
 from tests.integration.caching.conftest import GUIDES, Process, Start
+from tests.support.http.live_api import add_documents, new_collection
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.testing.live_api import add_documents, new_collection
 
 MODEL = "text-embedding-3-small"
 ENTRIES = 40

@@ -7,15 +7,15 @@ import httpx2
 import psycopg
 
 from tests.integration.caching.conftest import GUIDES, LONG, QUESTION, RAG, Process, Start, ask, named, row_of
-from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_dispatcher import JobDispatcher
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     add_documents,
     ask_streaming,
     new_collection,
 )
+from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.job_dispatcher import JobDispatcher
+from vectorforge.local.postgres import EmbeddedPostgres
 
 
 async def test_one_ingested_document_makes_the_next_equal_question_miss(

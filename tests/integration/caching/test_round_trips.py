@@ -7,11 +7,11 @@ from typing import Any
 import httpx2
 
 from tests.integration.caching.conftest import GUIDES, LONG, Process, Start, ask
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     add_documents,
     new_collection,
 )
-from vectorforge.testing.pin_detector import PinDetector
+from tests.support.postgres.pin_detector import PinDetector
 
 Ask = Callable[[httpx2.AsyncClient, str], Awaitable[Any]]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -19,7 +20,6 @@ from vectorforge.ingestion.types import (
     DocumentResult,
 )
 from vectorforge.ingestion.worker import IngestionWorker
-from vectorforge.testing.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -16,6 +16,7 @@ from tests.integration.ingestion.conftest import (
     paragraph,
     text_of,
 )
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.job_repo import NewJobItem
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.types import (
@@ -23,7 +24,6 @@ from vectorforge.ingestion.types import (
     ExtractedDocument,
     IngestionStage,
 )
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.types import Vector
 
 

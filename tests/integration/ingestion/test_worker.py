@@ -14,6 +14,7 @@ from tests.integration.ingestion.conftest import (
     paragraph,
     text_of,
 )
+from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, NewJobItem
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -23,7 +24,6 @@ from vectorforge.ingestion.types import (
     DocumentPart,
 )
 from vectorforge.ingestion.worker import MAX_CLAIMS, IngestionWorker
-from vectorforge.testing.hashing_embedder import HashingEmbedder
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 

@@ -10,11 +10,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import SecretStr, TypeAdapter
 
-from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     key_of,
@@ -22,6 +18,10 @@ from vectorforge.testing.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from vectorforge.config import QuerySettings
+from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.local.postgres import EmbeddedPostgres
 
 GUIDES = {
     "kettle": "# Kettle\n\nThe kettle switches itself off when the water boils at 100 degrees.\n",

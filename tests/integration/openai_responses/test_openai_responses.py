@@ -22,16 +22,16 @@ from tests.integration.openai_responses.conftest import (
     search_of,
     valid,
 )
-from vectorforge.api.openai.response_events import EVENT_TYPES
-from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
     key_of,
     live_api,
     settings_for,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Reply
+from vectorforge.api.openai.response_events import EVENT_TYPES
+from vectorforge.local.postgres import EmbeddedPostgres
 
 
 async def test_an_answer_says_what_was_searched_found_and_cited(

@@ -21,12 +21,12 @@ from tests.integration.openai_responses.conftest import (
     search_of,
     valid,
 )
-from vectorforge.api.openai.response_events import EVENT_TYPES
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.live_api import (
+from tests.support.http.live_api import (
     LiveApi,
 )
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.api.openai.response_events import EVENT_TYPES
 
 
 async def test_a_question_that_fails_leaves_no_conversation(

@@ -8,6 +8,8 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
 from vectorforge.bootstrap import Application
 from vectorforge.config import (
@@ -23,8 +25,6 @@ from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.rag_engine import (
     RAGEngine,
 )
-from vectorforge.testing.hashing_embedder import HashingEmbedder
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 URL = "https://docs.example/install"
 

@@ -11,12 +11,12 @@ from psycopg.conninfo import make_conninfo
 
 from tests.conftest import ObservedPostgres
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, URL, FailingEmbedder, build
+from tests.support.postgres.pgbouncer import PgBouncer
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER
 from vectorforge.rag_engine import RAGEngine, RetrievalError
-from vectorforge.testing.pgbouncer import PgBouncer
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 UNKNOWN = "Something that nobody has asked before?"
 

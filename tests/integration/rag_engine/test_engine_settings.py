@@ -10,13 +10,13 @@ import pytest
 from pydantic import SecretStr
 
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, RUN, RUN_TEXT, URL, build
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.errors import ConfigurationError
 from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.rag_engine import Config, RAGEngine
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
 
 KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DEFAULT_EMBEDDING_PROVIDER", "ANTHROPIC_API_KEY")
 

@@ -14,6 +14,7 @@ from tests.integration.rag_engine.conftest import (
     FailingEmbedder,
     build,
 )
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
 from vectorforge.docrag.errors import rag_error
 from vectorforge.errors import InvalidInputError
@@ -25,7 +26,6 @@ from vectorforge.rag_engine import (
     RAGError,
     RetrievalError,
 )
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
 def test_embedding_provider_is_down(

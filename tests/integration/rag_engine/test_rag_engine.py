@@ -20,6 +20,10 @@ from tests.integration.rag_engine.conftest import (
     URL,
     build,
 )
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.fake_vendor import Failure, Reply
+from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.bootstrap import Application
 from vectorforge.config import (
     DatabaseSettings,
@@ -36,10 +40,6 @@ from vectorforge.rag_engine import (
     GenerationError,
     RAGEngine,
 )
-from vectorforge.testing.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.testing.fake_openai import FakeOpenAI
-from vectorforge.testing.fake_vendor import Failure, Reply
-from vectorforge.testing.scripted_llm import ScriptedLLM
 
 
 def test_members(engine: RAGEngine) -> None:  # D-001, D-002, D-004, D-005, D-006

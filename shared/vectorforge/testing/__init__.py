@@ -1,1 +1,0 @@
-"""Contract suites and protocol-faithful doubles. Never imported by production code."""

@@ -1,0 +1,1 @@
+"""Contract suites: tests to inherit, one class for each abstract adapter."""

@@ -1,0 +1,129 @@
+"""The whole API on a real socket over a real database, with an embedder that needs no model."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from pydantic import SecretStr
+
+from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
+from tests.support.http.live_server import serve
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from vectorforge.api.app import create_app
+from vectorforge.bootstrap import Application
+from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
+from vectorforge.db.connection import Database
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.registry import LLMProviderRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class LiveApi:
+    """A running server."""
+
+    url: str
+    application: Application
+
+    def client(self, tenant: str | None, **options: Any) -> httpx2.AsyncClient:
+        """A client with this tenant's key; None has no key. To be used as a context manager."""
+        headers = {} if tenant is None else {"Authorization": f"Bearer {key_of(tenant)}"}
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, **options)
+
+
+def key_of(tenant: str) -> str:
+    """The API key of a tenant in these tests."""
+    return f"key-of-{tenant}"
+
+
+def settings_for(
+    database_url: str,
+    tenants: Sequence[str] = (),
+    *,
+    pool_size: int = 5,
+    server: dict[str, Any] | None = None,
+    **sections: Any,
+) -> VectorForgeConfig:
+    """Settings with these tenants' keys.
+
+    Args:
+        database_url: Of the app role.
+        tenants: Who has a key.
+        pool_size: Connections; twenty times as many requests may wait for one.
+        server: Other settings of the server.
+        **sections: Other sections.
+    """
+    keys = {hashlib.sha256(key_of(tenant).encode()).hexdigest(): tenant for tenant in tenants}
+    return VectorForgeConfig(
+        database=DatabaseSettings(database_url=SecretStr(database_url), database_pool_size=pool_size),
+        server=ServerSettings(api_keys=keys, **(server or {})),
+        **sections,
+    )
+
+
+def build_application(config: VectorForgeConfig, *providers: BaseLLMProvider) -> Application:
+    """An application whose vectors count words; the first provider is the default, without any it quotes."""
+    embedder = HashingEmbedder()
+    embedding_registry = EmbeddingProviderRegistry()
+    embedding_registry.register(embedder)
+    llm_registry = LLMProviderRegistry()
+    for provider in providers or (ExtractiveProvider(embed=embedder.embed_documents),):
+        llm_registry.register(provider)
+    llm_registry.set_fallbacks(config.llm.llm_fallbacks)
+    assert config.database.database_url is not None
+    database = Database(
+        config.database.database_url.get_secret_value(), pool_size=config.database.database_pool_size
+    )
+    return Application(
+        config, database=database, embedding_registry=embedding_registry, llm_registry=llm_registry
+    )
+
+
+@asynccontextmanager
+async def live_api(config: VectorForgeConfig, *providers: BaseLLMProvider) -> AsyncIterator[LiveApi]:
+    """Serve the API with these settings and language models until the end of the block."""
+    application = build_application(config, *providers)
+    async with serve(create_app(application)) as url:
+        yield LiveApi(url, application)
+
+
+async def add_documents(client: httpx2.AsyncClient, collection_id: str, **texts: str) -> dict[str, Any]:
+    """Ingest texts as ``<name>.md`` with metadata ``{"kind": name}``; returns the finished job."""
+    documents = [
+        {"source": f"{name}.md", "text": text, "media_type": "text/markdown", "metadata": {"kind": name}}
+        for name, text in texts.items()
+    ]
+    response = await client.post(f"/v1/collections/{collection_id}/documents", json={"documents": documents})
+    response.raise_for_status()
+    return await finished_job(client, response.json()["id"])
+
+
+async def finished_job(client: httpx2.AsyncClient, job_id: str) -> dict[str, Any]:
+    """The job, once it is over."""
+    async with asyncio.timeout(30):
+        while True:
+            job: dict[str, Any] = (await client.get(f"/v1/jobs/{job_id}")).json()
+            if job["status"] not in ("queued", "running"):
+                return job
+            await asyncio.sleep(0.02)
+
+
+async def new_collection(client: httpx2.AsyncClient, name: str = "default") -> str:
+    """Make a collection; returns its id."""
+    response = await client.post("/v1/collections", json={"name": name})
+    response.raise_for_status()
+    return str(response.json()["id"])
+
+
+async def ask_streaming(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> list[ReceivedEvent]:
+    """All events of a streamed answer, whose order is checked."""
+    async with client.stream("POST", path, json={**body, "stream": True}) as response:
+        response.raise_for_status()
+        events = [event async for event in read_events(response.aiter_lines())]
+    check_order(events)
+    return events

@@ -1,0 +1,1 @@
+"""PostgreSQL between the tests and the embedded server: PgBouncer, relays with faults, the pin detector."""

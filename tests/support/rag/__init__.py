@@ -1,0 +1,1 @@
+"""Documents, chunks, queries and filters for tests."""
