@@ -23,7 +23,7 @@ $(TOKEN_TABLES): | $(UV)
 	-@UV=$(UV) $(UV) run --frozen python -m infra.token_tables
 
 local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
-	@$(RUN) python -m vectorforge.local.aws $(ARGS)
+	@$(RUN) python -m infra.emulator.aws $(ARGS)
 
 synth: $(UV) ## Synthesize the stacks of STAGE (dev) without AWS, and weigh the functions
 	@started=$$(date +%s); $(MAKE) --silent --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
@@ -39,10 +39,10 @@ destroy: $(UV) $(CDK) ## Delete STAGE (dev), and say what survives
 	@$(RUN) python -m infra.destroy --stage $(STAGE) $(ARGS)
 
 deploy-local: $(UV) $(CDK) ## Deploy the stacks into LocalStack on this machine, and print the URL
-	@$(RUN) python -m vectorforge.local.deployment deploy $(ARGS)
+	@$(RUN) python -m infra.emulator.deployment deploy $(ARGS)
 
 destroy-local: $(UV) ## End what deploy-local started, and nothing else
-	@$(RUN) python -m vectorforge.local.deployment destroy $(ARGS)
+	@$(RUN) python -m infra.emulator.deployment destroy $(ARGS)
 
 test: $(UV) ## Lint, types, import contracts, and every test
 	$(RUN) ruff check .

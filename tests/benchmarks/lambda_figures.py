@@ -28,7 +28,7 @@ parts:
   functions   process start to the first poll, memory after init, after one event and after many
   bill        what a question is billed for on AWS: bytes of logs and answers, messages, milliseconds
 
-All run under the Lambda service of vectorforge.local.lambda_service, in processes of their own, against an
+All run under the Lambda service of infra.emulator.lambda_service, in processes of their own, against an
 embedded PostgreSQL and fake vendors that answer at once. No figure is of AWS: there, a network and a front
 door are added, and the CPU depends on the memory size.
 

@@ -16,6 +16,8 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
+from infra.emulator.lambda_service.front_doors import RestApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.clients.npm import installed_modules
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import query_function
@@ -25,8 +27,6 @@ from tests.support.vendors.fake_vendor import Reply
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.local.lambda_service.front_doors import RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings
 from tests.support.aws.query_events import query_function
 from tests.support.http.live_api import key_of
@@ -16,8 +18,6 @@ from tests.support.vendors.fake_vendor import Reply
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 
 QUESTION = "How long does a refund take?"
 ServerKind: TypeAlias = Literal["uvicorn", "lambda"]

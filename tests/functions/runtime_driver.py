@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation
 
 ROOT = Path(__file__).parents[2]
 DELIMITER = b"\0" * 8

@@ -10,20 +10,20 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from infra.emulator.lambda_service.function_configuration import (
+    AWSLAMBDARIC_COMMAND,
+    RUNTIME_COMMAND,
+    FunctionConfiguration,
+)
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import FunctionFailedError
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.fake_embeddings import Reply
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.local.lambda_service.function_configuration import (
-    AWSLAMBDARIC_COMMAND,
-    RUNTIME_COMMAND,
-    FunctionConfiguration,
-)
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import FunctionFailedError
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 
 BUCKET = "uploads"
 TENANT = "acme"

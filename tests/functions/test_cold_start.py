@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.query_events import load_event, response_of
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = ["query", "log_writer", "ingest", "migrate"]

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Event, Mode, load_event, query_function, response_of
 from tests.support.http.live_api import key_of
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 KEY_ID = "k3yidacm3e"  # in the event

@@ -12,6 +12,21 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from infra.emulator.lambda_service.bucket_event_source import object_created_event
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_configuration import (
+    AWSLAMBDARIC_COMMAND,
+    RUNTIME_COMMAND,
+    FunctionConfiguration,
+)
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
+from infra.emulator.lambda_service.queue_event_source import (
+    BatchResult,
+    DeliveryFaults,
+    QueueEventSource,
+)
+from infra.emulator.lambda_service.recursion import count_hop, total_hops
 from tests.support.aws.fake_aws import REGION, FakeAws
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.sqs_events import Queue
@@ -22,21 +37,6 @@ from vectorforge.aws.ingestion_queue import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
 from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
-from vectorforge.local.lambda_service.bucket_event_source import object_created_event
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import (
-    AWSLAMBDARIC_COMMAND,
-    RUNTIME_COMMAND,
-    FunctionConfiguration,
-)
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
-from vectorforge.local.lambda_service.queue_event_source import (
-    BatchResult,
-    DeliveryFaults,
-    QueueEventSource,
-)
-from vectorforge.local.lambda_service.recursion import count_hop, total_hops
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"

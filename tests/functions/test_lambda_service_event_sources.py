@@ -11,24 +11,24 @@ from urllib.parse import unquote_plus
 
 import pytest
 
-from tests.support.aws.fake_aws import REGION, FakeAws, aws_environment
-from tests.support.aws.sqs_proxy import SqsProxy
-from vectorforge.local.lambda_service.bucket_event_source import BucketEventSource
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.bucket_event_source import BucketEventSource
+from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     FunctionConfiguration,
     TooManyRequestsError,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import FunctionError, Invocation, InvocationOptions
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
-from vectorforge.local.lambda_service.queue_event_source import (
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import FunctionError, Invocation, InvocationOptions
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
+from infra.emulator.lambda_service.queue_event_source import (
     BatchResult,
     DeliveryFaults,
     QueueEventSource,
 )
-from vectorforge.local.lambda_service.queue_events import MAX_EVENT_BYTES, cut, failed_ids
-from vectorforge.local.lambda_service.recursion import MAX_HOPS, count_hop, total_hops
+from infra.emulator.lambda_service.queue_events import MAX_EVENT_BYTES, cut, failed_ids
+from infra.emulator.lambda_service.recursion import MAX_HOPS, count_hop, total_hops
+from tests.support.aws.fake_aws import REGION, FakeAws, aws_environment
+from tests.support.aws.sqs_proxy import SqsProxy
 
 HERE = Path(__file__).parent
 LONG = "1000"  # a visibility timeout that no test waits for

@@ -10,18 +10,18 @@ from typing import Any, Unpack
 import httpx2
 import pytest
 
-from tests.functions.raw_runtime import RawRuntime
-from vectorforge.local.lambda_service.front_door import FrontDoor
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.front_door import FrontDoor
+from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     Function,
     FunctionConfiguration,
     TooManyRequestsError,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
-from vectorforge.local.lambda_service.runtime_api import RuntimeApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
+from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.raw_runtime import RawRuntime
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

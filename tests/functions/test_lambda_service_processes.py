@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from vectorforge.local.lambda_service.execution_environment import ExecutionEnvironment
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.execution_environment import ExecutionEnvironment
+from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     FunctionConfiguration,
     TooManyRequestsError,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess, ProcessHook
-from vectorforge.local.lambda_service.invocation import FunctionFailedError, HookPoint, Invocation
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
-from vectorforge.local.lambda_service.process_output import KEPT_LINES, MAX_LINE_BYTES, ProcessOutput
+from infra.emulator.lambda_service.function_process import FunctionProcess, ProcessHook
+from infra.emulator.lambda_service.invocation import FunctionFailedError, HookPoint, Invocation
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
+from infra.emulator.lambda_service.process_output import KEPT_LINES, MAX_LINE_BYTES, ProcessOutput
 
 HERE = Path(__file__).parent
 SLOW_S = 120.0

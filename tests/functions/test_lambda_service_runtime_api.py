@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from infra.emulator.lambda_service.invocation import FunctionFailedError, HookPoint, Invocation
+from infra.emulator.lambda_service.runtime_api import RuntimeApi
 from tests.functions.raw_runtime import RawRuntime
-from vectorforge.local.lambda_service.invocation import FunctionFailedError, HookPoint, Invocation
-from vectorforge.local.lambda_service.runtime_api import RuntimeApi
 
 Connect = Callable[[RuntimeApi], Any]
 
@@ -188,7 +188,7 @@ async def test_a_response_over_the_limit(mode: str, connect: Connect) -> None:
 
 
 async def test_the_real_limits() -> None:
-    from vectorforge.local.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
+    from infra.emulator.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
 
     assert (BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES) == (6_291_556, 209_715_200)
 

@@ -9,6 +9,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from infra.emulator.lambda_service.front_door import FrontDoor
+from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import (
     QUERY_PATH,
     LockStep,
@@ -17,10 +21,6 @@ from tests.support.aws.live_query_function import (
 )
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.local.lambda_service.front_door import FrontDoor
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
-from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 WORDS = tuple(f"word{number} " for number in range(20))

@@ -7,13 +7,13 @@ import jsonschema
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from infra.emulator.lambda_service.front_door import FrontDoor
+from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, query_function
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.local.lambda_service.front_door import FrontDoor
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 QUESTION = {"query": "How long does a refund take?"}

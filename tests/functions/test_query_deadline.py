@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, load_event, query_function, response_of
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
@@ -14,7 +15,6 @@ from tests.support.vendors.fake_embeddings import Reply as EmbeddingReply
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"

@@ -7,12 +7,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from infra.emulator.lambda_service.front_door import FrontDoor
+from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Mode, load_event, query_function, response_of
 from tests.support.http.live_api import key_of, live_api, settings_for
-from vectorforge.local.lambda_service.front_door import FrontDoor
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 KEY_ID = "k3yidacm3e"

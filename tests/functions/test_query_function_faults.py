@@ -13,6 +13,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
 from tests.campaigns.query_log.delivery import Deliveries, LogQueue, log_writer, sqs_server
 from tests.support.aws.fake_aws import aws_environment
 from tests.support.aws.live_query_function import (
@@ -25,10 +29,6 @@ from tests.support.http.event_stream import ReceivedEvent, check_order, read_eve
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 
 TENANT = "acme"
 WORDS = ("five ", "days ", "[Source 1].")

@@ -9,13 +9,13 @@ from typing import Any, Unpack
 import httpx2
 import pytest
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
 from tests.support.aws.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
 from tests.support.http.event_stream import check_order, read_events
 from tests.support.vendors.fake_embeddings import Reply as EmbeddingReply
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
 from vectorforge.local.postgres import EmbeddedPostgres
 
 HANDLER = "tests.functions.inspected_query_handler.handler"

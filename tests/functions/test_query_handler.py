@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from infra.emulator.lambda_service.function_configuration import (
+    AWSLAMBDARIC_COMMAND,
+    FunctionConfiguration,
+)
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import FunctionFailedError
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.live_query_function import QUERY_HANDLER, QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import Event, Mode, load_event, query_function, response_of
 from tests.support.http.live_api import key_of
-from vectorforge.local.lambda_service.function_configuration import (
-    AWSLAMBDARIC_COMMAND,
-    FunctionConfiguration,
-)
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import FunctionFailedError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 HEALTH = ["query_apigateway_rest_health", "query_function_url_health", "query_http_api_health"]

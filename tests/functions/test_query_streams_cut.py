@@ -8,6 +8,9 @@ from typing import Unpack
 import httpx2
 import pytest
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
 from tests.support.aws.live_query_function import (
     QUERY_PATH,
     LockStep,
@@ -18,9 +21,6 @@ from tests.support.http.event_stream import ReceivedEvent, check_order, read_eve
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
 from vectorforge.local.postgres import EmbeddedPostgres
 
 TEXTS = ("It takes ", "x" * 4000, " five days [Context 1].", " That is all.")

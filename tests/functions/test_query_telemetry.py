@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.emf import Measured, read_emf, read_fields
 from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
 from tests.support.aws.live_query_function import EMBEDDING_KEY, QuerySurroundings, query_surroundings
@@ -15,7 +16,6 @@ from tests.support.aws.query_events import Event, Mode, load_event, query_functi
 from tests.support.aws.xray_daemon import XRayDaemon
 from tests.support.http.live_api import key_of
 from tests.support.vendors.fake_embeddings import Reply
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"

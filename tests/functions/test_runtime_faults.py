@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation
 from tests.functions.runtime_driver import (
     Gate,
     answer,
@@ -16,9 +19,6 @@ from tests.functions.runtime_driver import (
     prelude_and_body,
     reported_error,
 )
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation
 from vectorforge.runtime.errors import ResponseLostError
 from vectorforge.runtime.invocation import Invocation as RuntimeInvocation
 from vectorforge.runtime.response_stream import ResponseStream

@@ -3,8 +3,8 @@
 import asyncio
 import time
 
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.functions.runtime_driver import answer, function, http_event, json_body, prelude_and_body
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 
 ROUNDS = 25  # of eight invocations each
 MEMORY_ROOM = 64 * 1024  # bytes in all, for 200 invocations

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from infra.emulator.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND, RUNTIME_COMMAND
+from infra.emulator.lambda_service.invocation import FunctionFailedError, Invocation
 from tests.functions.runtime_driver import (
     ROOT,
     Gate,
@@ -24,8 +26,6 @@ from tests.functions.runtime_driver import (
     prelude_and_body,
     reported_error,
 )
-from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND, RUNTIME_COMMAND
-from vectorforge.local.lambda_service.invocation import FunctionFailedError, Invocation
 
 EXEC_WRAPPER = ROOT / "shared" / "vectorforge" / "runtime" / "exec_wrapper"
 

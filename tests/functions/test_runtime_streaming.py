@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from infra.emulator.lambda_service.front_door import FrontDoor
+from infra.emulator.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
+from infra.emulator.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
 from tests.functions.runtime_driver import Gate, answer, function, http_event, json_body, prelude_and_body
-from vectorforge.local.lambda_service.front_door import FrontDoor
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, HttpApi, RestApi
-from vectorforge.local.lambda_service.function_configuration import AWSLAMBDARIC_COMMAND
 
 TOKENS = [f"token {number}" for number in range(20)]
 

@@ -31,7 +31,7 @@ def run(folder: Path, command: str, *arguments: str, **variables: str) -> subpro
 
 
 def command_line(folder: Path, command: str, *arguments: str) -> list[str]:
-    module = [sys.executable, "-m", "vectorforge.local.deployment", command]
+    module = [sys.executable, "-m", "infra.emulator.deployment", command]
     return [*module, "--data-dir", str(folder), *arguments]
 
 

@@ -18,13 +18,13 @@ import psycopg
 import pytest
 from aiohttp import web
 
-from infra.emulated_resources import DROPPED, KEPT, is_listed
+from infra.emulator.cloudformation.resources import DROPPED, KEPT, is_listed
+from infra.emulator.deployment.background import BackgroundProcesses
 from tests.infra.local_deployment import Deployment, command_line, environment, eventually, run
 from tests.support.http.event_stream import check_order, read_events
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.db.migrate import read_migrations
-from vectorforge.local.deployment.background import BackgroundProcesses
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.loop_thread import LoopThread
 

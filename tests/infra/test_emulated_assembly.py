@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.emulated_assembly import AssemblyError, read_templates, write_assembly
-from infra.emulated_template import main
+from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
+from infra.emulator.cloudformation.template import main
 
 
 @pytest.fixture

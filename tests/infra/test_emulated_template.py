@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.emulated_resources import DROPPED, KEPT
-from infra.emulated_template import EmulationError, LocalValues, Report, emulate
+from infra.emulator.cloudformation.resources import DROPPED, KEPT
+from infra.emulator.cloudformation.template import EmulationError, LocalValues, Report, emulate
 
 PROXY = {"Type": "AWS::RDS::DBProxy", "Properties": {}}
 TLS = ":5432/vectorforge?sslmode=verify-full"

@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from infra.bundling import Bundle
-from vectorforge.local.localstack_plugins.process_output import ProcessOutput
-from vectorforge.local.localstack_plugins.runtime_api import Event, InitError, Outcome
-from vectorforge.local.localstack_plugins.sandbox import Sandbox, SandboxConfiguration
-from vectorforge.local.localstack_plugins.streamed_response import as_proxy_response
+from infra.emulator.localstack_plugins.process_output import ProcessOutput
+from infra.emulator.localstack_plugins.runtime_api import Event, InitError, Outcome
+from infra.emulator.localstack_plugins.sandbox import Sandbox, SandboxConfiguration
+from infra.emulator.localstack_plugins.streamed_response import as_proxy_response
 
 HANDLER = """\
 import json, os, signal, sys, time

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.emulator.deployment.background import BackgroundProcesses
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.deployment.background import BackgroundProcesses
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = """\

@@ -11,6 +11,8 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl, RestApi
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.aws.query_events import query_function
 from tests.support.http.live_api import LiveApi, build_application, key_of, live_api, settings_for
@@ -19,8 +21,6 @@ from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.lambda_service.front_doors import FunctionUrl, RestApi
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 PAGE = "https://app.example.com"

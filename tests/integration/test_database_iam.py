@@ -11,6 +11,8 @@ import psycopg
 import pytest
 from trustme import CA
 
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.conftest import ObservedPostgres
 from tests.integration.conftest import MakeWriter
 from tests.support.aws.credentials_endpoint import CredentialsEndpoint
@@ -26,8 +28,6 @@ from vectorforge.config import DatabaseSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import ConfigurationError, DatabaseLoginError, DatabaseUnavailableError
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 
 APP, LOG_WRITER = "vectorforge_app", "vectorforge_log_writer"
 

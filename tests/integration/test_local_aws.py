@@ -41,7 +41,7 @@ async def local_aws(
 ) -> AsyncIterator[tuple[dict[str, str], psutil.Process]]:
     """What it told about itself, and its process; ended with this signal, it leaves no process behind."""
     kept = {name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))}
-    command = ["-m", "vectorforge.local.aws", "--json", "--port", "0", "--aws-port", "0"]
+    command = ["-m", "infra.emulator.aws", "--json", "--port", "0", "--aws-port", "0"]
     command += ["--no-sample", "--data-dir", str(folder)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, env={**kept, **variables},
@@ -196,7 +196,7 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(folder: Path) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     async with server:
         port = str(server.sockets[0].getsockname()[1])
-        command = ["-m", "vectorforge.local.aws", "--aws-port", port, "--data-dir", str(folder)]
+        command = ["-m", "infra.emulator.aws", "--aws-port", port, "--data-dir", str(folder)]
         environment = {
             name: v for name, v in os.environ.items() if not name.startswith(("VECTORFORGE_", "AWS_"))
         }

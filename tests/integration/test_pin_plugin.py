@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.live_query_function import query_surroundings
 from tests.support.aws.query_events import load_event, query_function, response_of
 from tests.support.http.live_api import key_of
@@ -19,7 +20,6 @@ from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[2]

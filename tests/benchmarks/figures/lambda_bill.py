@@ -16,6 +16,9 @@ from figures.measuring import Table, cpu_s, progress
 from pydantic import SecretStr
 from rich.progress import track
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.live_query_function import (
     DIMENSION,
@@ -29,9 +32,6 @@ from tests.support.http.live_api import settings_for
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.bootstrap import Application
 from vectorforge.config import EmbeddingSettings
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import DistanceMetric

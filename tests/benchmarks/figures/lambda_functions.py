@@ -18,6 +18,13 @@ from figures.measuring import Table, cpu_s, progress, resident_mb
 from figures.startup import fresh_import
 from rich.progress import track
 
+from infra.emulator.lambda_service import queue_events
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_configuration import (
+    AWSLAMBDARIC_COMMAND,
+    FunctionConfiguration,
+)
+from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.fake_aws import REGION, FakeAws
 from tests.support.aws.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
 from tests.support.aws.sqs_events import Queue
@@ -26,13 +33,6 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
 from vectorforge.db.repositories.query_log_repo import QueryLog
-from vectorforge.local.lambda_service import queue_events
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import (
-    AWSLAMBDARIC_COMMAND,
-    FunctionConfiguration,
-)
-from vectorforge.local.lambda_service.function_process import FunctionProcess
 from vectorforge.local.postgres import EmbeddedPostgres
 
 _TENANT = "local"

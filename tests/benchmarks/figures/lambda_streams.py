@@ -11,16 +11,16 @@ from figures.database import fresh_database
 from figures.measuring import Table, percentile, progress
 from rich.progress import track
 
-from tests.support.aws.live_query_function import QUERY_PATH, query_surroundings
-from tests.support.vendors.fake_vendor import Reply
-from vectorforge.local.lambda_service.front_door import ResponseMode
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.front_door import ResponseMode
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     RUNTIME_COMMAND,
     FunctionConfiguration,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from tests.support.aws.live_query_function import QUERY_PATH, query_surroundings
+from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
 
 _FOLDER = str(Path(__file__).resolve().parents[1])

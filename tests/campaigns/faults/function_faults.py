@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import httpx2
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
 from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.load import Answer
 from tests.campaigns.faults.service import RECORD_LINE
 from tests.campaigns.faults.system import System
 from tests.campaigns.faults.vendor_faults import VendorFault
 from tests.support.vendors.fake_vendor import Behaviour, Reply
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
 
 _MARGIN_S = 2
 """What a question keeps back of the invocation's time."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import httpx2
 
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_process import FunctionProcess, ProcessHook
+from infra.emulator.lambda_service.invocation import HookPoint, Invocation
 from tests.campaigns.query_log.disturbance import Disturbance, Point
 from tests.support.aws.fake_aws import aws_environment
 from tests.support.aws.live_query_function import QUERY_PATH, QuerySurroundings, query_surroundings
 from tests.support.aws.sqs_proxy import SendingPoint, SqsProxy
 from tests.support.http.event_stream import read_events
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_process import FunctionProcess, ProcessHook
-from vectorforge.local.lambda_service.invocation import HookPoint, Invocation
 
 TEXTS = ("The answer", " is ", "42 [Source 1].")
 _BEFORE_TEXT = (Point.SOURCES, Point.FIRST_TOKEN, Point.MIDDLE, Point.LAST_TOKEN)

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
+from infra.emulator.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
 from tests.support.aws.fake_aws import REGION, aws_client, aws_environment
 from tests.support.aws.sqs_events import Queue
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import Invocation
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
-from vectorforge.local.lambda_service.queue_event_source import BatchResult, DeliveryFaults, QueueEventSource
 
 MAX_RECEIVE_COUNT = 5
 _LAST_DISTURBED_RECEIVE = 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vectorforge.local.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.function_process import FunctionProcess
 
 
 class Point(StrEnum):

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx2
 
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from tests.support.http.live_api import build_application, key_of, settings_for
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.config import VectorForgeConfig
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 
 QUERY_HANDLER = "functions.query.handler.handler"

@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tests.support.aws.live_query_function import QuerySurroundings
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.function_configuration import (
     AWSLAMBDARIC_COMMAND,
     RUNTIME_COMMAND,
     FunctionConfiguration,
 )
-from vectorforge.local.lambda_service.invocation import Invocation
-from vectorforge.local.lambda_service.proxy_responses import STREAM_CONTENT_TYPE
+from infra.emulator.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.proxy_responses import STREAM_CONTENT_TYPE
+from tests.support.aws.live_query_function import QuerySurroundings
 
 ROOT = Path(__file__).parents[3]
 

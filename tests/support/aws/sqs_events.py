@@ -1,6 +1,6 @@
 """A queue of SQS, and what Lambda's event source makes of it, step by step in the hands of a test.
 
-The event source that runs by itself is ``vectorforge.local.lambda_service.queue_event_source``.
+The event source that runs by itself is ``infra.emulator.lambda_service.queue_event_source``.
 """
 
 import json
@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from infra.emulator.lambda_service.queue_events import record
 from tests.support.aws.lambda_context import LambdaContext
-from vectorforge.local.lambda_service.queue_events import record
 
 Handler = Callable[[dict[str, Any], Any], Any]
 

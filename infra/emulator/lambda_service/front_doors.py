@@ -4,11 +4,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from vectorforge.local.lambda_service.front_door import FrontDoor, ResponseMode
-from vectorforge.local.lambda_service.function_configuration import Function
-from vectorforge.local.lambda_service.invocation import Invocation
-from vectorforge.local.lambda_service.proxy_events import ProxyRequest, payload_1, payload_2
-from vectorforge.local.lambda_service.proxy_responses import (
+from infra.emulator.lambda_service.front_door import FrontDoor, ResponseMode
+from infra.emulator.lambda_service.function_configuration import Function
+from infra.emulator.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.proxy_events import ProxyRequest, payload_1, payload_2
+from infra.emulator.lambda_service.proxy_responses import (
     STREAM_CONTENT_TYPE,
     HttpAnswer,
     MalformedResponseError,

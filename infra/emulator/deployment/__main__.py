@@ -8,19 +8,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.emulator.deployment.emulated_account import Deployed
+from infra.emulator.deployment.local_deployment import LocalDeployment
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import VectorForgeError
-from vectorforge.local.deployment.emulated_account import Deployed
-from vectorforge.local.deployment.local_deployment import LocalDeployment
 from vectorforge.local.laptop import data_folder
 
 _HELP = """\
 Deploy the production stacks on this machine, without Docker, an account or a key.
 
-"deploy" synthesizes the CDK app, leaves out what no emulator has (infra/emulated_resources.py), and
-deploys the rest with cdk deploy into LocalStack, which runs the functions as processes. The database
-is the embedded PostgreSQL behind PgBouncer. All of it runs on when the command has ended; a second
-"deploy" brings it up to date. "destroy" ends what was started here, and nothing else.
+"deploy" synthesizes the CDK app, leaves out what no emulator has
+(infra/emulator/cloudformation/resources.py), and deploys the rest with cdk deploy into LocalStack,
+which runs the functions as processes. The database is the embedded PostgreSQL behind PgBouncer.
+All of it runs on when the command has ended; a second "deploy" brings it up to date. "destroy" ends
+what was started here, and nothing else.
 """
 _EXAMPLES = """\
 examples:
@@ -75,7 +76,7 @@ def _destroy(deployment: LocalDeployment, *, delete_data: bool) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m vectorforge.local.deployment",
+        prog="python -m infra.emulator.deployment",
         description=_HELP,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

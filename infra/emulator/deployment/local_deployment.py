@@ -13,17 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vectorforge.config import VectorForgeConfig
-from vectorforge.embedding.providers.minilm_graph import DIMENSION
-from vectorforge.errors import ConfigurationError
-from vectorforge.local.account import account_for, make_folder
-from vectorforge.local.aws_emulator import REGION, answers, free_port
-from vectorforge.local.aws_functions import SLOW_EMULATOR, checkout, passed_on, provider_keys
-from vectorforge.local.deployment.background import BackgroundProcesses
-from vectorforge.local.deployment.cdk import Cdk
-from vectorforge.local.deployment.database import embedded, start_database, start_proxy
-from vectorforge.local.deployment.emulated_account import Deployed, EmulatedAccount
-from vectorforge.local.localstack import (
+from infra.bundling import ROOT
+from infra.emulator.aws_emulator import REGION, answers, free_port
+from infra.emulator.aws_functions import SLOW_EMULATOR, passed_on, provider_keys
+from infra.emulator.deployment.background import BackgroundProcesses
+from infra.emulator.deployment.cdk import Cdk
+from infra.emulator.deployment.database import embedded, start_database, start_proxy
+from infra.emulator.deployment.emulated_account import Deployed, EmulatedAccount
+from infra.emulator.localstack import (
     HEALTH_PATH,
     MODULE_WITH_PLUGINS,
     FunctionProcesses,
@@ -31,6 +28,10 @@ from vectorforge.local.localstack import (
     install_plugins,
     localstack_variables,
 )
+from vectorforge.config import VectorForgeConfig
+from vectorforge.embedding.providers.minilm_graph import DIMENSION
+from vectorforge.errors import ConfigurationError
+from vectorforge.local.account import account_for, make_folder
 
 ROOTS = ("/var/task/certificates/database.pem", "/var/task/certificates/proxy.pem")
 """Where functions look for the database's certificate authority (infra/database.py)."""
@@ -82,11 +83,10 @@ class LocalDeployment:
             ConfigurationError: Something is missing, or fails; the text says what to do.
             DatabaseUnavailableError: The database does not start.
         """
-        root = checkout()
         make_folder(self.folder, account_for(self.folder / "postgres"))
         self.logs.mkdir(exist_ok=True)
         with self._lock(), ThreadPoolExecutor(1) as background:
-            cdk = Cdk(root, self.folder, self.logs / "cdk.log", stage)
+            cdk = Cdk(ROOT, self.folder, self.logs / "cdk.log", stage)
             self.note("Synthesizing the production templates and bundling the functions ...")
             synthesizing = background.submit(cdk.synthesize)
             ports = self._ports(port)
@@ -148,7 +148,7 @@ class LocalDeployment:
         """The local model is in no bundle."""
         self.note("Starting the embedding model ...")
         log = self.logs / f"{_EMBEDDINGS}.log"
-        command = [sys.executable, "-m", "vectorforge.local.embeddings_server", "--port", str(port)]
+        command = [sys.executable, "-m", "infra.emulator.embeddings_server", "--port", str(port)]
         self._processes().start(_EMBEDDINGS, command, log=log)
         self._wait_for(_EMBEDDINGS, f"http://127.0.0.1:{port}/health", log)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from vectorforge.local.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.invocation import Invocation
 
 Message: TypeAlias = dict[str, Any]
 """As ReceiveMessage gives it."""

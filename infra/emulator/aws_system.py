@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from vectorforge.errors import ConfigurationError
-from vectorforge.local.aws_emulator import REGION, free_port, localstack, moto
-from vectorforge.local.aws_functions import (
+from infra.emulator.aws_emulator import REGION, free_port, localstack, moto
+from infra.emulator.aws_functions import (
     INGEST_TIMEOUT_S,
     LOG_WRITER_TIMEOUT_S,
     configure_functions,
     provider_keys,
 )
-from vectorforge.local.aws_resources import AwsResources, create_resources, upload
-from vectorforge.local.lambda_service.front_doors import FunctionUrl
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.aws_resources import AwsResources, create_resources, upload
+from infra.emulator.lambda_service.front_doors import FunctionUrl
+from infra.emulator.lambda_service.function_configuration import (
     FunctionConfiguration,
     TooManyRequestsError,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess
-from vectorforge.local.lambda_service.invocation import FunctionFailedError
-from vectorforge.local.lambda_service.lambda_function import LambdaFunction
-from vectorforge.local.lambda_service.queue_event_source import BatchResult, QueueEventSource
+from infra.emulator.lambda_service.function_process import FunctionProcess
+from infra.emulator.lambda_service.invocation import FunctionFailedError
+from infra.emulator.lambda_service.lambda_function import LambdaFunction
+from infra.emulator.lambda_service.queue_event_source import BatchResult, QueueEventSource
+from vectorforge.errors import ConfigurationError
 from vectorforge.local.laptop import LocalSetup
 
 Emulator: TypeAlias = Literal["moto", "localstack"]

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Self, TypeAlias, Unpack
 
-from vectorforge.local.lambda_service.execution_environment import ExecutionEnvironment
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.invocation import (
+from infra.emulator.lambda_service.execution_environment import ExecutionEnvironment
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.invocation import (
     FunctionError,
     FunctionFailedError,
     Hook,
@@ -16,9 +16,9 @@ from vectorforge.local.lambda_service.invocation import (
     Invocation,
     InvocationOptions,
 )
-from vectorforge.local.lambda_service.process_output import ProcessOutput
-from vectorforge.local.lambda_service.recursion import MAX_HOPS, RecursionStoppedError, count_hop
-from vectorforge.local.lambda_service.runtime_api import RuntimeApi
+from infra.emulator.lambda_service.process_output import ProcessOutput
+from infra.emulator.lambda_service.recursion import MAX_HOPS, RecursionStoppedError, count_hop
+from infra.emulator.lambda_service.runtime_api import RuntimeApi
 
 ProcessHook: TypeAlias = Callable[["FunctionProcess", Invocation, bytes], Awaitable[None]]
 """Like ``Hook``, with the process, so that it can be frozen or killed exactly there."""

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Self, Unpack
 
-from vectorforge.local.lambda_service.function_configuration import (
+from infra.emulator.lambda_service.function_configuration import (
     FunctionConfiguration,
     TooManyRequestsError,
 )
-from vectorforge.local.lambda_service.function_process import FunctionProcess, ProcessHook
-from vectorforge.local.lambda_service.invocation import HookPoint, Invocation, InvocationOptions
+from infra.emulator.lambda_service.function_process import FunctionProcess, ProcessHook
+from infra.emulator.lambda_service.invocation import HookPoint, Invocation, InvocationOptions
 
 _GRACE_S = 0.2
 """Between the end of a response and the runtime's next poll; a new environment takes longer."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.emulator.aws_emulator import REGION
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.aws_emulator import REGION
 
 _LOG_TAIL = 15
 """Lines of a failed command that are shown."""
@@ -65,7 +65,7 @@ class Cdk:
                 shutil.rmtree(folder)
 
     def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
-        """Make the emulator's templates out of the production ones (infra/emulated_template.py).
+        """Make the emulator's templates out of the production ones (``infra.emulator.cloudformation``).
 
         Args:
             references: What stands for attributes of resources that are left out.
@@ -79,7 +79,7 @@ class Cdk:
         """
         values = self.folder / "values.json"
         values.write_text(json.dumps({"references": dict(references), "environment": dict(environment)}))
-        command = [sys.executable, "-m", "infra.emulated_template", str(self.production)]
+        command = [sys.executable, "-m", "infra.emulator.cloudformation.template", str(self.production)]
         command += ["--output", str(self.emulated), "--values", str(values)]
         return self._run(command, _environment())
 

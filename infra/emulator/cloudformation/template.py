@@ -1,10 +1,10 @@
 """Turns the production templates into ones that LocalStack can deploy; nothing else differs.
 
-    python -m infra.emulated_template cdk.out --output cdk.out.local --values values.json
+    python -m infra.emulator.cloudformation.template cdk.out --output cdk.out.local --values values.json
 
-The tables of what is left out are in ``infra/emulated_resources.py``. References to what is left out become
-the values given; one without a value is an error, unless it only names the resource in a permission. The
-values file is a JSON object:
+The tables of what is left out are in ``resources.py`` beside this module. References to what is left out
+become the values given; one without a value is an error, unless it only names the resource in a
+permission. The values file is a JSON object:
 
     {"references": {"AWS::RDS::DBProxy.Endpoint": "localhost:6432"}, "environment": {"NAME": "value"}}
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from infra.emulated_assembly import AssemblyError, read_templates, write_assembly
-from infra.emulated_environment import add_environment
-from infra.emulated_references import PLACEHOLDER, References, texts
-from infra.emulated_resources import (
+from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
+from infra.emulator.cloudformation.environment import add_environment
+from infra.emulator.cloudformation.references import PLACEHOLDER, References, texts
+from infra.emulator.cloudformation.resources import (
     DROPPED,
     DROPPED_WITH_THEIR_SUBJECT,
     KEPT,
@@ -33,7 +33,7 @@ from infra.emulated_resources import (
     WHOLE_ANSWERS,
     is_listed,
 )
-from infra.emulated_state_machine import BATCHES, emulated_definition
+from infra.emulator.cloudformation.state_machine import BATCHES, emulated_definition
 
 Template: TypeAlias = dict[str, Any]
 
@@ -143,8 +143,8 @@ class _Stack:
                 unknown.add(resource["Type"])
         if unknown:
             raise EmulationError(
-                f"Not in infra/emulated_resources.py: {', '.join(sorted(unknown))}. Try whether LocalStack "
-                "makes it, and put it into KEPT or DROPPED."
+                f"Not in infra/emulator/cloudformation/resources.py: {', '.join(sorted(unknown))}. "
+                "Try whether LocalStack makes it, and put it into KEPT or DROPPED."
             )
 
     def _drop_dependents(self) -> None:
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Turn an assembly; 0, or 1 with the reason on stderr."""
     summary, _, description = __doc__.partition("\n")
     parser = argparse.ArgumentParser(
-        prog="python -m infra.emulated_template",
+        prog="python -m infra.emulator.cloudformation.template",
         description=summary,
         epilog=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,

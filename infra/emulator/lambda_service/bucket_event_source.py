@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote_plus
 
-from vectorforge.local.lambda_service.function_configuration import ACCOUNT_ID, Function
-from vectorforge.local.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.function_configuration import ACCOUNT_ID, Function
+from infra.emulator.lambda_service.invocation import Invocation
 
 _sequence = itertools.count(time.time_ns())
 

@@ -5,13 +5,13 @@ import json
 from collections.abc import Awaitable, Iterable
 from typing import Literal, Protocol
 
-from vectorforge.local.lambda_service.http_messages import (
+from infra.emulator.lambda_service.http_messages import (
     MalformedMessageError,
     RequestHead,
     read_body,
     response_head,
 )
-from vectorforge.local.lambda_service.invocation import FunctionError, HookPoint, Invocation
+from infra.emulator.lambda_service.invocation import FunctionError, HookPoint, Invocation
 
 BUFFERED_LIMIT_BYTES = 6 * 1024 * 1024 + 100
 """Of a buffered response: 6 MB and some room for wrapping (MaxPayloadSize in AWS's emulator)."""

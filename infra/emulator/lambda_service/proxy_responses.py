@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from vectorforge.local.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.invocation import Invocation
 
 DELIMITER = b"\0" * 8
 STREAM_CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"

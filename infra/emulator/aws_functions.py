@@ -4,16 +4,16 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import SecretStr
 
+from infra.bundling import ROOT
+from infra.emulator.aws_emulator import REGION
+from infra.emulator.aws_resources import AwsResources
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from vectorforge.aws.secrets import KEY_SETTINGS
 from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.aws_emulator import REGION
-from vectorforge.local.aws_resources import AwsResources
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
 
 QUERY_TIMEOUT_S = 150
 """More than VECTORFORGE_QUERY_TIMEOUT_S, so that a question runs out of time before its function does."""
@@ -60,9 +60,8 @@ def configure_functions(
         endpoint_url: Of the emulator.
 
     Raises:
-        ConfigurationError: The functions' code is not here, or there is no log writer's URL.
+        ConfigurationError: There is no log writer's URL.
     """
-    root = checkout()
     folders = {name: os.environ[name] for name in _FOLDERS if os.environ.get(name)}
     shared = {
         **SLOW_EMULATOR,
@@ -95,7 +94,7 @@ def configure_functions(
             environment={**shared, **environment},
             timeout_s=timeout_s,
             init_timeout_s=_INIT_TIMEOUT_S,
-            task_root=root,
+            task_root=ROOT,
         )
 
     return LocalFunctions(
@@ -127,11 +126,3 @@ def _url(url: SecretStr | None, variable: str) -> str:
     if url is None:
         raise ConfigurationError(f"With a database of your own, set {variable}, too.")
     return url.get_secret_value()
-
-
-def checkout() -> Path:
-    """Where ``functions/`` lies; an installed package has none."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / "functions" / "query" / "handler.py").is_file():
-        raise ConfigurationError("The functions are run from a checkout: git clone the project first.")
-    return root

@@ -10,10 +10,10 @@ from functools import partial
 from random import Random
 from typing import Any, Self, TypeVar
 
-from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
-from vectorforge.local.lambda_service.invocation import FunctionError, Invocation, InvocationOptions
-from vectorforge.local.lambda_service.queue_events import Message, cut, failed_ids, record
-from vectorforge.local.lambda_service.recursion import RecursionStoppedError, total_hops
+from infra.emulator.lambda_service.function_configuration import Function, TooManyRequestsError
+from infra.emulator.lambda_service.invocation import FunctionError, Invocation, InvocationOptions
+from infra.emulator.lambda_service.queue_events import Message, cut, failed_ids, record
+from infra.emulator.lambda_service.recursion import RecursionStoppedError, total_hops
 
 T = TypeVar("T")
 _RECEIVE_LIMIT = 10

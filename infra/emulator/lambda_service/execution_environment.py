@@ -6,10 +6,10 @@ import os
 import signal
 from collections.abc import Mapping
 
-from vectorforge.local.lambda_service.function_configuration import FunctionConfiguration
-from vectorforge.local.lambda_service.invocation import FunctionError, Hook, HookPoint
-from vectorforge.local.lambda_service.process_output import ProcessOutput
-from vectorforge.local.lambda_service.runtime_api import RuntimeApi
+from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
+from infra.emulator.lambda_service.invocation import FunctionError, Hook, HookPoint
+from infra.emulator.lambda_service.process_output import ProcessOutput
+from infra.emulator.lambda_service.runtime_api import RuntimeApi
 
 _SHUTDOWN_S = 2.0
 """Between SIGTERM and SIGKILL: https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html"""

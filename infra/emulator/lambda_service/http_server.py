@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Self
 
-from vectorforge.local.lambda_service.http_messages import (
+from infra.emulator.lambda_service.http_messages import (
     MAX_HEAD_BYTES,
     MalformedMessageError,
     RequestHead,

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from infra.emulator.aws_emulator import ACCOUNT_ID, REGION
+from infra.emulator.deployment.database import OWNER
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.aws_emulator import ACCOUNT_ID, REGION
-from vectorforge.local.deployment.database import OWNER
 
 _QUALIFIER = "hnb659fds"
 """CDK's own, https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html."""

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from vectorforge.errors import ConfigurationError
-from vectorforge.local.localstack import (
+from infra.emulator.localstack import (
     HEALTH_PATH,
     LOCALSTACK_MODULE,
     install_localstack,
     localstack_variables,
 )
+from vectorforge.errors import ConfigurationError
 
 ACCOUNT_ID = "000000000000"
 REGION = "us-east-1"

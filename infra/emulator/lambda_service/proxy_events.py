@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from vectorforge.local.lambda_service.function_configuration import ACCOUNT_ID
-from vectorforge.local.lambda_service.http_messages import RequestHead
+from infra.emulator.lambda_service.function_configuration import ACCOUNT_ID
+from infra.emulator.lambda_service.http_messages import RequestHead
 
 _TEXT_TYPES = {"application/json", "application/javascript", "application/xml"}
 

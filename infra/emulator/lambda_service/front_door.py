@@ -6,16 +6,16 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from vectorforge.local.lambda_service.function_configuration import Function, TooManyRequestsError
-from vectorforge.local.lambda_service.http_messages import (
+from infra.emulator.lambda_service.function_configuration import Function, TooManyRequestsError
+from infra.emulator.lambda_service.http_messages import (
     RequestHead,
     read_body,
     response_head,
 )
-from vectorforge.local.lambda_service.http_server import HttpServer
-from vectorforge.local.lambda_service.invocation import Invocation
-from vectorforge.local.lambda_service.proxy_events import ProxyRequest
-from vectorforge.local.lambda_service.proxy_responses import (
+from infra.emulator.lambda_service.http_server import HttpServer
+from infra.emulator.lambda_service.invocation import Invocation
+from infra.emulator.lambda_service.proxy_events import ProxyRequest
+from infra.emulator.lambda_service.proxy_responses import (
     HttpAnswer,
     MalformedResponseError,
     read_answer,

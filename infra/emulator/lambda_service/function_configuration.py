@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, Unpack
 
-from vectorforge.local.lambda_service.invocation import Invocation, InvocationOptions
-from vectorforge.local.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
+from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
+from infra.emulator.lambda_service.runtime_replies import BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES
 
 RUNTIME_COMMAND = (sys.executable, "-m", "vectorforge.runtime")
 """Our streaming runtime."""

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from vectorforge.local.lambda_service.http_messages import RequestHead
-from vectorforge.local.lambda_service.http_server import HttpServer
-from vectorforge.local.lambda_service.invocation import (
+from infra.emulator.lambda_service.http_messages import RequestHead
+from infra.emulator.lambda_service.http_server import HttpServer
+from infra.emulator.lambda_service.invocation import (
     FunctionError,
     Hook,
     HookPoint,
     Invocation,
     InvocationOptions,
 )
-from vectorforge.local.lambda_service.runtime_replies import (
+from infra.emulator.lambda_service.runtime_replies import (
     BUFFERED_LIMIT_BYTES,
     STREAMING_LIMIT_BYTES,
     ResponseReceiver,

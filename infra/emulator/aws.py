@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.emulator.aws_resources import MAX_RECEIVE_COUNT
+from infra.emulator.aws_system import Places, System, running_system
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError, VectorForgeError
-from vectorforge.local.aws_resources import MAX_RECEIVE_COUNT
-from vectorforge.local.aws_system import Places, System, running_system
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup, sample_documents
 
 _HELP = """\
@@ -83,7 +83,7 @@ async def _serve(setup: LocalSetup, chosen: argparse.Namespace, folder: Path) ->
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m vectorforge.local.aws",
+        prog="python -m infra.emulator.aws",
         description=_HELP,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,6 +1,6 @@
 """The local embedding model behind ``POST /v1/embeddings``, for functions whose bundles have no model.
 
-    python -m vectorforge.local.embeddings_server --port 8001
+    python -m infra.emulator.embeddings_server --port 8001
 
 OpenAI's shape: https://platform.openai.com/docs/api-reference/embeddings/create
 """
@@ -88,7 +88,7 @@ def main() -> None:
     from vectorforge.config import VectorForgeConfig
     from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 
-    parser = argparse.ArgumentParser(prog="python -m vectorforge.local.embeddings_server")
+    parser = argparse.ArgumentParser(prog="python -m infra.emulator.embeddings_server")
     parser.add_argument("--port", type=int, required=True)
     config = VectorForgeConfig.from_environment()
     provider = LocalEmbeddingProvider(cache_dir=config.embedding.model_cache_dir)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.emulator.localstack_plugins import settings as plugin_settings
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.localstack_plugins import settings as plugin_settings
 
 LOCALSTACK_VERSION = "4.13.1"
 """The last one that runs on Python 3.11 without Docker and without a licence."""

@@ -7,11 +7,11 @@ import socket
 import time
 from pathlib import Path
 
+from infra.emulator.deployment.background import BackgroundProcesses
+from infra.emulator.deployment.certificates import Certificates, make_certificates
 from vectorforge.db.login_roles import LOGIN_ROLES
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import account_for
-from vectorforge.local.deployment.background import BackgroundProcesses
-from vectorforge.local.deployment.certificates import Certificates, make_certificates
 from vectorforge.local.postgres import DATABASE, EmbeddedPostgres
 
 OWNER = "vectorforge_owner"
