@@ -91,11 +91,11 @@ async def test_a_rolled_back_stack_keeps_the_newer_schema(
             "message": f"The database has migration {last}, which this version does not know.",
         }
     ]
-    with (older / "db" / "migrations" / "0002_documents.sql").open("a") as file:
+    with (older / "db" / "migrations" / "0002_tenants.sql").open("a") as file:
         file.write("-- changed")
     await invoke(environment, (update, 60_000), library=tmp_path)
     assert stack.answers[2]["Status"] == "FAILED"
-    assert "0002_documents.sql has changed" in stack.answers[2]["Reason"]
+    assert "0002_tenants.sql has changed" in stack.answers[2]["Reason"]
 
 
 async def test_a_failure_is_answered_in_words_without_secrets(

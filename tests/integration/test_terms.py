@@ -229,7 +229,7 @@ class TestTheWall:
     async def test_nobody_is_nobody(
         self, database: Database, store: Store, strangers: TenantDatabase
     ) -> None:
-        for table in ("postings", "packed_postings", "grouped_postings", "chunk_terms"):
+        for table in ("packed_postings", "grouped_postings", "chunk_terms"):
             row = await database.fetch_untenanted(f"SELECT count(*) AS n FROM vectorforge.{table}")
             assert row == {"n": 0}
 

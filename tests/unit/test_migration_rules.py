@@ -10,10 +10,6 @@ import pytest
 
 from vectorforge.db.migrate import MIGRATIONS, read_migrations
 
-BEFORE_THE_FIRST_RELEASE = {"0007_jobs_by_source.sql", "0008_jobs_side_by_side.sql"}
-"""They index tables that are there, and block writers meanwhile; but no older version ever served beside
-them. Nothing is to be added here."""
-
 NOT_OURS = {  # rules of squawk (https://squawkhq.com/docs/rules) that are left out, and why
     "prefer-bigint-over-int": "numbers of tokens and milliseconds do not grow beyond an int",
     "prefer-robust-stmts": "a file is one transaction; one without is repeatable, as its review has to see",
@@ -40,7 +36,7 @@ def broken_rules(*files: Path) -> list[tuple[str, str]]:
 def test_every_migration_keeps_to_the_rules() -> None:
     files = sorted(MIGRATIONS.glob("*.sql"))
     assert [file.name for file in files] == [migration.name for migration in read_migrations()]
-    assert broken_rules(*(file for file in files if file.name not in BEFORE_THE_FIRST_RELEASE)) == []
+    assert broken_rules(*files) == []
 
 
 @pytest.mark.parametrize(

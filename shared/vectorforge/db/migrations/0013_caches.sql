@@ -1,16 +1,16 @@
--- Answers and vectors of questions that were asked before, shared by all processes.
+-- Caches of answers and of query embeddings, shared by all processes.
 SET LOCAL ROLE vectorforge_migrator;
 
 CREATE TABLE vectorforge.cached_answers (
     tenant_id text NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
-    -- sha256 of everything that the answer depends on, but for the documents
+    -- sha256 of everything that the answer depends on, except the documents
     key bytea NOT NULL CHECK (octet_length(key) = 32),
     collection_id uuid NOT NULL,
-    -- of the collection, read before the search: an answer of another version is never served
+    -- the collection's, read before the search: an answer of another version is never served
     data_version bigint NOT NULL,
     answer jsonb NOT NULL CHECK (jsonb_typeof(answer) = 'object'),
     created_at timestamptz NOT NULL DEFAULT now(),
-    -- until then it is fresh; later only an answer for want of a better one
+    -- fresh until then; afterwards used as a fallback only
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, key),
     FOREIGN KEY (tenant_id, collection_id) REFERENCES vectorforge.collections (tenant_id, id) ON DELETE CASCADE
@@ -30,23 +30,17 @@ CREATE TABLE vectorforge.cached_embeddings (
 );
 CREATE INDEX cached_embeddings_by_expiry ON vectorforge.cached_embeddings (expires_at);
 
-ALTER TABLE vectorforge.cached_answers ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.cached_answers FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.cached_answers
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
-ALTER TABLE vectorforge.cached_embeddings ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.cached_embeddings FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.cached_embeddings
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
+SELECT vectorforge.enable_tenant_isolation('cached_answers'),
+    vectorforge.enable_tenant_isolation('cached_embeddings');
 GRANT SELECT, INSERT, UPDATE, DELETE ON vectorforge.cached_answers, vectorforge.cached_embeddings TO vectorforge_app;
 GRANT SELECT, DELETE ON vectorforge.cached_answers, vectorforge.cached_embeddings TO vectorforge_eraser;
 
--- What has expired goes, of all tenants; a bounded number a call.
+-- Delete expired entries, across tenants; a bounded number in one call. Answers stay for "stale" longer, as fallbacks.
 CREATE POLICY dispatcher ON vectorforge.cached_answers TO vectorforge_dispatcher USING (true);
 CREATE POLICY dispatcher ON vectorforge.cached_embeddings TO vectorforge_dispatcher USING (true);
 GRANT SELECT (tenant_id, key, expires_at), DELETE ON vectorforge.cached_answers, vectorforge.cached_embeddings
     TO vectorforge_dispatcher;
-CREATE FUNCTION vectorforge.delete_expired_caches(kept interval) RETURNS bigint
+CREATE FUNCTION vectorforge.delete_expired_caches(stale interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -54,12 +48,12 @@ DECLARE
     answers bigint;
     embeddings bigint;
 BEGIN
-    IF kept IS NULL OR kept < interval '0' THEN
-        RAISE EXCEPTION 'kept out of range' USING ERRCODE = 'invalid_parameter_value';
+    IF stale IS NULL OR stale < interval '0' THEN
+        RAISE EXCEPTION 'stale must be at least 0' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     DELETE FROM vectorforge.cached_answers WHERE (tenant_id, key) IN (
         SELECT old.tenant_id, old.key FROM vectorforge.cached_answers AS old
-        WHERE old.expires_at < clock_timestamp() - kept LIMIT 1000
+        WHERE old.expires_at < clock_timestamp() - stale LIMIT 1000
     );
     GET DIAGNOSTICS answers = ROW_COUNT;
     DELETE FROM vectorforge.cached_embeddings WHERE (tenant_id, key) IN (
@@ -71,6 +65,4 @@ BEGIN
 END
 $$;
 GRANT EXECUTE ON FUNCTION vectorforge.delete_expired_caches(interval) TO vectorforge_app;
-GRANT CREATE ON SCHEMA vectorforge TO vectorforge_dispatcher;
-ALTER FUNCTION vectorforge.delete_expired_caches(interval) OWNER TO vectorforge_dispatcher;
-REVOKE CREATE ON SCHEMA vectorforge FROM vectorforge_dispatcher;
+SELECT vectorforge.set_function_owner('vectorforge.delete_expired_caches(interval)', 'vectorforge_dispatcher');

@@ -1,10 +1,10 @@
--- What tenants use, held against their limits: counted exactly, whatever number of processes ask at once.
+-- Usage of tenants against their limits: counted exactly, for any number of concurrent processes.
 SET LOCAL ROLE vectorforge_migrator;
 
--- One row a tenant: what requests that have ended have used. Whoever reserves holds its lock until he commits.
+-- Usage of finished requests, one row for each tenant. A reservation locks the row until it commits.
 CREATE TABLE vectorforge.limit_counters (
     tenant_id text PRIMARY KEY CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
-    -- requests of each of 61 seconds, the last of which is last_second (of the Unix epoch): any 60 seconds lie in them
+    -- requests in each of the 61 seconds up to last_second (of the Unix epoch): they contain any 60 seconds
     second_counts int[] NOT NULL CHECK (cardinality(second_counts) = 61),
     last_second bigint NOT NULL,
     -- of this day and this month, in UTC
@@ -14,7 +14,7 @@ CREATE TABLE vectorforge.limit_counters (
     month_cost_usd numeric NOT NULL CHECK (month_cost_usd >= 0)
 ) WITH (fillfactor = 50);
 
--- One row a request that has not ended, or has and is not added to the counters yet.
+-- Requests that are running, or are finished and not yet added to the counters.
 CREATE TABLE vectorforge.limit_reservations (
     tenant_id text NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
     id uuid NOT NULL,
@@ -22,39 +22,34 @@ CREATE TABLE vectorforge.limit_reservations (
     -- for requests whose process was killed
     expires_at timestamptz NOT NULL,
     is_stream boolean NOT NULL,
-    -- the most that it may use; once settled, what it has used. Nothing is held: it is settled from the beginning
+    -- the most that it may use; once settled, what it has used. One that reserves nothing is settled from the
+    -- beginning.
     tokens bigint NOT NULL CHECK (tokens >= 0),
     cost_usd numeric NOT NULL CHECK (cost_usd >= 0),
     settled boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 70);
 
-ALTER TABLE vectorforge.limit_counters ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.limit_counters FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.limit_counters
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
-ALTER TABLE vectorforge.limit_reservations ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.limit_reservations FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.limit_reservations
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
+SELECT vectorforge.enable_tenant_isolation('limit_counters'),
+    vectorforge.enable_tenant_isolation('limit_reservations');
 GRANT SELECT, INSERT, UPDATE, DELETE ON vectorforge.limit_counters, vectorforge.limit_reservations TO vectorforge_app;
 GRANT SELECT, DELETE ON vectorforge.limit_counters, vectorforge.limit_reservations TO vectorforge_eraser;
 
 CREATE TYPE vectorforge.limit_state AS (
-    -- the limit that the request does not fit into; NULL: it was let in
+    -- the limit that rejects the request; NULL: it is admitted
     refused_by text,
-    -- until it fits, as far as that is known; NULL: never, or it was let in
+    -- until it would be admitted, as far as that is known; NULL: never, or it is admitted
     retry_after_s float8,
-    -- the limits that hold; NULL: none
+    -- the limits in force; NULL: none
     requests_per_minute int, tokens_per_day bigint, cost_per_month_usd numeric, concurrent_streams int,
-    -- what is left of each, this request taken off
+    -- what remains of each after this request
     requests_left int, tokens_left bigint, cost_left_usd numeric, streams_left int,
     -- until the next request leaves the last minute, and until the next day in UTC
     minute_reset_s float8, day_reset_s float8
 );
 
--- Lets a request in, or says which limit keeps it out. A second call with the same id changes nothing. The clock is
--- read under the lock, so that what is let in after another never counts as before it.
+-- Admit a request, or return the limit that rejects it. A second call with the same id changes nothing. The clock is
+-- read under the lock, so that a request admitted after another is never counted before it.
 CREATE FUNCTION vectorforge.reserve(
     tenant text, reservation uuid, new_requests int, is_stream boolean, new_tokens bigint, new_cost_usd numeric,
     hold interval, default_requests int, default_tokens bigint, default_cost_usd numeric, default_streams int
@@ -78,14 +73,14 @@ BEGIN
     SELECT coalesce(t.requests_per_minute, default_requests), coalesce(t.tokens_per_day, default_tokens),
         coalesce(t.cost_per_month_usd, default_cost_usd), coalesce(t.concurrent_streams, default_streams)
     INTO state.requests_per_minute, state.tokens_per_day, state.cost_per_month_usd, state.concurrent_streams
-    FROM (SELECT tenant AS id) AS asked LEFT JOIN vectorforge.tenants AS t ON t.tenant_id = asked.id;
+    FROM (SELECT tenant AS id) AS wanted LEFT JOIN vectorforge.tenants AS t ON t.tenant_id = wanted.id;
     IF num_nonnulls(state.requests_per_minute, state.tokens_per_day, state.cost_per_month_usd,
                     state.concurrent_streams) = 0 THEN
         RETURN state;
     END IF;
 
-    -- What is written here may be lost with the server's last moments: a request would be let in too many. In exchange
-    -- the tenant's other requests do not wait for the disk.
+    -- A crash of the server may lose the last writes, which admits a few requests too many. In exchange the tenant's
+    -- other requests do not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO vectorforge.limit_counters
     VALUES (tenant, array_fill(0, ARRAY[61]), 0, '-infinity', 0, '-infinity', 0) ON CONFLICT DO NOTHING;
@@ -94,7 +89,7 @@ BEGIN
     today := (moment AT TIME ZONE 'UTC')::date;
     this_month := date_trunc('month', moment AT TIME ZONE 'UTC')::date;
 
-    -- The periods go on.
+    -- Start new periods.
     this_second := greatest(floor(extract(epoch FROM moment))::bigint, counters.last_second);
     counters.second_counts := CASE WHEN this_second - counters.last_second >= 61 THEN array_fill(0, ARRAY[61])
         ELSE counters.second_counts[(1 + this_second - counters.last_second)::int:]
@@ -135,7 +130,7 @@ BEGIN
         ELSIF new_tokens > 0 AND counters.day_tokens + held.tokens + new_tokens > state.tokens_per_day THEN
             state.refused_by := 'tokens_per_day';
             state.retry_after_s := CASE WHEN new_tokens > state.tokens_per_day THEN NULL
-                WHEN counters.day_tokens + new_tokens <= state.tokens_per_day THEN 1  -- others may need less than they hold
+                WHEN counters.day_tokens + new_tokens <= state.tokens_per_day THEN 1  -- others may use less
                 ELSE state.day_reset_s END;
         ELSIF new_cost_usd > 0
             AND counters.month_cost_usd + held.cost_usd + new_cost_usd > state.cost_per_month_usd THEN
@@ -163,7 +158,7 @@ BEGIN
         WHERE c.tenant_id = tenant;
     END IF;
 
-    -- When so many of the oldest have left that the next one fits.
+    -- When enough of the oldest requests have left the minute for the next one to fit.
     to_leave := CASE WHEN state.refused_by = 'requests_per_minute'
         THEN in_a_minute + new_requests - state.requests_per_minute ELSE 1 END;
     SELECT min(s.place) + counters.last_second - extract(epoch FROM moment) INTO state.minute_reset_s
@@ -184,7 +179,7 @@ GRANT EXECUTE ON FUNCTION vectorforge.reserve(
     text, uuid, int, boolean, bigint, numeric, interval, int, bigint, numeric, int
 ) TO vectorforge_app;
 
--- Takes what a request has used in place of what it held. A second call changes nothing.
+-- Replace what a request reserved by what it has used. A second call changes nothing.
 CREATE FUNCTION vectorforge.settle(tenant text, reservation uuid, used_tokens bigint, used_cost_usd numeric)
 RETURNS boolean
 LANGUAGE sql

@@ -1,10 +1,7 @@
--- Profiles: integer scopes inside a collection, each with documents of its own.
+-- Profiles: integer scopes inside a collection, each with its own documents.
 SET LOCAL ROLE vectorforge_migrator;
 
--- True: every document belongs to a profile, and every search names one.
-ALTER TABLE vectorforge.collections ADD COLUMN by_profile boolean NOT NULL DEFAULT false;
-
--- Who writes a profile's documents holds its row, so that two writers never mix their editions.
+-- A writer of a profile's documents locks its row, so that the editions of two writers never mix.
 CREATE TABLE vectorforge.profiles (
     tenant_id text NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
     collection_id uuid NOT NULL,
@@ -15,7 +12,7 @@ CREATE TABLE vectorforge.profiles (
     FOREIGN KEY (tenant_id, collection_id) REFERENCES vectorforge.collections (tenant_id, id) ON DELETE CASCADE
 );
 
--- Not a column of documents and chunks: an index on those would have to be built beside their writers.
+-- The profile of each document. Not a column of documents and chunks, which most collections would leave empty.
 CREATE TABLE vectorforge.profile_documents (
     tenant_id text NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 128),
     document_id uuid NOT NULL,
@@ -30,13 +27,6 @@ CREATE TABLE vectorforge.profile_documents (
 CREATE INDEX profile_documents_by_profile
     ON vectorforge.profile_documents (tenant_id, collection_id, profile_id, document_id);
 
-ALTER TABLE vectorforge.profiles ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.profiles FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.profiles
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
-ALTER TABLE vectorforge.profile_documents ENABLE ROW LEVEL SECURITY;
-ALTER TABLE vectorforge.profile_documents FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON vectorforge.profile_documents
-    USING (tenant_id = NULLIF(current_setting('vectorforge.tenant', true), ''));
+SELECT vectorforge.enable_tenant_isolation('profiles'), vectorforge.enable_tenant_isolation('profile_documents');
 GRANT SELECT, INSERT, UPDATE, DELETE ON vectorforge.profiles, vectorforge.profile_documents TO vectorforge_app;
 GRANT SELECT, DELETE ON vectorforge.profiles, vectorforge.profile_documents TO vectorforge_eraser;
