@@ -179,7 +179,9 @@ async def test_a_role_like_the_master_of_rds(
             assert len(await migrate(make_conninfo(conninfo, user=role))) == COUNT
             app_url = make_conninfo(conninfo, user="vectorforge_app")
             async with Database(app_url, pool_size=1) as opened:
-                await opened.for_tenant("a").execute("SELECT vectorforge.ensure_embedding_space('l2', 7, 'full')")
+                await opened.for_tenant("a").execute(
+                    "SELECT vectorforge.ensure_embedding_space('l2', 7, 'full')"
+                )
         finally:
             connection.execute(f"ALTER DATABASE {database} OWNER TO postgres".encode())
             connection.execute(f"DROP OWNED BY {role}".encode())
