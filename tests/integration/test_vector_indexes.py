@@ -2,11 +2,9 @@
 
 import asyncio
 import random
-import shutil
 import uuid
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,7 +18,6 @@ from tests.support.rag.drafts import chunk_drafts, document_draft, expected_dist
 from vectorforge.cli.storage_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
-from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.vector_indexes import IndexState, SpaceIndex, list_indexes
 from vectorforge.errors import (
@@ -336,38 +333,6 @@ class TestRoles:
             finally:
                 connection.execute(f"DROP OWNED BY {role}".encode())
                 connection.execute(f"DROP ROLE {role}".encode())
-
-
-async def test_partitions_in_use_keep_their_index(make_database: Callable[..., str], tmp_path: Path) -> None:
-    """The migration drops the indexes of partitions without a row only."""
-    conninfo = make_database(empty=True)
-    directory = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
-    for migration in read_migrations():
-        if migration.version >= 15:
-            (directory / migration.name).unlink()
-    await migrate(conninfo, directory=directory)
-    with psycopg.connect(conninfo) as connection:
-        ids: dict[str, Any] = {"collection": uuid4(), "document": uuid4(), "chunk": uuid4()}
-        connection.execute(
-            "INSERT INTO vectorforge.collections (tenant_id, id, name, embedding_provider, embedding_model,"
-            " dimension, distance_metric) VALUES ('a', %(collection)s, 'n', 'p', 'm', 384, 'cosine')",
-            ids,
-        )
-        connection.execute(
-            "INSERT INTO vectorforge.documents (tenant_id, collection_id, id, source, media_type, text,"
-            " size_chars, content_hash)"
-            " VALUES ('a', %(collection)s, %(document)s, 's', 't', '', 0, sha256(''))",
-            ids,
-        )
-        connection.execute(
-            "INSERT INTO vectorforge.embeddings (tenant_id, collection_id, document_id, chunk_id, space,"
-            " embedding) VALUES ('a', %(collection)s, %(document)s, %(chunk)s, 'cosine_384',"
-            " array_fill(0.5, ARRAY[384])::vector)",
-            ids,
-        )
-    await migrate(conninfo)
-    assert (await index_of(conninfo, "cosine_384")).state is IndexState.READY
-    assert (await index_of(conninfo, "cosine_1536")).state is IndexState.NONE
 
 
 async def test_the_doctor_reads_it_all(owner_url: str) -> None:
