@@ -1,7 +1,7 @@
 """The version before a migration serves during and after it: on a populated database, without an error.
 
-During a deployment, and after a rollback, code of one version runs on the schema of the next. Here the code is
-this version's, and the schema the next one's (``tests/support/postgres/next_version.py``).
+During a deployment, and after a rollback, code of one version runs on the schema of the next. Here the code
+is this version's, and the schema the next one's (``tests/support/postgres/next_version.py``).
 """
 
 import asyncio
@@ -47,7 +47,8 @@ print(json.dumps(answer))
 """
 TABLES = """
 SELECT relname FROM pg_class
-WHERE relnamespace = 'vectorforge'::regnamespace AND relkind = 'r' AND relname <> 'schema_migrations' ORDER BY 1
+WHERE relnamespace = 'vectorforge'::regnamespace AND relkind = 'r' AND relname <> 'schema_migrations'
+ORDER BY 1
 """
 
 
@@ -180,7 +181,7 @@ async def test_rollback_to_this_version_serves_new_connections(
 ) -> None:
     await migrate(owner_url, directory=next_version)
     assert await migrate(owner_url, accept_newer=True) == []
-    with pytest.raises(MigrationError, match="reviews.sql, which this version does not know"):
+    with pytest.raises(MigrationError, match=r"reviews\.sql, which this version does not know"):
         await migrate(owner_url)
     async with Database(make_conninfo(owner_url, user="vectorforge_app"), pool_size=1) as database:
         assert (await database.health()).healthy

@@ -9,19 +9,14 @@ import httpx2
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.integration.test_erasure import (
+from tests.integration.erasure.conftest import (
     BREAD,
     CANARY,
-    api,
-    client,
     erase,
     eraser_for,
     fill,
-    log_writer,
     rows_with,
     stages,
-    superuser,
-    tenants,
 )
 from tests.support.http.live_api import LiveApi, add_documents, new_collection
 from vectorforge.db.connection import Database
@@ -33,9 +28,6 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.db.repositories.query_log_writer import QueryLogWriter
 from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.local.postgres import EmbeddedPostgres
-
-__all__ = ["api", "client", "log_writer", "superuser", "tenants"]
-"""Fixtures."""
 
 
 async def first_chunk(client: httpx2.AsyncClient, document: str) -> UUID:
