@@ -1,4 +1,4 @@
-"""Brings the database schema up to date: as a CloudFormation custom resource, or called directly."""
+"""Bring the database schema up to date: as a CloudFormation custom resource, or called directly."""
 
 from vectorforge.serverless.migrate import MigrateFunction
 

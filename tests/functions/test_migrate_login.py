@@ -183,7 +183,7 @@ async def test_what_is_wrong_with_the_login_is_said_without_it(rds: Rds, stack: 
         (
             {"username": MASTER, "password": SECOND},
             {"auth": "password"},
-            "refused the migrator's role or password",
+            "rejected the migrator's role or password",
         ),
         (
             {"username": MASTER, "password": SECOND},

@@ -1,4 +1,4 @@
-"""Words of passages from before, or of another language, are read in small steps that others go on with."""
+"""Chunks without terms, or with terms of another language, are indexed in small steps that any process continues."""
 
 import asyncio
 import os
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -235,7 +234,9 @@ class TestCollectionsWithoutTerms:
             assert await check_terms(owner_url, db) > 0
 
     async def test_migrate_command_indexes_unless_schema_only(self, owner_url: str, tmp_path: Path) -> None:
-        run = partial(asyncio.to_thread, migrate_command, owner_url, tmp_path)
+        async def run(*words: str) -> list[str]:
+            return await asyncio.to_thread(migrate_command, owner_url, tmp_path, *words)
+
         assert await run("--schema-only") == ["The schema is up to date."]
         assert await run() == ["The schema is up to date.", "read     the words of 750 passages"]
         assert await run() == ["The schema is up to date."]

@@ -181,7 +181,7 @@ async def test_rollback_to_this_version_serves_new_connections(
 ) -> None:
     await migrate(owner_url, directory=next_version)
     assert await migrate(owner_url, accept_newer=True) == []
-    with pytest.raises(MigrationError, match=r"reviews\.sql, which this version does not know"):
+    with pytest.raises(MigrationError, match=r"reviews\.sql, which this version does not include"):
         await migrate(owner_url)
     async with Database(make_conninfo(owner_url, user="vectorforge_app"), pool_size=1) as database:
         assert (await database.health()).healthy

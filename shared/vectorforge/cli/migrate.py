@@ -20,8 +20,8 @@ def migrate(
         str | None,
         typer.Option(
             envvar="VECTORFORGE_MIGRATOR_DATABASE_URL",
-            help="postgresql:// URL of a role that may make roles, the schema and the vector extension. "
-            "Better in the variable: other users of the machine can read a command line.",
+            help="postgresql:// URL of a role that may create roles, the schema and the vector extension. "
+            "Prefer the variable: other users of the machine can read a command line.",
             show_default=False,
         ),
     ] = None,
@@ -31,22 +31,22 @@ def migrate(
     schema_only: Annotated[
         bool,
         typer.Option(
-            "--schema-only", help="Leave words of passages that are still to be read to the servers."
+            "--schema-only", help="Do not index words of chunks; the servers do it in the background."
         ),
     ] = False,
     json_output: JsonOption = False,
     data_dir: DataDirOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Bring the database schema up to date; safe to repeat, and to run twice at once.
+    """Bring the database schema up to date; safe to repeat and to run concurrently.
 
-    Then the words of passages from older versions are read for searches by
-    words; interrupted, it goes on with the next call, or a server does it.
+    Then index the words of chunks that have no word index yet, for lexical
+    search; if interrupted, the next call or a server continues.
 
-    The login roles (vectorforge_app, _log_writer, _eraser) are made without
-    a password; those named in VECTORFORGE_DATABASE_URL,
+    The login roles (vectorforge_app, _log_writer, _eraser) are created
+    without a password. The passwords in VECTORFORGE_DATABASE_URL,
     VECTORFORGE_LOG_WRITER_DATABASE_URL and VECTORFORGE_ERASER_DATABASE_URL
-    get the one they have there.
+    are set for the roles named there.
 
     [bold]Examples[/bold]
 
@@ -75,7 +75,7 @@ def migrate(
 def _migrate(
     database_url: str | None, data_dir: Path | None, terminal: Terminal | None, *, schema_only: bool
 ) -> tuple[list[str], int]:
-    """Names of the migrations that were applied or, without a terminal, are pending; passages read."""
+    """Return the applied (without a terminal: pending) migrations, and the number of indexed chunks."""
     from vectorforge.config import VectorForgeConfig
     from vectorforge.local.laptop import local_setup
 
@@ -115,12 +115,12 @@ async def _migrate_database(
     with Reading(terminal) as reading:
         passages, complete = await as_migrator(settings, reading.read)
     if not complete:
-        terminal.note("Some documents are being written; a server reads the words of the rest.")
+        terminal.note("Some documents are being written; a server indexes their words.")
     return names, passages
 
 
 class Reading:
-    """Reads words of passages, with a bar on stderr once there are some. Silent off a terminal."""
+    """Word indexing, with a progress bar on stderr if there are chunks to index and stderr is a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -135,7 +135,7 @@ class Reading:
             transient=True,
             disable=terminal.json_output or not terminal.err.is_terminal,
         )
-        self._task = self._progress.add_task("Reading words", total=None, visible=False)
+        self._task = self._progress.add_task("Indexing words", total=None, visible=False)
 
     def __enter__(self) -> Self:
         self._progress.start()

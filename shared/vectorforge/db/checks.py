@@ -1,4 +1,4 @@
-"""What must be true of a database before the app uses it."""
+"""Checks of a database before the app uses it: schema version, role and transactions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SCHEMA_VERSION = "SELECT max(version) AS version FROM vectorforge.schema_migrations"
 _SCHEMA_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL AS found"
 
-# The role that logged in and the one it acts as, each with every role it could become.
+# The login role and the current role, each with every role that it can become.
 _UNSAFE_ROLE = """
 SELECT r.rolsuper AS superuser, r.rolbypassrls AS bypasses,
        EXISTS (
@@ -38,13 +38,13 @@ async def check_database(
     """Connect and check schema, role and transactions.
 
     Args:
-        connect: Makes a connection.
+        connect: Opens a connection.
         timeout_s: Longest wait for one statement.
-        with_token: Whether its password is a token of IAM.
-        pipeline: Use pipeline mode if transactions in it stay together.
+        with_token: True if the password is an IAM token.
+        pipeline: Use pipeline mode if it keeps the statements of a transaction together.
 
     Returns:
-        The vector types of this database, and whether pipeline mode can be used.
+        The vector types of this database, and True if pipeline mode can be used.
 
     Raises:
         DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds. Or as
@@ -76,10 +76,10 @@ async def check_database(
 
 
 async def check_schema(connection: "AsyncConnection[DictRow]") -> None:
-    """Whether the schema is at least the one this program was written for; a newer one serves it too.
+    """Check that the schema is at least this version's; a newer schema also serves this version.
 
     Raises:
-        MigrationError: The schema is missing or behind.
+        MigrationError: The schema is missing or outdated.
     """
     wanted = read_migrations()[-1].version
     found = await (await connection.execute(_SCHEMA_EXISTS)).fetchone()
@@ -89,16 +89,16 @@ async def check_schema(connection: "AsyncConnection[DictRow]") -> None:
     version = (row and row["version"]) or 0
     if version < wanted:
         raise MigrationError(
-            f"The database schema is at version {version}, this program needs {wanted}; "
+            f"The database schema has version {version}, but this release needs {wanted}; "
             "run `vectorforge migrate`."
         )
 
 
 async def check_role(connection: "AsyncConnection[DictRow]") -> None:
-    """Whether row-level security applies to the role of this connection, and to all it could become.
+    """Check that row-level security applies to this connection's role, and to every role it can become.
 
     Raises:
-        UnsafeRoleError: It does not; the text says which role to use.
+        UnsafeRoleError: It does not; the message names the role to use.
     """
     row = await (await connection.execute(_UNSAFE_ROLE)).fetchone()
     if row is None:
@@ -113,5 +113,5 @@ async def check_role(connection: "AsyncConnection[DictRow]") -> None:
         return
     raise UnsafeRoleError(
         f"The database role {reason}, so row-level security would not separate tenants. "
-        "Connect as vectorforge_app (VECTORFORGE_DATABASE_URL); `vectorforge migrate` makes that role."
+        "Connect as vectorforge_app (VECTORFORGE_DATABASE_URL); `vectorforge migrate` creates that role."
     )

@@ -1,4 +1,4 @@
-"""Building HNSW indexes, where they pay, without holding up writers."""
+"""Build HNSW indexes for large collections, without blocking writers."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ _LOCK_KEY: Final = int.from_bytes(
 _POLL_S: Final = 0.5
 _MIB: Final = 2**20
 _GRAPH_BYTES: Final = 1_000
-"""Of an element in memory besides its vector: 32 neighbours of 16 bytes on the lowest level, and those above.
+"""Memory of an element besides its vector: 32 neighbors of 16 bytes on the lowest level, and those above.
 https://github.com/pgvector/pgvector/blob/v0.8.0/src/hnsw.h"""
 _LEAST_MEMORY: Final = 64 * _MIB
 _MOST_WORKERS: Final = 8
@@ -42,24 +42,25 @@ FROM pg_stat_progress_create_index WHERE pid = %s
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build has come."""
+    """Progress of a build."""
 
     space: str
     phase: str
-    """As PostgreSQL names it: https://www.postgresql.org/docs/current/progress-reporting.html."""
+    """PostgreSQL's name of it: https://www.postgresql.org/docs/current/progress-reporting.html."""
     fraction: float
-    """Of this phase, 0 to 1."""
+    """Finished part of this phase, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildResources:
-    """What a build may take of the database server.
+    """Resources of the database server that a build may use.
 
     Args:
-        memory_bytes: ``maintenance_work_mem``; None: what the graph needs, up to a quarter of this machine's
-            memory where the server runs on it, else up to its ``shared_buffers`` (on RDS a quarter).
-        workers: Parallel workers besides the one that leads; None: as many as cores, up to 8.
-        timeout_s: Seconds after which the build is given up; None: never.
+        memory_bytes: ``maintenance_work_mem``. None: as much as the graph needs, up to a quarter of this
+            machine's memory if the server runs on it, otherwise up to its ``shared_buffers`` (on RDS a
+            quarter).
+        workers: Parallel workers besides the leader. None: the number of cores, at most 8.
+        timeout_s: Seconds after which the build is cancelled. None: no limit.
     """
 
     memory_bytes: int | None = None
@@ -68,7 +69,7 @@ class BuildResources:
 
 
 def build_bytes(index: SpaceIndex) -> int:
-    """Memory in which a build keeps the whole graph; with less it goes on upon the disk, much slower."""
+    """Return the memory that holds the whole graph; with less, a build continues on disk, much slower."""
     return max(_LEAST_MEMORY, index.vectors * (index.vector_bytes + _GRAPH_BYTES) * 5 // 4)
 
 
@@ -80,36 +81,36 @@ async def build_indexes(
     resources: BuildResources | None = None,
     on_progress: Callable[[BuildProgress], None] | None = None,
 ) -> list[SpaceIndex]:
-    """Build the indexes that are missing; readers and writers go on meanwhile.
+    """Build missing indexes; readers and writers are not blocked.
 
     Args:
-        conninfo: Of the role that owns the schema, leading to the server and not through a pooler.
-        larger_than: A partition gets an index when one of its collections has more vectors.
-        spaces: Build exactly these, however small; empty: those where it pays.
-        resources: What a build may take.
+        conninfo: Connection string of the role that owns the schema, to the server and not through a pooler.
+        larger_than: Build the index of a partition if one of its collections has more vectors.
+        spaces: Build exactly these, whatever their size; empty: those with a large collection.
+        resources: Resources of a build.
         on_progress: Called about twice a second.
 
     Returns:
-        The partitions whose index was built, as they are now.
+        The partitions whose index was built, in their new state.
 
     Raises:
         NotFoundError: One of ``spaces`` does not exist, or has too many dimensions for an index.
         ConflictError: Another process is building.
-        DeadlineExceededError: It took longer than ``timeout_s``; nothing is left behind.
+        DeadlineExceededError: It took longer than ``timeout_s``; the unfinished index is dropped.
         DatabaseUnavailableError: No connection, or it was lost.
-        DatabaseError: The server refused.
+        DatabaseError: The server rejected a statement.
     """
     from vectorforge.db.session import translated_errors
 
     with translated_errors():
         async with as_owner(conninfo) as connection:
             if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
-                raise ConflictError("Another process is building the vector indexes.")
+                raise ConflictError("Another process is already building the vector indexes.")
             builder = _Builder(connection, conninfo, resources or BuildResources(), on_progress)
             try:
                 return await builder.build_missing(larger_than, spaces)
             finally:
-                if not connection.broken:  # closing it would let go of the lock a moment later
+                if not connection.broken:  # closing it would release the lock a moment later
                     await connection.execute(_UNLOCK)
 
 
@@ -117,7 +118,9 @@ def _check_names(found: Sequence[tuple[SpaceIndex, str | None]], spaces: Collect
     possible = {index.space for index, _ in found if index.possible}
     for space in spaces:
         if space not in possible:
-            raise NotFoundError(f"There is no space named {space!r} that can have an index.")
+            raise NotFoundError(
+                f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
+            )
 
 
 def _is_wanted(index: SpaceIndex, larger_than: int, spaces: Collection[str]) -> bool:
@@ -127,7 +130,7 @@ def _is_wanted(index: SpaceIndex, larger_than: int, spaces: Collection[str]) -> 
 
 
 class _Builder:
-    """Builds one index after the other on a connection that holds the lock of all builders."""
+    """Builds indexes one by one, on a connection that holds the builders' lock."""
 
     def __init__(
         self,
@@ -162,14 +165,14 @@ class _Builder:
                 except psycopg.errors.DiskFull:
                     if not workers:
                         raise
-                    # Workers share the memory in /dev/shm, which a container may have little of.
+                    # Parallel workers share memory in /dev/shm, which may be small in a container.
                     await self._connection.execute("SET max_parallel_maintenance_workers = 0")
                     await self._create(index, statement)
             except psycopg.errors.QueryCanceled as exc:
                 await self._connection.execute("SET statement_timeout = 0")
                 await self._drop_invalid(index)
                 raise DeadlineExceededError(
-                    f"The index of {index.space} was not ready after {self._resources.timeout_s:g} s; "
+                    f"Building the index of {index.space} timed out after {self._resources.timeout_s:g} s; "
                     "`vectorforge index build` has no limit."
                 ) from exc
         await self._connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
@@ -179,12 +182,12 @@ class _Builder:
         await self._connection.execute(statement.encode())
 
     async def _drop_invalid(self, index: SpaceIndex) -> None:
-        """Drop what a build that was cut off has left; it would be in the way, and slow down every writer."""
+        """Drop the index left by an interrupted build; it blocks a new one, and slows down every writer."""
         name = f"embeddings_{index.space}_hnsw"
         await self._connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{name}".encode())
 
     async def _set_resources(self, index: SpaceIndex) -> int:
-        """Set them for the session; returns the number of workers."""
+        """Set the session's resources and return the number of workers."""
         limits = (await fetch(self._connection, _LIMITS))[0]
         local = _is_local(self._conninfo)
         memory, workers = self._resources.memory_bytes, self._resources.workers

@@ -1,8 +1,10 @@
-"""Bring the database schema up to date: numbered SQL files, applied once each, in order, never undone.
+"""Bring the database schema up to date: numbered SQL files, each applied once, in order, never reverted.
 
-A file ``NNNN_name.sql`` runs in one transaction together with the note that it was applied. A file whose
-first line is ``-- no-transaction`` runs statement by statement (each ended by ``;`` at the end of a line),
-for ``CREATE INDEX CONCURRENTLY``; its statements must be repeatable, since a crash may leave it half done.
+The first files are the baseline of version 0.1.0, one subject each; later versions add files and never
+change one. A file ``NNNN_name.sql`` runs in one transaction together with the record that it was applied. A
+file whose first line is ``-- no-transaction`` runs statement by statement (each ends with ``;`` at the end of
+a line), for ``CREATE INDEX CONCURRENTLY``; its statements must be repeatable, since a crash may leave some of
+them applied.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _NO_TRANSACTION = "-- no-transaction"
 _LOCK_KEY = int.from_bytes(hashlib.sha256(b"vectorforge.migrations").digest()[:8], "big", signed=True)
 _LONGEST_PAUSE_S = 4.0
-"""Between two attempts to get a lock."""
+"""Longest backoff between two attempts to get the locks."""
 
 _TRY_LOCK = f"SELECT pg_try_advisory_xact_lock({_LOCK_KEY})"
 _RECORD_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL"
@@ -55,18 +57,18 @@ class Migration:
 
     @property
     def sha256(self) -> bytes:
-        """Of the file's text (32 bytes)."""
+        """Checksum of the file's text, 32 bytes."""
         return hashlib.sha256(self.sql.encode()).digest()
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the whole file is one transaction."""
+        """True if the whole file runs in one transaction."""
         return not self.sql.startswith(_NO_TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedMigration:
-    """A migration that ``migrate`` has just applied."""
+    """A migration applied by a call of ``migrate``."""
 
     version: int
     name: str
@@ -74,16 +76,16 @@ class AppliedMigration:
 
 
 def read_migrations(directory: Path = MIGRATIONS) -> list[Migration]:
-    """The migrations of a directory, by number.
+    """Return the migrations of a directory, by number.
 
     Raises:
-        MigrationError: A file name is not ``NNNN_name.sql``, or a number is missing or doubled.
+        MigrationError: A file name is not ``NNNN_name.sql``, or a number is missing or used twice.
     """
     migrations = []
     for path in sorted(directory.glob("*.sql")):
         match = _FILE_NAME.fullmatch(path.name)
         if match is None:
-            raise MigrationError(f"{path.name} is not named NNNN_name.sql.")
+            raise MigrationError(f"Migration files must be named NNNN_name.sql; found {path.name}.")
         migrations.append(Migration(int(match[1]), path.name, path.read_text(encoding="utf-8")))
     for expected, migration in enumerate(migrations, start=1):
         if migration.version != expected:
@@ -103,28 +105,29 @@ async def migrate(
     lock_patience_s: float = 30.0,
     wait_s: float = 600.0,
 ) -> list[AppliedMigration]:
-    """Apply what is missing. Several processes may call this at once: one applies, the others wait.
+    """Apply the pending migrations. Concurrent calls are safe: one process applies, the others wait.
 
     Args:
-        conninfo: Of a role with CREATEROLE that may create the schema and the ``vector`` extension.
+        conninfo: Connection string of a role with CREATEROLE that may create the schema and the ``vector``
+            extension.
         on_progress: Called before each migration is applied.
-        login_passwords: New passwords of ``LOGIN_ROLES``; sent as SCRAM verifiers, never as they are.
-        tokens: Whether these roles log in with tokens of IAM; RDS then wants them to be members of its role
-            ``rds_iam``. They are made so where that role exists.
-        accept_newer: Whether a database that a newer version has migrated is well as it is; else it is an
-            error. It serves this version, too (see ``check_schema``).
-        directory: Where the files are.
-        lock_timeout_s: Longest wait for a lock on a table at a time: questions queue behind it.
-        lock_patience_s: After so many seconds without its locks a file is given up. Between its attempts
-            it waits longer and longer, outside of every queue.
+        login_passwords: New passwords of ``LOGIN_ROLES``; sent as SCRAM verifiers, never in plain text.
+        tokens: True if these roles log in with IAM tokens. On RDS they must be members of the role
+            ``rds_iam``; it is granted to them where it exists.
+        accept_newer: Accept a database that a newer version has migrated, which also serves this version
+            (see ``check_schema``); otherwise it is an error.
+        directory: Directory of the migration files.
+        lock_timeout_s: Longest wait for a table lock in one attempt; queries queue behind the wait.
+        lock_patience_s: Seconds after which a file that cannot get its locks fails. Between attempts it backs
+            off, outside of every queue.
         wait_s: Longest wait for another process that is migrating.
 
     Returns:
-        The migrations applied by this call, in order; empty when there was nothing to do.
+        The migrations applied by this call, in order; empty if none was pending.
 
     Raises:
         MigrationError: An applied file has changed or is missing, a file failed (the earlier ones stay
-            applied), or the wait was too long.
+            applied), or a wait timed out.
         DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
     """
     migrations = read_migrations(directory)
@@ -148,7 +151,7 @@ async def migrate(
 
 
 async def pending(conninfo: str, *, directory: Path = MIGRATIONS) -> list[Migration]:
-    """The migrations not applied yet, in order.
+    """Return the migrations that are not applied yet, in order.
 
     Raises:
         MigrationError: An applied file has changed or is missing.
@@ -161,7 +164,7 @@ async def pending(conninfo: str, *, directory: Path = MIGRATIONS) -> list[Migrat
 
 @asynccontextmanager
 async def migrator_connection(conninfo: str) -> "AsyncIterator[AsyncConnection[Any]]":
-    """A connection of the role that owns the schema, each statement a transaction of its own.
+    """Connect as the migrating role, with autocommit.
 
     Raises:
         DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
@@ -175,7 +178,7 @@ async def migrator_connection(conninfo: str) -> "AsyncIterator[AsyncConnection[A
     except psycopg.Error as exc:
         error = connect_error(exc)
         if isinstance(error, DatabaseLoginError):
-            raise DatabaseLoginError("The database refused the migrator's role or password.") from exc
+            raise DatabaseLoginError("The database rejected the migrator's role or password.") from exc
         if isinstance(error, UntrustedDatabaseError):
             raise error from exc
         raise DatabaseUnavailableError("The migrator cannot connect to the database.") from exc
@@ -185,13 +188,13 @@ async def migrator_connection(conninfo: str) -> "AsyncIterator[AsyncConnection[A
 
 @asynccontextmanager
 async def _alone(guard: "AsyncConnection[Any]", wait_s: float) -> AsyncIterator[None]:
-    """Hold the lock of all migrators, in a transaction of a connection of its own.
+    """Hold the migrators' lock, in a transaction of a separate connection.
 
-    It then holds no session state (a pooler may sit between), and ends if this process is killed.
+    The lock is not session state, so it works through a pooler, and it ends if this process is killed.
 
-    ``CREATE INDEX CONCURRENTLY`` waits for the end of every transaction that has a snapshot when it looks.
-    So nobody may wait for the lock inside a transaction: each attempt is one of its own. And the attempt has
-    no parameters, because a statement with parameters leaves an open portal, which keeps its snapshot.
+    ``CREATE INDEX CONCURRENTLY`` waits for every transaction that holds a snapshot when it starts. So no
+    process may wait for the lock inside a transaction: each attempt is a separate one. And the statement has
+    no parameters, because a statement with parameters leaves an open portal, which holds its snapshot.
     """
     give_up_at = time.monotonic() + wait_s
     while True:
@@ -200,7 +203,7 @@ async def _alone(guard: "AsyncConnection[Any]", wait_s: float) -> AsyncIterator[
                 yield
                 return
         if time.monotonic() > give_up_at:
-            raise MigrationError(f"Another process has been migrating for more than {wait_s:g} s.")
+            raise MigrationError(f"Another process is still migrating after {wait_s:g} s.")
         await asyncio.sleep(0.1)
 
 
@@ -215,9 +218,9 @@ async def _pending(
         if version not in known:
             if accept_newer and version > len(migrations):
                 continue
-            raise MigrationError(f"The database has migration {name}, which this version does not know.")
+            raise MigrationError(f"The database has migration {name}, which this version does not include.")
         if known[version].sha256 != digest:
-            raise MigrationError(f"Migration {known[version].name} has changed after it was applied.")
+            raise MigrationError(f"Migration {known[version].name} was changed after it was applied.")
     return [migration for migration in migrations if migration.version not in applied]
 
 
@@ -235,7 +238,7 @@ async def _apply(
             pause_s = min(0.2 * 2**attempt, _LONGEST_PAUSE_S)
             if time.monotonic() + pause_s > give_up_at:
                 raise MigrationError(
-                    f"Migration {migration.name} did not get its locks in {attempt} attempts."
+                    f"Migration {migration.name} could not get its locks in {attempt} attempts; retry later."
                 ) from exc
             await asyncio.sleep(pause_s)
         except psycopg.Error as exc:
@@ -256,7 +259,7 @@ async def _run_in_transaction(
 async def _run_by_statement(
     connection: "AsyncConnection[Any]", migration: Migration, lock_timeout_s: float
 ) -> None:
-    # Waiting is what CONCURRENTLY does, and it blocks nobody: no lock_timeout here.
+    # No lock_timeout: CONCURRENTLY waits by design, and blocks no other statement.
     for statement in re.split(r";[ \t]*$", migration.sql, flags=re.MULTILINE):
         if re.sub(r"--.*$", "", statement, flags=re.MULTILINE).strip():
             await connection.execute(statement.encode())

@@ -1,8 +1,8 @@
-"""The partitions of the embeddings and their HNSW indexes, as the role that owns them sees them.
+"""Partitions of the embeddings, their HNSW indexes and statistics, read by the role that owns them.
 
-A partition begins without one: up to some thousand vectors a search compares them all, and every vector that
-is written has to find its place in an index. Whether one pays is told by the largest collection of the
-partition, since no search looks at more than one. https://github.com/pgvector/pgvector#hnsw
+A new partition has no index: up to some thousand vectors a search compares all of them, and an index makes
+every write slower. The largest collection of a partition decides if an index is worth it, since a search
+reads one collection only. https://github.com/pgvector/pgvector#hnsw
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
 _MAX_VECTOR_DIMENSION: Final = 2_000
-"""Above, the index is in half precision."""
+"""Largest dimension indexed in full precision; above it, in half precision."""
 
 _LIMITED_DIMENSION: Final = 384
-"""Of the vectors that a limit counts; longer ones take longer to compare."""
+"""Dimension of the vectors that a limit counts; longer ones take longer to compare."""
 
 _SPACES = """
 SELECT s.space, coalesce(z.vectors, 0) AS vectors, coalesce(z.largest, 0) AS largest,
@@ -51,12 +51,12 @@ _SHARED_BUFFERS = "SELECT pg_size_bytes(current_setting('shared_buffers')) AS by
 
 
 class IndexState(StrEnum):
-    """Whether a partition has an index."""
+    """State of a partition's index."""
 
     NONE = "none"
     READY = "ready"
     INVALID = "invalid"
-    """Being built, or left by a build that was cut off; searches do not use it."""
+    """Being built, or left by an interrupted build; searches do not use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +66,26 @@ class SpaceIndex:
     space: str
     """Metric, dimension and kind, such as ``cosine_384`` or ``cosine_384_half``."""
     vectors: int
-    """Of all its collections."""
+    """Vectors of all its collections."""
     largest: int
     """Vectors of its largest collection."""
     state: IndexState
     table_bytes: int
     index_bytes: int
     possible: bool
-    """Whether there can be one: pgvector indexes at most 4,000 dimensions, or 16,000 signs."""
+    """True if it can have an index: pgvector indexes at most 4,000 dimensions, or 16,000 signs."""
     vector_bytes: int
-    """Of one vector in the index."""
+    """Size of one vector in the index."""
     dimension: int = 0
-    """Of its vectors."""
+    """Dimension of its vectors."""
     scans: int = 0
-    """Searches that used it, since the server's statistics were last reset."""
+    """Searches that used the index since the server's statistics were last reset."""
 
     def pays(self, larger_than: int) -> bool:
-        """Whether it should have one: a collection has more vectors than are compared one by one.
+        """Return True if the partition should have an index, since an exact scan would be too large.
 
         Args:
-            larger_than: Vectors of 384 dimensions at most; of longer ones accordingly fewer.
+            larger_than: Largest exact scan, in vectors of up to 384 dimensions; fewer if they are longer.
         """
         longer = max(self.dimension / _LIMITED_DIMENSION, 1)
         return self.possible and self.largest * longer > larger_than
@@ -93,24 +93,24 @@ class SpaceIndex:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """What PostgreSQL has counted of one table; estimates."""
+    """PostgreSQL's estimates of one table."""
 
     name: str
     live: int
-    """Rows."""
+    """Live rows."""
     dead: int
-    """Rows that were changed or deleted, and take room until they are vacuumed."""
+    """Updated or deleted rows that occupy space until they are vacuumed."""
     changed: int
-    """Rows changed since the planner's statistics were made."""
+    """Rows changed since the planner's statistics were collected."""
     analyzed: bool
-    """Whether there are any."""
+    """True if the planner has statistics."""
 
 
 async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
-    """The tables of the schema by name, and the bytes of the server's ``shared_buffers``.
+    """Return the tables of the schema by name, and the server's ``shared_buffers`` in bytes.
 
     Args:
-        conninfo: Of the role that owns the schema.
+        conninfo: Connection string of the role that owns the schema.
 
     Raises:
         DatabaseUnavailableError: No connection.
@@ -125,14 +125,14 @@ async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
 
 
 async def list_indexes(conninfo: str) -> list[SpaceIndex]:
-    """Every partition of the embeddings, by name.
+    """Return every partition of the embeddings, by name.
 
     Args:
-        conninfo: Of the role that owns the schema.
+        conninfo: Connection string of the role that owns the schema.
 
     Raises:
         DatabaseUnavailableError: No connection.
-        DatabaseError: The schema is behind this version, or the role may not read it.
+        DatabaseError: The schema is outdated, or the role may not read it.
     """
     from vectorforge.db.session import translated_errors
 
@@ -143,7 +143,7 @@ async def list_indexes(conninfo: str) -> list[SpaceIndex]:
 
 @asynccontextmanager
 async def as_owner(conninfo: str) -> "AsyncIterator[AsyncConnection[DictRow]]":
-    """A connection as the owner of the tables, each statement a transaction of its own.
+    """Connect as the owner of the tables, with autocommit.
 
     Raises:
         DatabaseUnavailableError: No connection.
@@ -157,14 +157,14 @@ async def as_owner(conninfo: str) -> "AsyncIterator[AsyncConnection[DictRow]]":
 
 
 async def fetch_spaces(connection: "AsyncConnection[DictRow]") -> list[tuple[SpaceIndex, str | None]]:
-    """Every partition with the statement that makes its index; None where it can have none."""
+    """Return every partition with the statement that creates its index; None if it cannot have one."""
     return [(_space_index(row), row["statement"]) for row in await fetch(connection, _SPACES)]
 
 
 async def fetch(
     connection: "AsyncConnection[DictRow]", query: str, params: Sequence[Any] | None = None
 ) -> "list[DictRow]":
-    """All rows of one statement."""
+    """Return all rows of one statement."""
     return await (await connection.execute(query.encode(), params)).fetchall()
 
 

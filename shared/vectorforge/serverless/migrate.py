@@ -1,8 +1,8 @@
-"""The migrate function: brings the database schema up to date, for a stack or for an operator.
+"""The migrate function: bring the database schema up to date, for a stack or for an operator.
 
-As a custom resource it migrates on Create and Update and leaves everything as it is on Delete. CloudFormation
-updates a custom resource only when its properties change: give it one that changes with the migrations.
-When an update is rolled back, the older function is asked to Update a newer schema, which serves it, too.
+As a custom resource it migrates on Create and Update, and does nothing on Delete. CloudFormation updates a
+custom resource only when its properties change: give it one that changes with the migrations. When an update
+is rolled back, the older function receives an Update for a newer schema, which it accepts.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PHYSICAL_ID = "vectorforge-schema"
-"""Name of the custom resource; it stays, since CloudFormation would delete the one with the old name."""
+"""Id of the custom resource; constant, since CloudFormation deletes a resource whose id changes."""
 
 
 class MigrateFunction:
-    """Handles CloudFormation's requests, and ``{"action": ...}`` with "migrate", "check" or "index"."""
+    """Handler of CloudFormation's requests, and of ``{"action": ...}`` with "migrate", "check" or "index"."""
 
     def __init__(self) -> None:
         self._telemetry: FunctionTelemetry | None = None
@@ -42,11 +42,10 @@ class MigrateFunction:
 
         Returns:
             For a direct call the names of migrations: ``{"applied": [...]}`` or, for "check",
-            ``{"pending": [...]}``; for "index" those of the partitions whose index was built:
-            ``{"built": [...]}``.
+            ``{"pending": [...]}``; for "index" the partitions whose index was built: ``{"built": [...]}``.
 
         Raises:
-            VectorForgeError: A direct call failed, or CloudFormation could not be answered.
+            VectorForgeError: A direct call failed, or the answer to CloudFormation was not accepted.
         """
         deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
         if "ResponseURL" not in event:
@@ -56,7 +55,7 @@ class MigrateFunction:
         return None
 
     def _answer(self, request: StackRequest, context: Any, deadline: Deadline) -> StackAnswer:
-        """Whatever happens, an answer; the stack would wait an hour for it."""
+        """Return an answer in every case; without one the stack waits for an hour."""
         physical_id = request.physical_id or PHYSICAL_ID
         try:
             if request.kind == "Delete":
@@ -66,8 +65,8 @@ class MigrateFunction:
             applied = self._run({"action": "migrate"}, context, deadline, of_stack=True)["applied"]
         except VectorForgeError as exc:
             return StackAnswer(physical_id, {}, failure=exc.message)
-        except Exception as exc:  # noqa: BLE001 - answered without its text, which may hold anything
-            log_unexpected(logger, "Migrating failed", exc)
+        except Exception as exc:  # noqa: BLE001 - answered without its text, which may contain secrets
+            log_unexpected(logger, "Migration failed", exc)
             return StackAnswer(physical_id, {}, failure=f"{type(exc).__name__}; see the function's log.")
         version = migrations.read_migrations()[-1].version
         return StackAnswer(physical_id, {"Version": str(version), "Applied": str(len(applied))})
@@ -95,13 +94,13 @@ class MigrateFunction:
 async def _migrate(
     config: VectorForgeConfig, *, check: bool, accept_newer: bool, seconds: float
 ) -> dict[str, list[str]]:
-    """Migrate, or look what is missing.
+    """Migrate, or list the pending migrations.
 
     Args:
-        config: With the migrator's URL.
-        check: Change nothing.
+        config: Settings with the migrator's URL.
+        check: List the pending migrations and change nothing.
         accept_newer: See ``migrate``.
-        seconds: What has not ended by then is rolled back.
+        seconds: Time limit; an unfinished migration is rolled back.
     """
 
     async def look(conninfo: str) -> dict[str, list[str]]:
@@ -123,12 +122,12 @@ async def _migrate(
             return await as_migrator(config.database, look if check else migrate)
     except TimeoutError:
         raise DeadlineExceededError(
-            f"Migrating was stopped after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
+            f"The migration timed out after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
         ) from None
 
 
 async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
-    """Build the indexes of the vectors that are missing; what has not ended by then is dropped."""
+    """Build the missing vector indexes; an index that is unfinished after ``seconds`` is dropped."""
     from vectorforge.db.index_building import BuildResources, build_indexes
     from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
 
@@ -141,20 +140,20 @@ async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[s
 
 
 def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, or an error when it does not even let itself be stopped in time.
+    """Return the result of ``work``, or raise if it cannot be cancelled in time.
 
-    The driver may wait for a silent network for a while after it was told to stop; hence a thread.
+    The driver may wait for a silent network for a while after it was cancelled; hence a thread.
     """
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
         try:
             result.set_result(asyncio.run(work))
-        except BaseException as exc:  # noqa: BLE001 - raised where the result is waited for
+        except BaseException as exc:  # noqa: BLE001 - raised where the result is awaited
             result.set_exception(exc)
 
     threading.Thread(target=run, name="migrate", daemon=True).start()
     try:
         return result.result(timeout=seconds)
     except concurrent.futures.TimeoutError:
-        raise DeadlineExceededError("The database does not answer; migrating was given up.") from None
+        raise DeadlineExceededError("The database does not respond; the migration was cancelled.") from None

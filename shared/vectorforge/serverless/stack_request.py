@@ -1,4 +1,4 @@
-"""What CloudFormation asks of a custom resource, and the one answer it waits for.
+"""Requests of CloudFormation to a custom resource, and their answers.
 
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
 """
@@ -17,14 +17,15 @@ from vectorforge.errors import InvalidInputError, VectorForgeError
 
 logger = logging.getLogger(__name__)
 
-_MAX_BYTES = 4096  # of the whole answer
+_MAX_BYTES = 4096
+"""Longest answer."""
 _ATTEMPTS = 3
 _TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class StackRequest:
-    """A request of a stack that is created, updated or deleted."""
+    """A request from a stack that is created, updated or deleted."""
 
     kind: str
     """Create | Update | Delete"""
@@ -33,14 +34,14 @@ class StackRequest:
     request_id: str
     logical_id: str
     physical_id: str | None
-    """What was answered to Create; None in Create."""
+    """The id in the answer to Create; None in Create."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
-        """From the event.
+        """Parse an event.
 
         Raises:
-            InvalidInputError: It lacks what an answer needs.
+            InvalidInputError: A field that the answer needs is missing.
         """
         try:
             request = cls(
@@ -53,28 +54,28 @@ class StackRequest:
             )
         except KeyError as exc:
             raise InvalidInputError(
-                f"A custom resource's request has {exc.args[0]}.", field=exc.args[0]
+                f"The custom resource request has no {exc.args[0]}.", field=exc.args[0]
             ) from None
         if not request.response_url.startswith(("https://", "http://")):
-            raise InvalidInputError("ResponseURL must be a web address.", field="ResponseURL")
+            raise InvalidInputError("ResponseURL must be an HTTP or HTTPS URL.", field="ResponseURL")
         return request
 
 
 @dataclass(frozen=True, slots=True)
 class StackAnswer:
-    """How a request ended."""
+    """The answer to a request."""
 
     physical_id: str
     data: Mapping[str, str]
-    """What the template can read with ``Fn::GetAtt``."""
+    """Attributes that the template can read with ``Fn::GetAtt``."""
     failure: str | None = None
-    """Why it failed, in words that everybody with access to the stack may read; None: it succeeded."""
+    """Reason of the failure, visible to everyone with access to the stack; None if it succeeded."""
 
     def send(self, request: StackRequest, deadline: Deadline) -> None:
-        """Answer. The same answer is sent again while it is not accepted, at most three times.
+        """Send the answer, with at most three attempts.
 
         Raises:
-            VectorForgeError: It was not accepted; the stack waits until somebody answers, or for an hour.
+            VectorForgeError: It was not accepted; the stack waits for another answer, at most an hour.
         """
         body = {
             "Status": "SUCCESS" if self.failure is None else "FAILED",
@@ -91,7 +92,7 @@ class StackAnswer:
             try:
                 _put(request.response_url, json.dumps(body).encode(), deadline)
             except (http.client.HTTPException, OSError, ValueError) as exc:
-                # Its text may hold the address, and with it the signature.
+                # The exception's text may contain the URL, and with it the signature.
                 logger.warning("CloudFormation did not accept the answer: %s", type(exc).__name__)
             else:
                 return
@@ -101,7 +102,7 @@ class StackAnswer:
 
 
 def _put(url: str, body: bytes, deadline: Deadline) -> None:
-    # The address is signed for a request without a content type.
+    # The URL is signed for a request without a content type.
     request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 - was checked
     timeout_s = max(min(_TIMEOUT_S, deadline.remaining_s()), 0.5)
     with urllib.request.urlopen(request, timeout=timeout_s):  # noqa: S310 - the scheme was checked
@@ -109,7 +110,7 @@ def _put(url: str, body: bytes, deadline: Deadline) -> None:
 
 
 def _start(text: str, size: int) -> str:
-    """As many of its first characters as fit into so many bytes of JSON."""
+    """Return as many leading characters as fit into ``size`` bytes of JSON."""
     for number, character in enumerate(text):
         size -= len(json.dumps(character)) - 2  # without its quotes
         if size < 0:

@@ -1,8 +1,8 @@
 """What a filter demands at least, as a jsonpath that the index over metadata answers.
 
-The index (``chunks_by_metadata``) holds hashes of whole paths with their values, the collection's id first. It knows
-equality alone, so of a filter the path keeps what can be said by that, and lets the rest through: every chunk
-that matches is among those of the path, and the filter itself is tested on these.
+The index ``chunks_by_metadata`` holds hashes of whole paths with their values, the collection's id first. It
+knows equality alone, so of a filter the path keeps what can be said by that, and lets the rest through: every
+chunk that matches is among those of the path, and the filter itself is tested on these.
 https://www.postgresql.org/docs/current/datatype-json.html#JSON-INDEXING
 """
 
