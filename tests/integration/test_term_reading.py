@@ -1,4 +1,4 @@
-"""Chunks without terms, or with terms of another language, are indexed in small steps that any process continues."""
+"""Chunks without terms, or with terms of another language, are indexed in small, resumable steps."""
 
 import asyncio
 import os
