@@ -62,7 +62,6 @@ class TestCollections:
             with pytest.raises(InvalidInputError):
                 await make_collection(tenant_db, name)
 
-    # C14
     @pytest.mark.parametrize("metric", DistanceMetric)
     @pytest.mark.parametrize("dimension", [1, 768, 1900, 1901, 2000, 2001, 4000, 4001, 16_000])
     async def test_collection_of_each_dimension_gets_its_space(
@@ -86,7 +85,6 @@ class TestCollections:
         if expected:
             assert f"::{expected}({dimension})" in indexes[0]["indexdef"].replace("public.", "")
 
-    # C14
     async def test_two_dimensions_use_two_partitions(self, tenant_db: TenantDatabase) -> None:
         for name, dimension in (("small", 768), ("large", 1536)):
             await add_document(tenant_db, await make_collection(tenant_db, name, dimension=dimension))

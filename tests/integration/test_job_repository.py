@@ -153,7 +153,7 @@ class TestJobs:
             for job in await JobRepository(db).list():
                 await JobRepository(db).finish(job.id)
 
-    # C19: of two versions of a document, the one sent later stays
+    # Of two versions of a document, the one sent later must win.
     async def test_jobs_of_one_collection_take_turns(
         self, database: Database, tenant_db: TenantDatabase
     ) -> None:

@@ -170,7 +170,7 @@ async def test_role_like_rds_master_migrates(
     """Not a superuser: CREATEROLE, owner of its database; the extension is there (RDS permits it)."""
     conninfo = make_database(empty=True)
     role = f"master_{uuid.uuid4().hex[:8]}"
-    pin_detector.unjudged.add(role)  # migrations go to the instance, past RDS Proxy
+    pin_detector.unjudged.add(role)  # migrations connect to the instance, past RDS Proxy
     with psycopg.connect(conninfo, autocommit=True) as connection:
         database = connection.info.dbname
         connection.execute(f"CREATE ROLE {role} LOGIN CREATEROLE CREATEDB".encode())

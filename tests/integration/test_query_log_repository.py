@@ -10,7 +10,6 @@ from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 
 
 class TestQueryLogs:
-    # A-114 A-115 A-116
     async def test_logged_query_is_found(self, tenant_db: TenantDatabase) -> None:
         repo = QueryLogRepository(tenant_db)
         log = make_log(
@@ -34,7 +33,7 @@ class TestQueryLogs:
     @pytest.mark.parametrize("beside", ["SELECT 1 / 0", "SELECT pg_sleep(30)"])
     async def test_log_with_failing_statement_is_stored_alone(
         self, tenant_db: TenantDatabase, beside: str, caplog: pytest.LogCaptureFixture
-    ) -> None:  # C01
+    ) -> None:
         repo = QueryLogRepository(tenant_db)
         log = make_log(uuid4())
         await repo.create_with(log, [(beside, ())], timeout_s=0.3)

@@ -32,7 +32,7 @@ PASSAGES_EACH = 5
 
 @dataclass
 class Room:
-    """A database of its own, and a tenant's collection in it."""
+    """A separate database with a tenant's collection."""
 
     owner_url: str
     database: Database
@@ -56,12 +56,12 @@ class Room:
         return await check_terms(self.owner_url, self.db)
 
     async def count(self, language: str) -> int:
-        """Passages that were read by this language last."""
+        """Return the number of chunks last indexed by this language."""
         rows = await self.db.fetch_all("SELECT FROM vectorforge.chunk_terms WHERE language = %s", (language,))
         return len(rows)
 
     async def read_all(self, passages_a_step: int = 7) -> int:
-        """Take steps until there is nothing to read; how many."""
+        """Execute steps until nothing is left to index; return their number."""
         reader, steps = TermReader(self.database, passages_a_step=passages_a_step), 0
         while await reader.step():
             steps += 1

@@ -13,7 +13,7 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 
 class Proxy:
-    """A network between driver and server that can begin to swallow everything."""
+    """A network between driver and server that can start to swallow everything."""
 
     def __init__(self, server: EmbeddedPostgres, directory: Path) -> None:
         self.directory = directory
@@ -24,7 +24,7 @@ class Proxy:
         self.round_trips = 0
         self.passes_cancel_requests = True
         self.cuts = 0
-        """Connections still to be cut when their client says something."""
+        """Connections still to be cut when their client sends something."""
         self._turn = "server"
         self._writers: list[asyncio.StreamWriter] = []
 

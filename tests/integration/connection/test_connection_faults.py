@@ -16,13 +16,12 @@ from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
-# Fault 24
 async def test_network_that_swallows_packets_raises_unavailable_in_time(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:
         tenant = database.for_tenant("a")
         await tenant.fetch_one("SELECT 1")
         proxy.open.clear()
-        async with asyncio.timeout(5):  # it gives up by itself, long before
+        async with asyncio.timeout(5):  # it times out by itself, long before
             with pytest.raises(DatabaseUnavailableError):
                 await tenant.fetch_one("SELECT 1")
         proxy.open.set()
@@ -32,7 +31,7 @@ async def test_network_that_swallows_packets_raises_unavailable_in_time(proxy: P
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-# Fault 24: the driver alone returns ten seconds after the caller gave up (psycopg/psycopg#1371)
+# The driver alone returns ten seconds after the caller gave up (psycopg/psycopg#1371)
 async def test_cancelled_caller_returns_at_once(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
@@ -49,7 +48,7 @@ async def test_cancelled_caller_returns_at_once(proxy: Proxy) -> None:
         proxy.open.set()
 
 
-# Fault 25: the pool's own queue keeps those who have gone, and is full of them after an outage
+# The pool's own queue keeps callers that were cancelled, and is full of them after an outage.
 async def test_cancelled_callers_leave_the_queue(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1, timeout_s=30) as database:
         tenant = database.for_tenant("a")
@@ -79,7 +78,7 @@ async def test_cancelled_callers_leave_the_queue(proxy: Proxy) -> None:
         assert await asyncio.gather(*waiting) == [{"n": 1}] * 20
 
 
-# Fault 21: a refusal is known at once, so nobody waits for his time to run out
+# A refused connection is an immediate error, so no caller waits for its timeout.
 async def test_server_that_is_down_raises_unavailable_at_once(
     postgres_server: EmbeddedPostgres, private_dir: Callable[[str], Path]
 ) -> None:
@@ -131,7 +130,6 @@ async def test_ignored_cancel_request_replaces_connection(proxy: Proxy) -> None:
             assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-# Fault 22
 async def test_killed_connections_are_replaced(
     direct_database: Database, postgres_server: EmbeddedPostgres
 ) -> None:
@@ -146,7 +144,6 @@ async def test_killed_connections_are_replaced(
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-# Fault 22
 async def test_repeatable_statements_on_killed_connections_succeed(
     direct_database: Database, postgres_server: EmbeddedPostgres
 ) -> None:
@@ -161,7 +158,6 @@ async def test_repeatable_statements_on_killed_connections_succeed(
         assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}
 
 
-# Fault 26
 async def test_exhausted_pool_raises_retryable_unavailable(app_url: str) -> None:
     async with Database(app_url, pool_size=1, timeout_s=0.2) as database:
         tenant = database.for_tenant("a")
@@ -172,7 +168,6 @@ async def test_exhausted_pool_raises_retryable_unavailable(app_url: str) -> None
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
 
-# Fault 26: the queue is bounded
 async def test_full_queue_rejects_further_callers(direct_database: Database) -> None:
     async with Database(direct_database._conninfo, pool_size=1, timeout_s=5) as database:
         tenant = database.for_tenant("a")
@@ -185,7 +180,6 @@ async def test_full_queue_rejects_further_callers(direct_database: Database) -> 
         assert sum(isinstance(result, DatabaseUnavailableError) for result in results) == 20
 
 
-# Fault 20
 async def test_transaction_sets_idle_and_statement_timeouts(direct_database: Database) -> None:
     tenant = direct_database.for_tenant("a")
     async with tenant.transaction() as connection:
@@ -204,8 +198,8 @@ FROM (SELECT nextval('public.deaths') AS nth) AS drawn
 """
 
 
-# faults.md row 22: a failover ends connections in waves, those too that have just said that they live
-@pytest.mark.pins(PinRule.SEQUENCE)  # what is counted must outlive the transaction
+# A failover ends connections in waves, including those that have just passed a check.
+@pytest.mark.pins(PinRule.SEQUENCE)  # the count must outlive the transaction
 async def test_repeatable_statement_survives_three_dying_connections(
     make_database: Callable[..., str], make_tenant: Callable[[], str]
 ) -> None:
@@ -220,7 +214,7 @@ async def test_repeatable_statement_survives_three_dying_connections(
             assert row["nth"] == 4
             with pytest.raises(DatabaseUnavailableError):  # four deaths are one too many
                 await tenant.fetch_one(_DYING, (8,), repeatable=True)
-            with pytest.raises(DatabaseUnavailableError):  # what may not run twice runs once
+            with pytest.raises(DatabaseUnavailableError):  # a statement that is not repeatable runs once
                 await tenant.fetch_one(_DYING, (9,))
             row = await tenant.fetch_one(_DYING, (0,))
             assert row is not None

@@ -9,7 +9,7 @@ from vectorforge.db.connection import Database
 from vectorforge.errors import DatabaseUnavailableError
 
 
-# Performance: a question of the database is one round trip, and the check of the connection another.
+# One for the statement, one for the check of the connection.
 async def test_statement_takes_one_round_trip(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1) as database:
         tenant = database.for_tenant("a")
@@ -19,7 +19,6 @@ async def test_statement_takes_one_round_trip(proxy: Proxy) -> None:
         assert proxy.round_trips == 2
 
 
-# Performance: what may be run twice does not ask first.
 async def test_repeatable_statement_skips_connection_check(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1) as database:
         tenant = database.for_tenant("a")
@@ -30,7 +29,7 @@ async def test_repeatable_statement_skips_connection_check(proxy: Proxy) -> None
         assert proxy.round_trips == 1
 
 
-# Fault 22: the connection ends after the look at its socket
+# The connection ends after its socket was checked.
 async def test_repeatable_statement_on_dead_connection_is_retried(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=1) as database:
         tenant = database.for_tenant("a")
@@ -42,7 +41,7 @@ async def test_repeatable_statement_on_dead_connection_is_retried(proxy: Proxy) 
         assert proxy.cuts == 0
 
 
-# Fault 24: what took its whole time once is not begun again
+# A statement that used up its time is not started again.
 async def test_repeatable_statement_after_timeout_is_not_retried(proxy: Proxy) -> None:
     async with Database(proxy.conninfo, pool_size=2, timeout_s=0.5) as database:
         tenant = database.for_tenant("a")
@@ -53,7 +52,7 @@ async def test_repeatable_statement_after_timeout_is_not_retried(proxy: Proxy) -
         assert proxy.round_trips == 1
 
 
-# Performance: so is a search through an index, whose settings end with its transaction.
+# Its settings end with its transaction.
 async def test_index_search_takes_one_round_trip(proxy: Proxy) -> None:
     read = "SELECT current_setting('hnsw.ef_search') AS ef, current_setting('hnsw.iterative_scan') AS scan"
     async with Database(proxy.conninfo, pool_size=1) as database:
@@ -92,6 +91,6 @@ async def test_closed_idle_connection_wakes_event_loop_once(proxy: Proxy) -> Non
         await tenant.fetch_one("SELECT 1", repeatable=True)
         await proxy.stop()
         await asyncio.sleep(0.1)
-        # a socket that is looked at and not read would wake the event loop at each turn
+        # a socket that is watched and not read would wake the event loop in every iteration
         assert asyncio.get_running_loop()._selector.select(0) == []  # type: ignore[attr-defined]
         assert await tenant.fetch_one("SELECT 1 AS n", repeatable=True) == {"n": 1}

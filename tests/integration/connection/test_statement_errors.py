@@ -49,7 +49,7 @@ class TestStatementErrors:
         assert await tenant_db.execute_all([good, good]) == [1, 1]
         assert len(await tenant_db.fetch_all("SELECT id FROM vectorforge.query_logs")) == 2
 
-    # A deferred constraint speaks when all statements are done.
+    # A deferred constraint fails at the commit.
     @pytest.mark.pins(PinRule.TEMPORARY)
     async def test_failing_commit_raises_refused_row(self, direct_database: Database) -> None:
         tenant = direct_database.for_tenant("a")

@@ -58,7 +58,7 @@ async def log_writer(postgres_server: EmbeddedPostgres) -> AsyncIterator[QueryLo
 
 
 async def fill(client: httpx2.AsyncClient) -> tuple[str, str, str]:
-    """Documents, questions, a conversation, a kept stream; ids of collection, document, conversation."""
+    """Add documents, queries, a conversation and a stream; ids of collection, document, conversation."""
     collection = await new_collection(client)
     job = await add_documents(client, collection, bread=BREAD, bike=BIKE)
     conversation = (await client.post("/v1/conversations", json={"title": f"About {CANARY}"})).json()["id"]
@@ -82,7 +82,7 @@ async def erase(
 
 
 async def stages(eraser: Eraser, erasure_id: UUID, until: str) -> None:
-    """Step by step, until that stage comes next."""
+    """Execute steps until that stage comes next."""
     while (await eraser.erasures.step(erasure_id, 1)).stage != until:
         pass
 
@@ -94,7 +94,7 @@ def superuser(postgres_server: EmbeddedPostgres) -> Any:
 
 
 def rows_with(superuser: psycopg.Connection[Any], tenant: str, text: str) -> dict[str, int]:
-    """How many rows of a tenant hold a text, by table; those without are left out."""
+    """Count the rows of a tenant that contain a text, by table; tables without one are omitted."""
     tables = superuser.execute(
         "SELECT name FROM vectorforge.tables_to_erase() WHERE of_tenant UNION SELECT 'erasures'"
     ).fetchall()

@@ -48,14 +48,14 @@ class TestDocument:
         assert texts == ({bike["query"], ""} if logs == "text" else {bike["query"]})
         messages = (await client.get(f"/v1/conversations/{conversation}")).json()["messages"]
         assert [message["content"] for message in messages] == ["[erased]", "[erased]"]
-        # and what is left still answers
+        # the other document still answers
         assert (await client.post(RAG, json=bike)).json()["response"] == kept["response"]
         assert (await client.get(f"/v1/documents/{document}")).status_code == 404
 
     async def test_answer_of_erased_document_is_not_served_from_cache(
         self, client: httpx2.AsyncClient
     ) -> None:
-        """Of this process's memory and of the table (D7): the data's version is another one."""
+        """Neither from this process's memory nor from the table: the data version has changed."""
         _, document, _ = await fill(client)
         question = {"query": f"How long must the {CANARY} dough rise?"}
         assert CANARY in (await client.post(RAG, json=question)).json()["response"]
@@ -97,7 +97,7 @@ class TestDocument:
         logs: LogPolicy,
         log_first: bool,
     ) -> None:
-        """An exchange is added to its conversation beside its record, in any order."""
+        """Messages are stored separately from the log record, before or after it."""
         collection, document, conversation = await fill(client)
         chunk = (await client.get(f"/v1/documents/{document}/chunks")).json()["chunks"][0]["id"]
         await erase(direct_database, tenants[0], Subject("document", document_id=UUID(document)), logs)

@@ -1,4 +1,4 @@
-"""What comes while something is erased, or after it: no moment lets it back in."""
+"""Writes during and after an erasure bring nothing back, at any moment."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ def log_of(collection: str, chunk: UUID) -> QueryLog:
 async def test_a_record_that_comes_when_the_log_is_empty_already(
     direct_database: Database, log_writer: QueryLogWriter, superuser: Any, tenants: tuple[str, str]
 ) -> None:
-    """Between the last row that was deleted and the certificate; its time is later than any erasure's end."""
+    """Between the last deleted row and the certificate; its time is later than any erasure's end."""
     eraser = eraser_for(direct_database, tenants[0])
     erasure_id = await eraser.begin(Subject("tenant"), logs="text", requested_by="test")
     await stages(eraser, erasure_id, "objects")
@@ -63,7 +63,7 @@ async def test_ingestion_that_runs_is_waited_for(
     again = {"source": "bread.md", "text": BREAD + "More.", "media_type": "text/markdown"}
     path = f"/v1/collections/{collection}/documents"
     job = (await client.post(path, json={"documents": [again]})).json()["id"]
-    # as the dispatcher hands it out
+    # as the dispatcher returns it
     superuser.execute(
         "UPDATE vectorforge.ingestion_job_items SET status = 'running' WHERE job_id = %s", (job,)
     )
@@ -81,7 +81,7 @@ async def test_ingestion_that_runs_is_waited_for(
         assert (step.stage, step.waits) == ("jobs", True)
     assert (await client.get(f"/v1/documents/{document}")).status_code == 200
     superuser.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now() WHERE id = %s", (job,))
-    assert (await eraser.run(erasure_id)).is_done  # its worker is gone
+    assert (await eraser.run(erasure_id)).is_done  # its worker has died
     assert rows_with(superuser, tenants[0], CANARY) == {}
 
 
@@ -105,7 +105,7 @@ async def test_a_job_of_what_is_erased_is_handed_to_nobody(
 async def test_a_record_written_beside_the_erasure_is_waited_for(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
-    """Its transaction began before the passage's tombstone, and commits after it."""
+    """Its transaction began before the chunk's tombstone, and commits after it."""
     collection, document, _ = await fill(client)
     beside = log_of(collection, await first_chunk(client, document))
     insert = (
@@ -166,7 +166,7 @@ async def test_a_late_record_of_an_erased_collection(
     client: httpx2.AsyncClient, direct_database: Database, log_writer: QueryLogWriter, superuser: Any,
     tenants: tuple[str, str], logs: LogPolicy,
 ) -> None:  # fmt: skip
-    """Also one without passages: of a question that found nothing, or has only begun."""
+    """Also one without chunks: of a query that found nothing, or has only started."""
     collection = await new_collection(client)
     other = await new_collection(client, "other")
     await erase(direct_database, tenants[0], Subject("collection", UUID(collection)), logs)
@@ -197,7 +197,7 @@ async def test_certificates_add_up_over_steps_tables_and_crashes(
     api: LiveApi, client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres, tenants: tuple[str, str],
     superuser: Any,
 ) -> None:  # fmt: skip
-    """Numbers and digests of every table are those of the rows that there were."""
+    """Numbers and digests of every table match the rows before the erasure."""
     collection = await new_collection(client)
     texts = {name: f"The {CANARY} of {name}.\n\n" * 3 for name in ("a", "b", "c", "d", "e")}
     await add_documents(client, collection, **texts)

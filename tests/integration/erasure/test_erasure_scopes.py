@@ -24,7 +24,7 @@ from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogReposit
 from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.local.postgres import EmbeddedPostgres
 
-# Tables of the schema that an erasure of a tenant does not go through.
+# Tables of the schema that an erasure of a tenant skips.
 NOT_ERASED = """
 SELECT c.relname FROM pg_class AS c
 WHERE c.relnamespace = 'vectorforge'::regnamespace AND c.relkind = 'r'
@@ -47,7 +47,7 @@ class TestTables:
     async def test_table_of_later_migration_is_erased(
         self, postgres_server: EmbeddedPostgres, make_database: Callable[..., str]
     ) -> None:
-        """Also one whose migration forgot to let the eraser delete."""
+        """Also one whose migration grants no DELETE to the eraser."""
         url = make_database()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET ROLE vectorforge_migrator")

@@ -63,7 +63,7 @@ class TestTenant:
             )
             assert certificate["erased"]["documents"] == 2
             assert sha256_of(certificate) == body["sha256"]
-            # readable again, and the tenant may begin anew
+            # the certificate stays readable, and the tenant can start over
             again = await client.get(f"/v1/erasures/{body['id']}")
             assert (again.json()["certificate"], again.json()["sha256"]) == (certificate, body["sha256"])
             assert (await client.get("/v1/erasures")).json()["erasures"][0]["id"] == body["id"]
@@ -133,7 +133,7 @@ class TestTenant:
         erasure_id = await first.begin(Subject("tenant"), logs="text", requested_by="test")
         begun = await first.run(erasure_id, Deadline.after(0))
         steps = 1
-        while not begun.is_done:  # each step by somebody else, as if all were killed after one
+        while not begun.is_done:  # each step in a new process, as if all were killed after one
             begun = await eraser_for(direct_database, tenants[0], rows_a_step=1).run(
                 await first.begin(Subject("tenant"), logs="text", requested_by="another"), Deadline.after(0)
             )
@@ -150,7 +150,7 @@ class TestTenant:
         left = "UPDATE vectorforge.erasures SET lease_expires_at = now() - interval '1 s' WHERE id = %s"
         superuser.execute(left, (erasure_id,))
         while not (found := await eraser.erasures.find_by_id(erasure_id)) or not found.is_done:
-            await api.application.go_on_erasing()  # other tests' may come first
+            await api.application.go_on_erasing()  # other tests' erasures may come first
         assert found.certificate is not None
 
     async def test_late_log_records_of_erased_tenant_are_dropped(
@@ -168,5 +168,5 @@ class TestTenant:
         await log_writer.write(
             [(tenant, before), (tenant, replace(before, outcome="started")), (tenant, after)]
         )
-        await logs.create(replace(before, id=uuid4()))  # a server's own, late
+        await logs.create(replace(before, id=uuid4()))  # a late record of a server
         assert [log.id for log in await logs.list()] == [after.id]

@@ -20,7 +20,7 @@ TABLES = (
 
 
 async def fill(db: TenantDatabase) -> tuple[Collection, Any, Any, Any, Any]:
-    """One row in every table: collection, ids of document and chunk, job, log."""
+    """Insert one row into every table; return collection, ids of document and chunk, job and log."""
     options: dict[str, Any] = {"embedding_provider": "local", "embedding_model": "m", "dimension": 3}
     collection = await CollectionRepository(db).create(
         "same name", distance_metric=DistanceMetric.COSINE, **options

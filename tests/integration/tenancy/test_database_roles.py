@@ -91,14 +91,14 @@ class TestRoles:
     )
     async def test_log_writer_beyond_its_rights_is_denied(
         self, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str], statement: str
-    ) -> None:  # C01
+    ) -> None:
         async with Database(postgres_server.log_writer_url, pool_size=1) as database:
             with pytest.raises(DatabaseError):
                 await database.for_tenant(make_tenant()).execute(statement)
 
     async def test_app_writing_logs_of_other_tenant_is_denied(
         self, direct_database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
-    ) -> None:  # C17
+    ) -> None:
         writer = QueryLogWriter(direct_database)
         with pytest.raises(DatabaseError):
             await writer.write([(other_tenant_db.tenant_id, QueryLog(uuid4(), uuid4(), "q", [], "a", 1.0))])
@@ -106,7 +106,7 @@ class TestRoles:
 
     async def test_log_writer_with_finished_record_changes_nothing(
         self, postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str]
-    ) -> None:  # C01, C17
+    ) -> None:
         tenants = [make_tenant(), make_tenant()]
         log = QueryLog(uuid4(), uuid4(), "q", [], "a", 1.0)
         changed = replace(log, query_text="changed", outcome="error")

@@ -12,7 +12,7 @@ from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import DatabaseError, InvalidInputError
 
 PINS = pytest.mark.pins(PinRule.SETTING)
-# Tables (partitions too) of the schema that row-level security does not wall in completely.
+# Tables and partitions of the schema without complete row-level security.
 UNPROTECTED = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'vectorforge' AND c.relkind IN ('r', 'p') AND NOT (
@@ -66,7 +66,7 @@ class TestRowLevelSecurity:
             "DELETE",
         }
         assert [table for _, table, _ in rows if table.startswith("embeddings_")] == []
-        # nobody can log in as these: the dispatcher deletes what is old, the keeper writes for the log writer
+        # roles without login: the dispatcher deletes expired rows, the keeper writes for the log writer
         hidden = ("PUBLIC", "vectorforge_dispatcher", "vectorforge_log_keeper")
         assert {row for row in rows if row[0] in hidden} == {
             ("vectorforge_dispatcher", "answer_streams", "DELETE"),

@@ -85,7 +85,6 @@ class TestOtherTenant:
             )
 
 
-# C34
 async def test_search_settings_on_fresh_connection_end_with_transaction(app_url: str) -> None:
     settings = (
         "SELECT current_setting('hnsw.ef_search', true) AS e,"

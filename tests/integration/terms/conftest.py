@@ -26,7 +26,7 @@ Check = Callable[[TenantDatabase], Awaitable[int]]
 
 @pytest.fixture
 def check(postgres_server: EmbeddedPostgres) -> Check:
-    """Compares postings and counts with the passages of a tenant; how many postings it has."""
+    """Compares postings and counts with the chunks of a tenant; returns the number of its postings."""
     return partial(check_terms, postgres_server.migrator_url)
 
 
@@ -38,7 +38,7 @@ def document(
 
 
 class Store:
-    """Writes to one collection of a tenant."""
+    """Writer of one collection of a tenant."""
 
     def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
         self.db, self.id = db, collection_id

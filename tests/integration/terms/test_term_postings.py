@@ -33,7 +33,7 @@ class TestIsolation:
             row = await database.fetch_untenanted(f"SELECT count(*) AS n FROM vectorforge.{table}")
             assert row == {"n": 0}
 
-    # what a condition could tell by an error that only a stranger's row raises
+    # conditions that would disclose a row of another tenant by the error that it raises
     @pytest.mark.parametrize(
         "condition",
         [
@@ -50,7 +50,7 @@ class TestIsolation:
     ) -> None:
         statement = f"SELECT count(*) AS n FROM vectorforge.{condition}"
         assert await store.db.fetch_one(statement) == {"n": 0}
-        with pytest.raises(RefusedRowError):  # the row that holds the word: a division by zero
+        with pytest.raises(RefusedRowError):  # its own row with the word: a division by zero
             await strangers.fetch_one(statement)
 
     @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ class TestIsolation:
             await store.db.execute(statement)
 
 
-# Issue 7, point 4: words that passages of a document share are one row, and it ends with the last of them
+# Terms that chunks of a document share are one row, which is deleted with the last of them.
 class TestGroupedPostings:
     async def rows(self, store: Store) -> dict[str, list[int]]:
-        """Words of two or more passages when they were read: how many postings each of their rows has."""
+        """Return the numbers of postings in the rows of terms that two or more chunks had when indexed."""
         found = await store.db.fetch_all(
-            """SELECT w.word, cardinality(p.postings) AS passages FROM vectorforge.grouped_postings AS p
+            """SELECT w.word, cardinality(p.postings) AS chunks FROM vectorforge.grouped_postings AS p
             JOIN unnest(ARRAY['cat', 'dog', 'bird']) AS w (word) ON p.term = vectorforge.term_hash(w.word)
             ORDER BY 1, 2"""
         )
         rows: dict[str, list[int]] = {}
         for row in found:
-            rows.setdefault(row["word"], []).append(row["passages"])
+            rows.setdefault(row["word"], []).append(row["chunks"])
         return rows
 
     async def test_chunks_deleted_one_by_one_shrink_their_row(self, store: Store, check: Check) -> None:

@@ -143,7 +143,7 @@ class TestWrites:
         assert await check(store.db) > 0
 
 
-# C21: writers wait for each other, and never form a ring
+# Writers wait for each other, and do not deadlock.
 class TestConcurrentWriters:
     async def test_concurrent_writers_leave_exact_counts(self, store: Store, check: Check) -> None:
         async def write(seed: int) -> None:

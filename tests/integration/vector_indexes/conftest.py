@@ -20,7 +20,7 @@ COSINE = DistanceMetric.COSINE
 
 @pytest.fixture
 def owner_url(make_database: Callable[..., str]) -> str:
-    """A migrated database of the test's own; connection string of its superuser."""
+    """A migrated database of this test alone; its superuser's connection string."""
     return make_database()
 
 
@@ -60,7 +60,7 @@ async def index_of(owner_url: str, space: str) -> SpaceIndex:
 
 
 async def begun(building: "asyncio.Task[Any]", progress: "asyncio.Event") -> None:
-    """Wait until a build has reported progress, or has ended."""
+    """Wait until a build has reported progress or ended."""
     waiting = asyncio.create_task(progress.wait())
     await asyncio.wait([waiting, building], return_when=asyncio.FIRST_COMPLETED, timeout=20)
     waiting.cancel()

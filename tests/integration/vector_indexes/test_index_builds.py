@@ -34,11 +34,11 @@ class TestBuilds:
             db = database.for_tenant("a")
             collection = await make(db)
             await store(db, collection.id, vectors(20))
-            with psycopg.connect(owner_url) as writer:  # a writer's transaction that is open
+            with psycopg.connect(owner_url) as writer:  # an open transaction of a writer
                 writer.execute("LOCK TABLE vectorforge.embeddings_cosine_3 IN ROW EXCLUSIVE MODE")
                 building = asyncio.create_task(build_indexes(owner_url, larger_than=10, on_progress=note))
                 await begun(building, progress)
-                assert not building.done()  # it waits for that transaction, and nobody waits for it
+                assert not building.done()  # it waits for that transaction, and blocks no other
                 await store(db, collection.id, vectors(5), source="meanwhile")
                 found = await PgVectorStore(db).search(
                     query_vector=[1, 0.5, 0.5], top_k=30, collection_id=collection.id, metric=COSINE
@@ -99,7 +99,7 @@ class TestBuilds:
             with pytest.raises(DatabaseError):
                 await building
         assert (await index_of(owner_url, "cosine_384")).state is IndexState.INVALID
-        assert await build_indexes(owner_url, larger_than=0) == []  # it does not pay, so it is left alone
+        assert await build_indexes(owner_url, larger_than=0) == []  # the collection is small, so it stays
         [built] = await build_indexes(owner_url, larger_than=0, spaces=["cosine_384"])
         assert built.state is IndexState.READY
 
@@ -120,13 +120,13 @@ class TestRoles:
                 await tenant_db.fetch_all(statement)
             assert isinstance(caught.value.__cause__, psycopg.errors.InsufficientPrivilege)
 
-    # See tests/integration/test_migrations.py for the role.
+    # tests/integration/test_migrations.py has the same role.
     async def test_build_by_role_like_rds_master_succeeds(
         self, make_database: Callable[..., str], pin_detector: PinDetector
     ) -> None:
         conninfo = make_database()
         role = f"master_{uuid.uuid4().hex[:8]}"
-        pin_detector.unjudged.add(role)  # it goes to the instance, past RDS Proxy
+        pin_detector.unjudged.add(role)  # it connects to the instance, past RDS Proxy
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute(f"CREATE ROLE {role} LOGIN CREATEROLE CREATEDB".encode())
             connection.execute(f"GRANT vectorforge_migrator TO {role}".encode())

@@ -38,7 +38,7 @@ class TestBuildMissing:
             IndexState.READY,
         )
         assert built.index_bytes > 0
-        assert await build_indexes(owner_url, larger_than=0) == []  # it has one
+        assert await build_indexes(owner_url, larger_than=0) == []  # the index exists
 
     async def test_build_with_named_space_builds_it_however_small(self, owner_url: str) -> None:
         [built] = await build_indexes(owner_url, larger_than=10_000, spaces=["cosine_384"])
@@ -47,7 +47,6 @@ class TestBuildMissing:
         with pytest.raises(NotFoundError, match="cosine_385"):
             await build_indexes(owner_url, larger_than=10_000, spaces=["cosine_385"])
 
-    # C14
     @pytest.mark.parametrize("metric", DistanceMetric)
     async def test_build_of_each_kind_uses_its_vector_type(
         self, owner_url: str, metric: DistanceMetric

@@ -57,7 +57,7 @@ class TestSpaces:
 
 
 class TestSearch:
-    # C14: the index finds, the full vectors rank
+    # The index finds candidates, the full vectors rank them.
     @pytest.mark.parametrize("dimension", [16, 2100])
     @pytest.mark.parametrize("metric", [COSINE, DistanceMetric.INNER_PRODUCT])
     @pytest.mark.parametrize("kind", VectorIndex)
