@@ -2,12 +2,12 @@
 -- Runs as the connecting user, which needs CREATEROLE, CREATE on the database and the right to create the
 -- extension (a superuser, or rds_superuser on RDS). Every later file runs as vectorforge_migrator.
 --
--- vectorforge_migrator    owns the schema; nobody logs in as it
+-- vectorforge_migrator    owns the schema (NOLOGIN)
 -- vectorforge_app         the API and its workers
 -- vectorforge_log_writer  inserts query logs
 -- vectorforge_eraser      reads and deletes
--- vectorforge_dispatcher  owns the SECURITY DEFINER functions that look across tenants; nobody logs in as it
--- vectorforge_log_keeper  owns write_query_logs(); nobody logs in as it
+-- vectorforge_dispatcher  owns the SECURITY DEFINER functions that look across tenants (NOLOGIN)
+-- vectorforge_log_keeper  owns write_query_logs() (NOLOGIN)
 --
 -- Roles belong to the cluster: another database may have created them, and another migrator may be creating
 -- them now. Only missing ones are created, so that no existing role is altered.

@@ -1,5 +1,5 @@
 -- An inverted index of the chunks' words, for BM25 in plain PostgreSQL: no extension that RDS lacks.
--- Triggers maintain it, so that it is current whoever writes a chunk.
+-- Triggers maintain it, so that it is current for every writer of chunks.
 SET LOCAL ROLE vectorforge_migrator;
 
 -- A hash of our own: hashtext() may differ between versions of PostgreSQL. 32 bits: two words of a query collide once

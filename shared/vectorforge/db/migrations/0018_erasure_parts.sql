@@ -277,27 +277,3 @@ BEGIN
     RETURN page.number;
 END
 $$;
-
--- Erase answers in conversations whose log record, and with it the list of their chunks, no longer exists. Not those of
--- the last day, whose record may still arrive: refuse_erased_log() handles it then.
-CREATE FUNCTION vectorforge.erase_unknown_answers(erasure vectorforge.erasures, most int) RETURNS bigint
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    messages bigint;
-BEGIN
-    UPDATE vectorforge.conversation_messages AS m SET content = '[erased]'
-    WHERE m.tenant_id = erasure.tenant_id AND m.ctid = ANY (ARRAY(
-        SELECT n.ctid FROM vectorforge.conversation_messages AS n
-        WHERE n.tenant_id = erasure.tenant_id AND n.role = 'assistant' AND n.content <> '[erased]'
-            AND n.created_at < clock_timestamp() - interval '1 day' AND NOT EXISTS (
-                SELECT FROM vectorforge.query_logs AS l WHERE l.tenant_id = n.tenant_id AND l.id = n.query_id
-            )
-        LIMIT most
-    ));
-    GET DIAGNOSTICS messages = ROW_COUNT;
-    PERFORM vectorforge.count_erased(erasure, 'texts of conversation_messages', messages);
-    RETURN messages;
-END
-$$;

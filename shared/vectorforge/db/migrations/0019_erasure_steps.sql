@@ -1,5 +1,29 @@
--- How an erasure proceeds: in small steps, by any worker or client; and retention of logged texts.
+-- Steps of an erasure, executed by any worker or client; and retention of logged texts.
 SET LOCAL ROLE vectorforge_migrator;
+
+-- Erase answers in conversations whose log record, and with it the list of their chunks, no longer exists. Not those of
+-- the last day, whose record may still arrive: refuse_erased_log() handles it then.
+CREATE FUNCTION vectorforge.erase_unknown_answers(erasure vectorforge.erasures, most int) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    messages bigint;
+BEGIN
+    UPDATE vectorforge.conversation_messages AS m SET content = '[erased]'
+    WHERE m.tenant_id = erasure.tenant_id AND m.ctid = ANY (ARRAY(
+        SELECT n.ctid FROM vectorforge.conversation_messages AS n
+        WHERE n.tenant_id = erasure.tenant_id AND n.role = 'assistant' AND n.content <> '[erased]'
+            AND n.created_at < clock_timestamp() - interval '1 day' AND NOT EXISTS (
+                SELECT FROM vectorforge.query_logs AS l WHERE l.tenant_id = n.tenant_id AND l.id = n.query_id
+            )
+        LIMIT most
+    ));
+    GET DIAGNOSTICS messages = ROW_COUNT;
+    PERFORM vectorforge.count_erased(erasure, 'texts of conversation_messages', messages);
+    RETURN messages;
+END
+$$;
 
 -- Execute one step of an erasure of the entered tenant, small enough for a transaction of its own; the next call
 -- continues. "waits": another transaction must finish first; try again soon. Runs as the owner, so that a table
