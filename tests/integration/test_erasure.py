@@ -24,19 +24,12 @@ from tests.support.http.live_api import (
 from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.db.repositories.erasure_repo import (
-    Erasure,
-    ErasureDatabase,
-    ErasureRepository,
-    LogPolicy,
-    Subject,
-)
-from vectorforge.db.repositories.job_dispatcher import JobDispatcher
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.certificate import digest_of_ids, sha256_of
 from vectorforge.erasure.eraser import Eraser
+from vectorforge.erasure.repo import Erasure, ErasureDatabase, ErasureRepository, LogPolicy, Subject
 from vectorforge.errors import NotFoundError, TenantBeingErasedError
 from vectorforge.local.postgres import EmbeddedPostgres
 

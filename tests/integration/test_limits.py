@@ -22,8 +22,7 @@ from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
 from vectorforge.limits.admission import Admission, charge
 from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.settings import TenantLimits
-from vectorforge.limits.types import Claim, Limits
+from vectorforge.limits.settings import Claim, Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
 
 SERVER = Path(__file__).with_name("limited_server.py")

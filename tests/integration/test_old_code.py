@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.support.aws.live_query_function import PASSAGE
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
+from vectorforge.db.schema.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.term_reading import read_unread_terms
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +131,7 @@ def rows(environment: dict[str, str], query: str) -> list[tuple[Any, ...]]:
 
 async def test_it_is_old_code(environment: dict[str, str], old_code: Path) -> None:
     code = (
-        "import json, vectorforge; from vectorforge.db.migrate import read_migrations;"
+        "import json, vectorforge; from vectorforge.db.schema.migrate import read_migrations;"
         "print(json.dumps([vectorforge.__file__, read_migrations()[-1].version]))"
     )
     file, version = await run(environment, "-c", code)
@@ -155,7 +155,7 @@ async def test_documents_are_taken_in_and_asked_and_the_question_is_logged(
 
 
 async def version_of(environment: dict[str, str]) -> int:
-    code = "from vectorforge.db.migrate import read_migrations; print(read_migrations()[-1].version)"
+    code = "from vectorforge.db.schema.migrate import read_migrations; print(read_migrations()[-1].version)"
     return int(await run(environment, "-c", code))
 
 

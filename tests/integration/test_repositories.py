@@ -13,9 +13,7 @@ from tests.support.postgres.vector_indexes import index_space
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
-from vectorforge.db.repositories.job_repo import (
-    JobRepository,
-)
+from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres

@@ -16,8 +16,12 @@ from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter, WrittenLogs
+from vectorforge.db.repositories.query_log_repo import (
+    QueryLog,
+    QueryLogRepository,
+    QueryLogWriter,
+    WrittenLogs,
+)
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric

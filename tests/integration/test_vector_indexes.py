@@ -17,12 +17,12 @@ from psycopg.conninfo import make_conninfo
 from tests.integration.index_scans import index_scans
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
-from vectorforge.cli.storage_checks import storage_checks
+from vectorforge.cli.doctor.storage_checks import storage_checks
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
-from vectorforge.db.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.vector_indexes import IndexState, SpaceIndex, list_indexes
+from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
+from vectorforge.db.schema.migrate import MIGRATIONS, migrate, read_migrations
+from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, list_indexes
 from vectorforge.errors import (
     ConflictError,
     DatabaseError,
@@ -30,7 +30,7 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.local.index_keeper import indexes_kept
+from vectorforge.local.laptop import indexes_kept
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -21,12 +21,12 @@ from tests.support.rag.random_filters import NAMES, POOL, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore import search_sql
-from vectorforge.vectorstore.document_writer import wire_vector
-from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.filters.parse import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search_branches import Way
+from vectorforge.vectorstore.search import statement as search_sql
+from vectorforge.vectorstore.search.branches import Way
 from vectorforge.vectorstore.validation import single_precision
+from vectorforge.vectorstore.writes.document import wire_vector
 
 COSINE = DistanceMetric.COSINE
 

@@ -12,10 +12,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.types import (
-    QueryConfig,
-    QueryEvent,
-)
+from vectorforge.pipeline.types import QueryConfig, QueryEvent
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import RetrievedChunk, SearchMode

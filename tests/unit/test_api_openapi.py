@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from vectorforge.api.app import create_routes
-from vectorforge.api.doors import DOORS, load_door
+from vectorforge.api.native.events import EVENT_DATA
 from vectorforge.api.openai.errors import is_openai_path
-from vectorforge.api.schemas.events import EVENT_DATA
+from vectorforge.api.routers import DOORS, load_door
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 

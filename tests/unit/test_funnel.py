@@ -13,10 +13,10 @@ from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMError
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import Funnel, QueryConfig, QueryResult
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from vectorforge.pipeline.addresses import KnownAddresses
-from vectorforge.pipeline.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.guardrails.addresses import KnownAddresses
+from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 
 GUIDE = "https://docs.example/guide"
 PASSAGES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vectorforge.db.migrate import MIGRATIONS, read_migrations
+from vectorforge.db.schema.migrate import MIGRATIONS, read_migrations
 
 BEFORE_THE_FIRST_RELEASE = {"0007_jobs_by_source.sql", "0008_jobs_side_by_side.sql"}
 """They index tables that are there, and block writers meanwhile; but no older version ever served beside

@@ -3,7 +3,7 @@
 import pytest
 
 from vectorforge.api.openai.errors import is_openai_path, openai_error, openai_status
-from vectorforge.api.openai.model_names import AskedModel, model_name
+from vectorforge.api.openai.models import AskedModel, model_name
 from vectorforge.api.problems import problem_of
 from vectorforge.errors import (
     AnsweringModelNotFoundError,

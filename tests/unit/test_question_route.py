@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.doors import Doors, DoorsOnDemand
-from vectorforge.api.middleware import BodyLimit, RequestContext
+from vectorforge.api.middleware.observability import RequestMetrics
+from vectorforge.api.middleware.request import BodyLimit, RequestContext
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.question_route import QuestionRoute
-from vectorforge.api.request_metrics import RequestMetrics
+from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.routers import Doors, DoorsOnDemand
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError

@@ -5,7 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
-from vectorforge.db.refusals import Refusals
+from vectorforge.db.connection_cache import Refusals
 from vectorforge.errors import DatabaseUnavailableError
 
 REFUSED = psycopg.OperationalError("connection failed: Connection refused")

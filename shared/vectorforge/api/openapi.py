@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge.api.identity.route_scopes import required_scope
+from vectorforge.api.native.document_schemas import DocumentsRequest
+from vectorforge.api.native.events import EVENT_DATA
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
-from vectorforge.api.question_route import QuestionRoute
-from vectorforge.api.schemas.documents import DocumentsRequest
-from vectorforge.api.schemas.events import EVENT_DATA
+from vectorforge.api.query_route import QuestionRoute
 
 _FIRST_ERROR_STATUS = 400
 _IDEMPOTENCY_KEY = {

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.api.dependencies import check_at_most, check_provider
-from vectorforge.api.disconnect import cancelled_on_disconnect
-from vectorforge.api.schemas.dry_run import DryRunResponse
-from vectorforge.api.sse import EventEncoder
-from vectorforge.api.stream import (
+from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
+from vectorforge.api.native.dry_run import DryRunResponse
+from vectorforge.api.streaming.answer_buffer import AnswerBuffer
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.streaming.sse import EventEncoder
+from vectorforge.api.streaming.stream import (
     OpenedQuery,
     QueryEventEncoder,
     QueryEventResponse,
     ResumableQueryResponse,
 )
-from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, NotFoundError
@@ -27,10 +27,10 @@ from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import KnownQuestion
 from vectorforge.types import Collection
-from vectorforge.vectorstore.filters import parse
+from vectorforge.vectorstore.filters.parse import parse
 
 if TYPE_CHECKING:  # imported for the first request that has a key
-    from vectorforge.api.idempotency.kept_answer import KeptAnswer
+    from vectorforge.api.streaming.stored_response import KeptAnswer
 
 
 async def find_asked_collection(

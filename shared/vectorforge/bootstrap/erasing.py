@@ -3,9 +3,9 @@
 import logging
 from typing import TYPE_CHECKING
 
-from vectorforge.db.repositories.erasure_repo import ErasureDatabase, ErasureRepository, claim_erasure
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.eraser import Eraser
+from vectorforge.erasure.repo import ErasureDatabase, ErasureRepository, claim_erasure
 from vectorforge.errors import NotFoundError, ObjectStoreError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.limits.admission import Admission, Riding, charge
-from vectorforge.limits.types import Claim
+from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.types import QueryConfig
 

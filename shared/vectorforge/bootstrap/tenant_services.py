@@ -10,12 +10,12 @@ from vectorforge.bootstrap.tenant_repositories import TenantRepositories
 from vectorforge.db.key_check import due_check
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, NotFoundError
+from vectorforge.pipeline.answer_cache.lookup import QuestionLookUp
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.question import QuestionLookUp
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
@@ -154,7 +154,7 @@ class TenantServices(TenantRepositories):
     @cached_property
     def ingestion(self) -> "IngestionPipeline":
         """Turns documents into chunks of the tenant."""
-        from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+        from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
         from vectorforge.ingestion.pipeline import IngestionPipeline
 
         return IngestionPipeline(

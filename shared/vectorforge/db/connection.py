@@ -8,21 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from vectorforge.db import conninfo as connection_strings
-from vectorforge.db.checks import check_database
+from vectorforge.db.connection_cache import Refusals
 from vectorforge.db.login import PasswordSource
-from vectorforge.db.refusals import Refusals
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.schema.checks import check_database
+from vectorforge.db.tenant_database import Params, run_together
 from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
-from vectorforge.db.transactions import run_together
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.exchange import Call, Outcome
-    from vectorforge.db.kept_connections import KeptConnections
+    from vectorforge.db.connection_cache import KeptConnections
     from vectorforge.db.session import Session
+    from vectorforge.db.wire import Call, Outcome
 
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
@@ -102,10 +101,9 @@ class Database:
         from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.json_values import read_json
-        from vectorforge.db.kept_connections import KeptConnections
+        from vectorforge.db.connection_cache import KeptConnections
         from vectorforge.db.session import Session, session_class
-        from vectorforge.db.vector_types import register_vectors
+        from vectorforge.db.values import read_json, register_vectors
 
         conninfo = self._complete_conninfo()
         sessions = session_class(self._refusals, self._password)

@@ -13,11 +13,11 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg_pool import PoolClosed, TooManyRequests
 
+from vectorforge.db.connection_cache import Refusals
 from vectorforge.db.conninfo import is_refused
-from vectorforge.db.exchange import Exchange
 from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.login import PasswordSource, make_password, password_options
-from vectorforge.db.refusals import Refusals
+from vectorforge.db.wire import Exchange
 from vectorforge.errors import (
     AuthenticationError,
     DatabaseError,

@@ -19,9 +19,9 @@ from vectorforge.errors import (
 )
 from vectorforge.float32 import SoundVector, is_surely_sound
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
+from vectorforge.vendors.retry import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """(position among the caller's texts, text)"""

@@ -7,15 +7,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from vectorforge.background import log_unexpected
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, VectorForgeError
-from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.part_reader import PartReader
-from vectorforge.ingestion.passage_vectors import CollectionModels, PassageVectors
+from vectorforge.ingestion.embedding_prefetch import (
+    AT_A_TIME,
+    CollectionModels,
+    KnownVectors,
+    PassageVectors,
+    Upcoming,
+    is_small,
+    make_ahead,
+)
 from vectorforge.ingestion.types import (
     Charge,
     DocumentPart,
@@ -26,7 +33,7 @@ from vectorforge.ingestion.types import (
     IngestionError,
     IngestionStage,
 )
-from vectorforge.ingestion.vectors_ahead import AT_A_TIME, KnownVectors, Upcoming, is_small, make_ahead
+from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 

@@ -14,10 +14,17 @@ from vectorforge.errors import (
     ExtractionError,
 )
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
-from vectorforge.ingestion.embedded_text import embedded_text
+from vectorforge.ingestion.drafts import embedded_text
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.profile_drafts import Drafted, ProfileDrafter, check_documents, parent_source
-from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
+from vectorforge.ingestion.profile_text import (
+    Drafted,
+    ProfileDocument,
+    ProfileDrafter,
+    Row,
+    check_documents,
+    parent_source,
+    profile_documents,
+)
 from vectorforge.ingestion.types import Charge, ExtractionLimits
 from vectorforge.profile_types import SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore

@@ -12,16 +12,11 @@ from typing import Any, Final
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.drafts import FORMAT
+from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES, KnownVectors
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
-from vectorforge.ingestion.types import (
-    MAX_SOURCE_CHARS,
-    DocumentResult,
-    DocumentStatus,
-    ExtractedDocument,
-)
-from vectorforge.ingestion.vectors_ahead import SMALL_BYTES, KnownVectors
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, DocumentStatus, ExtractedDocument
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"

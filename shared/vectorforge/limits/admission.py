@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
 from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.types import Claim, LimitState
+from vectorforge.limits.settings import Claim, LimitState
 
 if TYPE_CHECKING:
-    from vectorforge.db.exchange import Call, Outcome
     from vectorforge.db.tenant_database import TenantDatabase
+    from vectorforge.db.wire import Call, Outcome
 
 logger = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings, VectorForgeConfig
-from vectorforge.credentials import Credentials, CredentialStore, find_credentials
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreakers
+from vectorforge.llm.resilience import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendor_accounts import anthropic_credentials, openai_credentials
+from vectorforge.vendors.accounts import anthropic_credentials, openai_credentials
+from vectorforge.vendors.credentials import Credentials, CredentialStore, find_credentials
+from vectorforge.vendors.retry import RetryBudget
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ PROVIDER_SPECS = (
         "vectorforge.llm.providers.anthropic:AnthropicProvider",
         anthropic_credentials,
     ),
-    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.ollama:OllamaProvider"),
-    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.google:GoogleProvider"),
-    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.cohere:CohereProvider"),
+    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.openai_compatible:OllamaProvider"),
+    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.openai_compatible:GoogleProvider"),
+    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.openai_compatible:CohereProvider"),
     ProviderSpec("max_serve", "max_serve_base_url", "vectorforge.llm.providers.max_serve:MaxServeProvider"),
     ProviderSpec("bedrock", "bedrock_model", "vectorforge.llm.providers.bedrock:BedrockProvider"),
 )

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from vectorforge.background import beside_the_loop
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError
 from vectorforge.llm import failures
@@ -15,10 +16,9 @@ from vectorforge.llm.types import (
     Message,
     ProviderCall,
 )
-from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
+from vectorforge.vendors.retry import RetryBudget, with_retries
 
 T = TypeVar("T")
 

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
+from vectorforge.background import beside_the_loop
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
 from vectorforge.llm.registry import Writer
+from vectorforge.llm.resilience import CircuitBreaker
 from vectorforge.llm.types import (
     GroundingSource,
     LLMRequestConfig,
@@ -21,16 +22,15 @@ from vectorforge.llm.types import (
     ProviderCapability,
     TextDelta,
 )
-from vectorforge.pipeline.addresses import KnownAddresses
-from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.invented_labels import InventedLabels, without_invented_labels
-from vectorforge.pipeline.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.guardrails.addresses import KnownAddresses
+from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
-from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import VectorForgeError
-from vectorforge.pipeline.keeping import KEEP_TIMEOUT_S, Keeping
-from vectorforge.pipeline.log_text import LogTexts
+from vectorforge.pipeline.answer_cache.end_writes import KEEP_TIMEOUT_S, Keeping
+from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
 

@@ -10,17 +10,17 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from uuid import UUID, uuid4
 
+from vectorforge.background import log_unexpected
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
-from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.answer_cache.end_writes import Keeping
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.dry_run import DryRun, describe_request
-from vectorforge.pipeline.keeping import Keeping
-from vectorforge.pipeline.log_text import LogTexts
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
+from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
@@ -28,14 +28,7 @@ from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belon
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
-from vectorforge.pipeline.types import (
-    DoneEvent,
-    ErrorEvent,
-    QueryConfig,
-    QueryEvent,
-    QueryResult,
-    TokenEvent,
-)
+from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
 from vectorforge.retriever.base import BaseRetriever, KnownQuestion
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 

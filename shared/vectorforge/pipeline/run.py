@@ -34,7 +34,7 @@ from vectorforge.retriever.base import KnownQuestion, Passages
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
-    from vectorforge.pipeline.stored_answer import StoredAnswer
+    from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
 
 
 @dataclass(slots=True)

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vectorforge.background import beside_the_loop
 from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_cache import AnswerCache
-from vectorforge.pipeline.answer_quality import note_quality
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.citations.quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
@@ -22,7 +23,6 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import MetricsCollector, Tracer
-from vectorforge.text_work import beside_the_loop
 
 
 @dataclass(frozen=True, slots=True)

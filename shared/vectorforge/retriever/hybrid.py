@@ -19,10 +19,15 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages, with_current_model
-from vectorforge.retriever.document_cap import search_capped
+from vectorforge.retriever.base import (
+    BaseRetriever,
+    KnownQuestion,
+    Passages,
+    QueryPreprocessor,
+    with_current_model,
+)
 from vectorforge.retriever.kept_vectors import QueryVectors, kept_beside
-from vectorforge.retriever.preprocessing import QueryPreprocessor
+from vectorforge.retriever.rerank import search_capped
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore

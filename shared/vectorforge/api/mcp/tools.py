@@ -19,13 +19,13 @@ from vectorforge.api.mcp.results import (
     answer_text,
 )
 from vectorforge.api.querying import check_config, is_extractive, time_of_a_question
-from vectorforge.api.schemas.base import RequestBody
+from vectorforge.api.schemas import RequestBody
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
 from vectorforge.retriever.base import Passages
 from vectorforge.tools.schemas import SEMANTIC_SEARCH, SEMANTIC_SEARCH_WITH_CONTEXT
 from vectorforge.types import Collection
-from vectorforge.vectorstore.filters import parse
+from vectorforge.vectorstore.filters.parse import parse
 
 ASK: Final = "ask"
 
