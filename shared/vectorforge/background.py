@@ -164,7 +164,7 @@ _QUICK_CHARS = 16_384
 """Read in a few milliseconds by all that is done with an answer (``tests/unit/test_linear_growth.py``)."""
 
 
-async def beside_the_loop(chars: int, work: Callable[[], T]) -> T:
+async def off_event_loop(chars: int, work: Callable[[], T]) -> T:
     """What ``work`` returns; of more than 16,384 characters it is done in a thread, while others are served.
 
     Args:

@@ -26,7 +26,7 @@ from vectorforge.aws.uploads import UploadKey
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import FilterError, InvalidInputError
 from vectorforge.pipeline.citations.check import CitationChecker
-from vectorforge.pipeline.guardrails.addresses import KnownAddresses
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.links import LinkFilter
 from vectorforge.pipeline.guardrails.redaction import redact
 from vectorforge.tools.toolbox import check_arguments
@@ -138,7 +138,7 @@ def watch_answer(content: bytes) -> None:
     """Links, labels and citations of an answer: in pieces as in one; nothing that leads out gets through."""
     text, size = _text(content[1:]), 1 + (content[0] % 13 if content else 0)
     passages = [make_passage(_PASSAGE, title="Refunds")]
-    for make in (lambda: LinkFilter(KnownAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
+    for make in (lambda: LinkFilter(AllowedAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
         whole, pieces = make(), make()
         told = "".join(_in_pieces(text, len(text) + 1, whole.feed, whole.finish))
         assert "".join(_in_pieces(text, size, pieces.feed, pieces.finish)) == told

@@ -153,7 +153,7 @@ class TestReserving:
         await Admission(tenant_db, gate, uuid4(), hold_s=60).admit()
         assert gate.is_open(tenant_db.tenant_id)
         request = Admission(tenant_db, gate, uuid4(), hold_s=60)
-        assert request.riding(lambda: pytest.fail("nobody needs to know")) is None
+        assert request.piggyback(lambda: pytest.fail("nobody needs to know")) is None
         assert request.settling(5, 1.0) == []
         for table in ("limit_counters", "limit_reservations"):
             assert await tenant_db.fetch_all(f"SELECT FROM vectorforge.{table}") == []

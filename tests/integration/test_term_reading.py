@@ -61,9 +61,9 @@ class Room:
         rows = await self.db.fetch_all("SELECT FROM vectorforge.chunk_terms WHERE language = %s", (language,))
         return len(rows)
 
-    async def read_all(self, passages_a_step: int = 7) -> int:
+    async def read_all(self, chunks_per_step: int = 7) -> int:
         """Take steps until there is nothing to read; how many."""
-        reader, steps = TermReader(self.database, passages_a_step=passages_a_step), 0
+        reader, steps = TermReader(self.database, chunks_per_step=chunks_per_step), 0
         while await reader.step():
             steps += 1
         return steps
@@ -97,7 +97,7 @@ class TestAnotherLanguage:
 
     async def test_steps_are_small_and_nothing_is_read_twice(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         done = [0]
         while await reader.step():
             done.append(await room.count("simple"))
@@ -107,7 +107,7 @@ class TestAnotherLanguage:
 
     async def test_another_goes_on_where_one_has_ended(self, room: Room) -> None:
         await room.set_language("simple")
-        first = TermReader(room.database, passages_a_step=7)
+        first = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await first.step()
         half = await room.count("simple")
@@ -117,7 +117,7 @@ class TestAnotherLanguage:
 
     async def test_the_language_changes_while_it_is_read(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await reader.step()
         await room.set_language("german")
@@ -128,7 +128,7 @@ class TestAnotherLanguage:
 
     async def test_what_is_written_meanwhile(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for number in range(6):
             assert await reader.step()
             await room.write(f"{number}.md", "The new cat", f"The cats of house {number} are running")
@@ -219,7 +219,7 @@ class TestPostingsFromBefore:
 
     async def test_they_are_read_again(self, owner_url: str) -> None:
         assert self.old_postings(owner_url) > 0
-        assert await read_unread_terms(owner_url, passages_a_step=100) == (750, True)
+        assert await read_unread_terms(owner_url, chunks_per_step=100) == (750, True)
         assert self.old_postings(owner_url) == 0
         async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
             db = database.for_tenant("alice")
@@ -251,7 +251,7 @@ class TestPassagesFromBefore:
         await migrate(owner_url)
         shown: list[tuple[int, int]] = []
         passages = await read_unread_terms(
-            owner_url, on_progress=lambda done, total: shown.append((done, total)), passages_a_step=100
+            owner_url, on_progress=lambda done, total: shown.append((done, total)), chunks_per_step=100
         )
         assert passages == (750, True)
         assert [done for done, _ in shown] == sorted(done for done, _ in shown)

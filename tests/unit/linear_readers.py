@@ -29,7 +29,7 @@ from vectorforge.pipeline.citations.sentences import sentence_end
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_limit
 from vectorforge.pipeline.guardrails import redaction
-from vectorforge.pipeline.guardrails.addresses import KnownAddresses, is_external
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external
 from vectorforge.pipeline.guardrails.links import LinkFilter
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.structured import AnswerReader
@@ -50,13 +50,13 @@ PASSAGES = [
 
 
 def _links(pieces: Sequence[str]) -> object:
-    links = LinkFilter(KnownAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
+    links = LinkFilter(AllowedAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
     return [*map(links.feed, pieces), links.finish()]
 
 
 def _known_links(pieces: Sequence[str]) -> object:
     """Where the passages hold the very text, so that addresses are looked up in it."""
-    links = LinkFilter(KnownAddresses(lambda: ["".join(pieces)]))
+    links = LinkFilter(AllowedAddresses(lambda: ["".join(pieces)]))
     return [*map(links.feed, pieces), links.finish()]
 
 

@@ -14,14 +14,14 @@ from starlette.testclient import TestClient
 
 from vectorforge import api
 from vectorforge.api.app import create_app
-from vectorforge.api.routers import DOORS, Doors, load_door
+from vectorforge.api.routers import DOORS, Routers, load_router
 from vectorforge.bootstrap.application import Application
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 
 
 def _routes() -> Iterator[tuple[str, str]]:
     for name in DOORS:
-        for route in load_door(name).router.routes:
+        for route in load_router(name).router.routes:
             yield name, route.path
 
 
@@ -43,13 +43,13 @@ def test_every_module_with_a_router_is_listed() -> None:
 def test_a_path_opens_the_door_that_serves_it(name: str, path: str) -> None:
     app = FastAPI(openapi_url=None)
     # What stands for a parameter in the template stands for itself in a path.
-    Doors(app).open_for(path)
+    Routers(app).open_for(path)
     assert path in _paths_of(app), name
 
 
 def test_a_path_that_nothing_serves_opens_no_door() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/docs"):
         doors.open_for(path)
     assert app.routes == []
@@ -57,7 +57,7 @@ def test_a_path_that_nothing_serves_opens_no_door() -> None:
 
 def test_a_door_is_opened_once() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     doors.open_for("/v1/search")
     opened = list(app.routes)
     doors.open_for("/v1/search")
@@ -81,7 +81,7 @@ def test_importing_the_api_builds_the_models_of_no_door() -> None:
 
 def test_paths_that_are_remembered_are_few() -> None:  # callers choose them
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     for number in range(1000):
         doors.open_for(f"/v1/jobs/{number}")
     doors.open_for("/v1/search")

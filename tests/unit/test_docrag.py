@@ -34,7 +34,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk, SearchMode
 
@@ -66,8 +66,8 @@ class FixedRetriever(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         return Passages(list(self.found))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from vectorforge.pipeline.guardrails.addresses import KnownAddresses
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
 from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 
 GUIDE = "https://docs.example/guide"
@@ -19,7 +19,7 @@ PASSAGES = (
     "www.known.example/x",
     "help@docs.example tel:+41-44-1 Docs.com",
 )
-KNOWN = KnownAddresses(lambda: PASSAGES)
+KNOWN = AllowedAddresses(lambda: PASSAGES)
 
 PIECES = (
     *(

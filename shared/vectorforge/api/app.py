@@ -18,12 +18,12 @@ from vectorforge.api.middleware.observability import RequestMetrics
 from vectorforge.api.middleware.request import (
     Authentication,
     BodyLimit,
+    LazyStartup,
     LocalGuard,
-    OpenOnDemand,
     RequestContext,
 )
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.routers import DeclaredRoutes, Doors, DoorsOnDemand
+from vectorforge.api.routers import Routers, RoutersOnDemand, ScopeGuard
 from vectorforge.api.streaming.client_stream import PING_INTERVAL_S
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
 
@@ -72,15 +72,15 @@ def create_app(
 
     server = application.config.server
     app = _create_empty(lifespan)
-    app.state.doors = doors = Doors(app)
+    app.state.doors = doors = Routers(app)
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
     app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
-    app.add_middleware(DeclaredRoutes, routes=app.router.routes)
-    app.add_middleware(DoorsOnDemand, doors=doors)
+    app.add_middleware(ScopeGuard, routes=app.router.routes)
+    app.add_middleware(RoutersOnDemand, doors=doors)
     if open_on_demand:
-        app.add_middleware(OpenOnDemand, open_application=application.open)
+        app.add_middleware(LazyStartup, open_application=application.open)
     app.state.gateway_keys = gateway_keys = _gateway_keys(application)
     authenticator = _authenticator(application, issued, gateway_keys)
     app.add_middleware(Authentication, authenticator=authenticator)
@@ -138,7 +138,7 @@ def _authenticator(
 def create_routes() -> FastAPI:
     """All routes without anything behind them; enough for the OpenAPI document."""
     app = _create_empty()
-    Doors(app).open_all()
+    Routers(app).open_all()
     return app
 
 

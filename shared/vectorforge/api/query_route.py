@@ -26,7 +26,7 @@ _OWN_PARAMETERS = frozenset({"request", "body", "application", "tenant"})
 _IDEMPOTENCY_KEY = "idempotency-key"
 
 
-class QuestionRoute(APIRoute):
+class QueryRoute(APIRoute):
     """A route whose handler takes ``request``, ``body``, ``application``, ``tenant`` and what is in its path.
 
     The body is a model that is read from JSON; what is returned is a model or a response. The route may have

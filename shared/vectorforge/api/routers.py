@@ -18,7 +18,7 @@ from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, required_scope, 
 from vectorforge.api.problems import route_not_found
 
 if TYPE_CHECKING:
-    from vectorforge.api.query_route import QuestionRoute
+    from vectorforge.api.query_route import QueryRoute
 
 DOORS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.native.server": ("/", "/health", "/v1/providers"),
@@ -54,16 +54,16 @@ have routes that match the same path and method, so the order in which they are 
 _REMEMBERED_PATHS = 100
 """Callers choose paths, and memory must not grow."""
 
-QUESTION_DOORS = ("vectorforge.api.native.rag",)
+QUERY_ROUTERS = ("vectorforge.api.native.rag",)
 """Those that a function opens before its first event, where it starts faster than it answers."""
 
 
-def load_door(name: str) -> ModuleType:
+def load_router(name: str) -> ModuleType:
     """The module of this name; its ``router`` has the routes."""
     return import_module(name)
 
 
-class Doors:
+class Routers:
     """Includes the routes of a door in an app before the first request to them is matched.
 
     Args:
@@ -75,7 +75,7 @@ class Doors:
         self._closed = {name: [_segments(path) for path in paths] for name, paths in DOORS.items()}
         self._asked_for = set[str]()
         """Paths whose doors are open: most requests ask for one of a few."""
-        self.questions: dict[str, QuestionRoute] = {}
+        self.questions: dict[str, QueryRoute] = {}
         """The open routes for questions whose paths have no parameters, by path."""
 
     def open_all(self) -> None:
@@ -88,17 +88,17 @@ class Doors:
         Raises:
             LookupError: A route of theirs does not say what it needs (``identity.route_scopes``).
         """
-        from vectorforge.api.query_route import QuestionRoute  # what doors need, and a start does not
+        from vectorforge.api.query_route import QueryRoute  # what doors need, and a start does not
 
         for name in names:
             if name in self._closed:
-                router = load_door(name).router
+                router = load_router(name).router
                 _check_scopes(router)
                 self._app.include_router(router)
                 self.questions |= {
                     route.path: route
                     for route in router.routes
-                    if isinstance(route, QuestionRoute) and not route.param_convertors
+                    if isinstance(route, QueryRoute) and not route.param_convertors
                 }
                 del self._closed[name]
 
@@ -119,7 +119,7 @@ def _check_scopes(router: APIRouter) -> None:
         raise LookupError(f"Routes without a scope: {', '.join(missing)}")
 
 
-class DoorsOnDemand:
+class RoutersOnDemand:
     """Opens doors for requests, as the innermost ASGI middleware: after a credential was found good.
 
     Questions go from here straight to their routes.
@@ -129,7 +129,7 @@ class DoorsOnDemand:
         doors: Of the FastAPI app that is behind it.
     """
 
-    def __init__(self, app: ASGIApp, *, doors: Doors) -> None:
+    def __init__(self, app: ASGIApp, *, doors: Routers) -> None:
         self.app = app
         self._doors = doors
 
@@ -146,7 +146,7 @@ class DoorsOnDemand:
         await self.app(scope, receive, send)
 
 
-class DeclaredRoutes:
+class ScopeGuard:
     """Refuses (404) what the router would serve but ``identity.route_scopes`` does not know.
 
     The two match paths each in its own way, and a difference would be a route that needs no scope.

@@ -267,12 +267,12 @@ class Application(BackgroundWork):
             rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
-    async def go_on_erasing(self) -> bool:
+    async def resume_erasure(self) -> bool:
         """Go on with an erasure of any tenant that nobody goes on with; False: there is none.
 
         Raises:
             DatabaseError: The database failed; a later call goes on.
         """
-        from vectorforge.bootstrap.erasing import go_on_erasing
+        from vectorforge.bootstrap.erasing import resume_erasure
 
-        return await go_on_erasing(self)
+        return await resume_erasure(self)

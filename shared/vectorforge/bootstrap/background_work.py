@@ -36,7 +36,7 @@ class BackgroundWork(AwsServices, ABC):
         """The services of one tenant."""
 
     @abstractmethod
-    async def go_on_erasing(self) -> bool:
+    async def resume_erasure(self) -> bool:
         """Go on with an erasure of any tenant that nobody goes on with; False: there is none."""
 
     @cached_property
@@ -49,7 +49,7 @@ class BackgroundWork(AwsServices, ABC):
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
             kept_text_days=self.config.database.log_text_retention_days,
-            erase=self.go_on_erasing,
+            erase=self.resume_erasure,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
             backfill=self.embedding_backfill,
         )

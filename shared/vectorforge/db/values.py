@@ -13,7 +13,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from pydantic_core import from_json
 
-from vectorforge.db.wire import WireVectors
+from vectorforge.db.wire_vectors import WireVectors
 
 if TYPE_CHECKING:
     from psycopg.types import TypeInfo

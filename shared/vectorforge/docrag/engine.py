@@ -149,7 +149,7 @@ class RAGEngine:
             found = await self._tenant.retriever.retrieve(
                 query, collection.id, n_results, min_score=min_similarity, search_mode=SearchMode.DENSE
             )
-            return [responses.as_passage(chunk) for chunk in found]
+            return [responses.as_chunk(chunk) for chunk in found]
 
         return self._run(retrieve)
 

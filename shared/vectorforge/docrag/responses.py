@@ -85,7 +85,7 @@ def as_response(result: QueryResult) -> dict[str, Any]:
         "degraded": list(result.degraded),
         "variant": result.variant,
         "request_id": str(result.request_id),
-        "passages": [as_passage(chunk) for chunk in result.retrieved_chunks],
+        "passages": [as_chunk(chunk) for chunk in result.retrieved_chunks],
         "quality": _as_quality(result, said),
         **({"error": "service_unavailable"} if "template" in result.degraded else {}),
     }
@@ -110,7 +110,7 @@ def unavailable(response_time: float) -> dict[str, Any]:
     }
 
 
-def as_passage(found: RetrievedChunk) -> dict[str, Any]:
+def as_chunk(found: RetrievedChunk) -> dict[str, Any]:
     """A passage under the design's names."""
     return {
         "content": found.chunk.text,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.embedding_space_repo import space_beside
+from vectorforge.db.repositories.embedding_space_repo import second_space
 from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState, switch_of
 from vectorforge.errors import ConflictError, NotFoundError
 
@@ -161,7 +161,7 @@ class EmbeddingSwitchRepository:
         collection = await self._db.fetch_one(_COLLECTION, values)
         if collection is None:
             raise NotFoundError("There is no collection with this id.")
-        space = await space_beside(self._db, collection["space"], collection["metric"], dimension)
+        space = await second_space(self._db, collection["space"], collection["metric"], dimension)
         values |= {
             "id": uuid4(),
             "provider": provider,

@@ -143,7 +143,7 @@ class EmbeddingBackfill:
         if not texts:
             return {}
         provider = embeddings.get(model.provider)
-        made = await provider.embed_passages(list(texts), model=model.model)
+        made = await provider.embed_chunks(list(texts), model=model.model)
         return {key: vector for keys, vector in zip(texts.values(), made, strict=True) for key in keys}
 
     async def _fail(self, vectors: SecondVectors, work: SwitchWork, exc: VectorForgeError) -> None:

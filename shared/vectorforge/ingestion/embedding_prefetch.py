@@ -35,7 +35,7 @@ class CollectionModels(Protocol):
         ...
 
 
-class PassageVectors:
+class ChunkVectors:
     """Makes vectors, and keeps them while the document is tried to be stored.
 
     Args:
@@ -128,7 +128,7 @@ class PassageVectors:
         progress = on_progress or (lambda _done, _total: None)
         if found:
             progress(found, found + len(texts))
-        vectors = await provider.embed_passages(
+        vectors = await provider.embed_chunks(
             texts, model=model.model, on_progress=lambda done: progress(found + done, found + len(texts))
         )
         for (_, chunk), vector in zip(lacking, vectors, strict=True):
@@ -148,7 +148,7 @@ _READ_AT_ONCE = (media.RECORD, media.PLAIN, media.MARKDOWN)
 """Reading these takes milliseconds and cannot fail in a way that would take the turn of another along."""
 
 
-class Upcoming(NamedTuple):
+class PrefetchItem(NamedTuple):
     """A document that will be stored, with what ``IngestionPipeline.ingest_part`` is told of it."""
 
     part: DocumentPart
@@ -181,7 +181,7 @@ async def make_ahead(
     collection_id: UUID,
     repo: CurrentDocuments,
     chunking: ChunkingConfig,
-    vectors: PassageVectors,
+    vectors: ChunkVectors,
 ) -> KnownVectors:
     """Make the vectors that documents will ask for.
 

@@ -238,7 +238,7 @@ async def _embed(
     """Add the vectors of these texts, under the hashes of their chunks."""
     if not texts:
         return
-    made = await provider.embed_passages(
+    made = await provider.embed_chunks(
         [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
     )
     vectors.update(zip(texts, made, strict=True))

@@ -148,8 +148,8 @@ class RowIngestion:
         """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
-    async def vectors_ahead(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
-        """Ask the model at once for the vectors of short rows; see ``IngestionPipeline.vectors_ahead``."""
+    async def embedding_prefetch(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
+        """Embed short rows in one request; see ``IngestionPipeline.embedding_prefetch``."""
         documents = []
         for row in rows:
             with suppress(VectorForgeError):  # told when its turn comes
@@ -165,7 +165,7 @@ class RowIngestion:
 
         Args:
             row: Values by column.
-            known: What ``vectors_ahead`` has made of it and others.
+            known: What ``embedding_prefetch`` has made of it and others.
 
         Returns:
             What became of it; None when the row holds no text, and so makes no document.

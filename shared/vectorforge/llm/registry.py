@@ -70,7 +70,7 @@ PROVIDER_SPECS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class ModelTarget:
     """A provider and the model that it is asked for."""
 
     provider: BaseLLMProvider
@@ -100,7 +100,7 @@ class LLMProviderRegistry:
         """
         self.breakers = breakers or CircuitBreakers()
         self._retry_budget = retry_budget or RetryBudget()
-        self._fallbacks: tuple[Writer, ...] = ()
+        self._fallbacks: tuple[ModelTarget, ...] = ()
         self._metrics = metrics
         self._health_checker = health_checker
         self._specs = specs
@@ -162,7 +162,7 @@ class LLMProviderRegistry:
         """
         quoting = {n for n, p in self._providers.items() if ProviderCapability.EXTRACTIVE in p.capabilities}
         known = ({spec.name for spec in self._specs} | set(self._providers)) - quoting
-        writers: list[Writer] = []
+        writers: list[ModelTarget] = []
         for entry in names:
             name, _, model = entry.partition(":")
             if name not in known:
@@ -173,10 +173,10 @@ class LLMProviderRegistry:
             if provider is None:
                 logger.warning("LLM fallback %r is left out: it has no credentials", name)
             else:
-                writers.append(Writer(provider, model or provider.default_model))
+                writers.append(ModelTarget(provider, model or provider.default_model))
         self._fallbacks = tuple(writers)
 
-    def fallbacks_of(self, provider: BaseLLMProvider) -> list[Writer]:
+    def fallbacks_of(self, provider: BaseLLMProvider) -> list[ModelTarget]:
         """Who may write in this one's place, best first."""
         return [writer for writer in self._fallbacks if writer.provider.name != provider.name]
 

@@ -34,7 +34,7 @@ _MESSAGES = 6
 _MESSAGE_CHARS = 1000
 
 
-async def rewrite_question(run: QueryRun) -> str | None:
+async def rewrite_query(run: QueryRun) -> str | None:
     """The question as it stands alone, in the words of the model that will answer.
 
     Args:
@@ -139,7 +139,7 @@ class ConversationMemory:
             history = trim_history(history, self.max_history_tokens, run.model or "gpt-4")
         run.config = replace(config, history=tuple(history))
         if rewriting and config.rewrite and history:
-            run.rewritten_query = await rewrite_question(run)
+            run.rewritten_query = await rewrite_query(run)
 
     async def keep(self, run: QueryRun) -> None:
         """Add the exchange to its stored conversation, if it is finished. Never raises but when cancelled."""

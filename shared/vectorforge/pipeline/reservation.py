@@ -19,7 +19,7 @@ _REWRITING_TOKENS = 2_500
 """Of a model that rewrites a question that follows up: see ``rewriting``."""
 
 
-def question_claim(
+def query_claim(
     query: str,
     config: QueryConfig,
     *,

@@ -30,7 +30,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
-from vectorforge.retriever.base import KnownQuestion, Passages
+from vectorforge.retriever.base import Passages, QueryLookup
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class QueryRun:
     provider: BaseLLMProvider | None = None
     llm_model: str | None = None
     """Model that the provider is asked for; None: its default."""
-    known: KnownQuestion | None = None
+    known: QueryLookup | None = None
     """What was looked up of the question beforehand."""
     cache_key: bytes | None = None
     data_version: int | None = None

@@ -87,7 +87,7 @@ async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
 
 
 @dataclass(slots=True)
-class KnownQuestion:
+class QueryLookup:
     """What was looked up of a question before its search, all at once; the search fills in the rest."""
 
     collection: Collection
@@ -146,8 +146,8 @@ class BaseRetriever(ABC):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         """The passages that answer a question best, best first.
 
@@ -162,7 +162,7 @@ class BaseRetriever(ABC):
             profile_id: Only passages of this profile; a filter can only narrow it further.
             deadline: When an answer is no longer wanted.
             search_mode: What passages are found by; None leaves it to the collection.
-            words_suffice: Whether a hybrid search may go without vectors when the question cannot be embedded
+            allow_lexical_fallback: Search by words alone when the query cannot be embedded
                 now; ``Passages.vectors_error`` then says why.
             known: What the caller has looked up of the question. He keeps its new vector, too.
 

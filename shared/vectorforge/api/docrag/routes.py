@@ -7,24 +7,24 @@ from fastapi import APIRouter, Request, Response
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.docrag.schemas import DocRagQueryRequest, DocRagQueryResponse
 from vectorforge.api.native.dry_run import DryRunResponse
-from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import (
     answer_as_stream,
     answer_dry,
     answer_whole,
     check_config,
     is_extractive,
-    look_up_question,
-    time_of_a_question,
+    look_up_query,
+    query_time_limit,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 
-router = APIRouter(prefix="/v1", tags=["query"], route_class=QuestionRoute)
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
 
 @router.post(
@@ -57,9 +57,9 @@ async def docrag_query(
 
 async def _look_up(
     application: Application, tenant: TenantServices, body: DocRagQueryRequest, config: QueryConfig
-) -> KnownQuestion:
+) -> QueryLookup:
     if body.collection is None:
         with suppress(NotFoundError):
-            async with time_of_a_question(application):
-                return await tenant.look_up_question(DEFAULT_COLLECTION, body.query, config)
-    return await look_up_question(application, tenant, body.collection, body.query, config)
+            async with query_time_limit(application):
+                return await tenant.look_up_query(DEFAULT_COLLECTION, body.query, config)
+    return await look_up_query(application, tenant, body.collection, body.query, config)

@@ -3,7 +3,7 @@
 From the outside in: ``RequestMetrics`` (in ``request_metrics``), where other origins are allowed Starlette's
 ``CORSMiddleware`` (``cross_origin``), ``RequestContext`` (request id, headers, last resort for errors),
 ``ReadingPace`` (in ``reading_pace``), on Lambda ``TimeLimit`` (in ``time_limit``), ``LocalGuard`` (hosts,
-pages of other origins), ``BodyLimit``, ``Authentication`` and, on Lambda, ``OpenOnDemand``.
+pages of other origins), ``BodyLimit``, ``Authentication`` and, on Lambda, ``LazyStartup``.
 """
 
 import asyncio
@@ -243,7 +243,7 @@ class Authentication:
         return principal
 
 
-class OpenOnDemand:
+class LazyStartup:
     """Opens the application when the first request comes; stands in for the lifespan on Lambda.
 
     Args:

@@ -14,18 +14,18 @@ from vectorforge.api.native.rag_schemas import (
     RAGQueryRequest,
     RAGQueryResponse,
 )
-from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import (
     answer_as_stream,
     answer_dry,
     answer_whole,
     check_config,
     is_extractive,
-    look_up_question,
+    look_up_query,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content
 
-router = APIRouter(prefix="/v1", tags=["query"], route_class=QuestionRoute)
+router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
 RAG_QUERY_ERROR_PREFIX = "RAG query error: "
 
@@ -47,7 +47,7 @@ async def rag_query(
     request.scope["state"]["problem_prefix"] = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
-    asked = await look_up_question(application, tenant, body.collection, body.query, config)
+    asked = await look_up_query(application, tenant, body.collection, body.query, config)
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, asked, config)
     if body.stream:
@@ -85,7 +85,7 @@ async def collection_query(
     """Answer a question from this collection, with sources and citations."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
-    asked = await look_up_question(application, tenant, str(collection_id), body.query, config)
+    asked = await look_up_query(application, tenant, str(collection_id), body.query, config)
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, asked, config)
     if body.stream:

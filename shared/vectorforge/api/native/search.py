@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
 from vectorforge.api.native.answer_figures import SCAN, SCAN_REASON
 from vectorforge.api.native.answer_schemas import RELEVANCE
-from vectorforge.api.querying import deadline_of, find_asked_collection
+from vectorforge.api.querying import deadline_of, find_requested_collection
 from vectorforge.api.responses import problems
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
@@ -121,7 +121,7 @@ async def search(
     """Find the passages that answer a question best, best first."""
     check_at_most("top_k", body.top_k, application.config.query.max_top_k)
     parse(body.filters)  # before the embedding is paid for
-    collection = await find_asked_collection(application, tenant, body.collection)
+    collection = await find_requested_collection(application, tenant, body.collection)
     started = time.perf_counter()
     found = await tenant.retriever.retrieve(
         body.query,
@@ -132,6 +132,6 @@ async def search(
         profile_id=body.profile_id,
         deadline=deadline_of(request, application),
         search_mode=body.search_mode,
-        words_suffice=application.config.query.degraded_answers,
+        allow_lexical_fallback=application.config.query.degraded_answers,
     )
     return SearchResponse.of(body.query, collection.id, found, (time.perf_counter() - started) * 1000)

@@ -24,13 +24,13 @@ from vectorforge.api.openai.chat_schemas import (
 from vectorforge.api.openai.conversation import Conversation, url_citations
 from vectorforge.api.openai.errors import openai_error, openai_problems, refuse_impossible
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
-from vectorforge.api.openai.models import AskedModel, look_up_answering_collection
+from vectorforge.api.openai.models import RequestedModel, look_up_answering_collection
 from vectorforge.api.problems import problem_of
-from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
 from vectorforge.api.responses import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
-from vectorforge.background import beside_the_loop
+from vectorforge.background import off_event_loop
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -43,7 +43,7 @@ from vectorforge.pipeline.types import (
     UsageEvent,
 )
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -61,7 +61,7 @@ async def create_chat_completion(
 ) -> Response | ChatCompletion:
     """Answer the last message from a collection, with citations as `[n]` and as annotations."""
     refuse_impossible(body)
-    asked = AskedModel.parse(body.model)
+    asked = RequestedModel.parse(body.model)
     conversation = Conversation.of(body.messages)
     config = asked.preset.config(
         tenant.choose_variant(body.variant, body.conversation_id),
@@ -81,7 +81,7 @@ async def create_chat_completion(
         encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
         return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
     result = await answer_whole(request, application, tenant, question, known, config)
-    return await beside_the_loop(len(result.answer), lambda: chat_completion(result, wanted))
+    return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
 
 
 FinishReason = Literal["stop", "length", "content_filter"]

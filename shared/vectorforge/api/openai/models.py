@@ -16,14 +16,14 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.querying import find_asked_collection, look_up_question, time_of_a_question
+from vectorforge.api.querying import find_requested_collection, look_up_query, query_time_limit
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 from vectorforge.pipeline.presets import DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 
 ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
@@ -31,7 +31,7 @@ ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
 
 
 @dataclass(frozen=True, slots=True)
-class AskedModel:
+class RequestedModel:
     """What a model's name asks for."""
 
     name: str
@@ -41,7 +41,7 @@ class AskedModel:
     """Name or id; None: the default collection."""
 
     @classmethod
-    def parse(cls, name: str) -> "AskedModel":
+    def parse(cls, name: str) -> "RequestedModel":
         """``vectorforge``, ``vectorforge/handbook``, ``docrag/handbook`` and so on.
 
         Raises:
@@ -83,7 +83,7 @@ class ModelList(BaseModel):
 
 
 async def find_answering_collection(
-    application: Application, tenant: TenantServices, asked: AskedModel
+    application: Application, tenant: TenantServices, asked: RequestedModel
 ) -> Collection:
     """The collection that the model answers from.
 
@@ -93,9 +93,9 @@ async def find_answering_collection(
     """
     if asked.collection is None and asked.preset is DOCRAG:
         own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
-        return own or await find_asked_collection(application, tenant, None)
+        return own or await find_requested_collection(application, tenant, None)
     try:
-        return await find_asked_collection(application, tenant, asked.collection)
+        return await find_requested_collection(application, tenant, asked.collection)
     except NotFoundError as exc:
         if asked.collection is None:
             raise
@@ -103,8 +103,12 @@ async def find_answering_collection(
 
 
 async def look_up_answering_collection(
-    application: Application, tenant: TenantServices, asked: AskedModel, question: str, config: QueryConfig
-) -> KnownQuestion:
+    application: Application,
+    tenant: TenantServices,
+    asked: RequestedModel,
+    question: str,
+    config: QueryConfig,
+) -> QueryLookup:
     """``find_answering_collection``, and in the same statement what is kept of the question.
 
     Raises:
@@ -112,10 +116,10 @@ async def look_up_answering_collection(
     """
     if asked.collection is None and asked.preset is DOCRAG:
         with suppress(NotFoundError):
-            async with time_of_a_question(application):
-                return await tenant.look_up_question(DEFAULT_COLLECTION, question, config)
+            async with query_time_limit(application):
+                return await tenant.look_up_query(DEFAULT_COLLECTION, question, config)
     try:
-        return await look_up_question(application, tenant, asked.collection, question, config)
+        return await look_up_query(application, tenant, asked.collection, question, config)
     except NotFoundError as exc:
         if asked.collection is None:
             raise
@@ -148,5 +152,5 @@ async def list_answering_models(tenant: Tenant) -> ModelList:
 @router.get("/{model:path}", responses=openai_problems(404))
 async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
     """One of them; its name has a slash, which need not be encoded."""
-    asked = AskedModel.parse(model)
+    asked = RequestedModel.parse(model)
     return ModelBody.of(asked.name, await find_answering_collection(application, tenant, asked))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from vectorforge.api.openai.chat_schemas import ClientMessage
 from vectorforge.api.openai.conversation import Conversation
-from vectorforge.api.openai.models import AskedModel, find_answering_collection
+from vectorforge.api.openai.models import RequestedModel, find_answering_collection
 from vectorforge.api.openai.response_schemas import FILE_SEARCH, InputItem, ResponseRequest
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
@@ -84,7 +84,7 @@ def _message(item: InputItem, field: str) -> ClientMessage:
 
 
 async def find_searched_collection(
-    application: Application, tenant: TenantServices, asked: AskedModel, body: ResponseRequest
+    application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
 ) -> Collection:
     """The collection that the model's name or the tool ``file_search`` names.
 

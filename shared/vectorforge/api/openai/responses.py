@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
 from vectorforge.api.openai.errors import openai_problems
-from vectorforge.api.openai.models import AskedModel
+from vectorforge.api.openai.models import RequestedModel
 from vectorforge.api.openai.response_events import EVENT_TYPES, ResponseEventEncoder
 from vectorforge.api.openai.response_object_schemas import EchoedRequest, ResponseBody, ResponseConversation
 from vectorforge.api.openai.response_objects import ResponseFormat, whole_response
@@ -20,12 +20,12 @@ from vectorforge.api.openai.response_requests import (
     refuse_impossible,
 )
 from vectorforge.api.openai.response_schemas import ResponseRequest
-from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
-from vectorforge.background import beside_the_loop
+from vectorforge.background import off_event_loop
 from vectorforge.pipeline.types import QueryConfig
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=QuestionRoute)
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 
 _EVENT = {
     "type": "object",
@@ -51,7 +51,7 @@ async def create_response(
 ) -> Response | ResponseBody:
     """Answer a question from a collection, with citations as `[n]` and as annotations."""
     refuse_impossible(body)
-    asked = AskedModel.parse(body.model)
+    asked = RequestedModel.parse(body.model)
     said = read_conversation(body)
     conversation_id = await find_stored_conversation(tenant, body, said)
     config = asked.preset.config(
@@ -75,7 +75,7 @@ async def create_response(
             encoder = ResponseEventEncoder(wanted, request_id=request.scope["state"]["request_id"])
             return await answer_as_stream(*asking, config, encoder=encoder)
         result = await answer_whole(*asking, config)
-        return await beside_the_loop(len(result.answer), lambda: whole_response(result, wanted))
+        return await off_event_loop(len(result.answer), lambda: whole_response(result, wanted))
 
 
 def _top_k_field(body: ResponseRequest) -> str:

@@ -36,7 +36,7 @@ MAX_CURSOR_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class AskedPage:
+class RequestedPage:
     """A page, and the parameter that says where it begins."""
 
     page: CursorPage
@@ -60,7 +60,7 @@ async def read_page(
     order: Annotated[Literal["asc", "desc"], Query(description="By created_at.")] = "desc",
     after: Annotated[str | None, Query(description="Id of the last object of the page before.")] = None,
     before: Annotated[str | None, Query(description="Id of the first object of the page behind.")] = None,
-) -> AskedPage:
+) -> RequestedPage:
     """The page that the parameters ask for.
 
     Raises:
@@ -74,10 +74,10 @@ async def read_page(
         cursor = UUID(given) if given is not None else None
     except ValueError:
         raise InvalidInputError(f"{field} must be the id of an object of the list.", field=field) from None
-    return AskedPage(CursorPage(limit, order == "desc", cursor, backwards=before is not None), field)
+    return RequestedPage(CursorPage(limit, order == "desc", cursor, backwards=before is not None), field)
 
 
-Page = Annotated[AskedPage, Depends(read_page)]
+Page = Annotated[RequestedPage, Depends(read_page)]
 
 
 router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
@@ -128,9 +128,11 @@ async def search_vector_store(
     if body.filters is not None:
         parse(body.filters.translated())  # before the embedding is paid for
     collection = await tenant.find_collection(vector_store_id)
-    words_suffice = application.config.query.degraded_answers
+    allow_lexical_fallback = application.config.query.degraded_answers
     deadline = deadline_of(request, application)
-    found, degraded = await _search(tenant, collection, body, deadline, words_suffice=words_suffice)
+    found, degraded = await _search(
+        tenant, collection, body, deadline, allow_lexical_fallback=allow_lexical_fallback
+    )
     data = [SearchResultBody.of(chunk) for chunk in found]
     return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
 
@@ -141,7 +143,7 @@ async def _search(
     body: VectorStoreSearchRequest,
     deadline: Deadline,
     *,
-    words_suffice: bool,
+    allow_lexical_fallback: bool,
 ) -> tuple[list[RetrievedChunk], list[str]]:
     """Passages, best first, and what the search of one question or more came down to."""
     best: dict[object, RetrievedChunk] = {}
@@ -156,7 +158,7 @@ async def _search(
             profile_id=body.profile_id,
             deadline=deadline,
             search_mode=body.search_mode,
-            words_suffice=words_suffice,
+            allow_lexical_fallback=allow_lexical_fallback,
         )
         degraded = degraded or found.degraded
         for passage in found:

@@ -20,7 +20,7 @@ from vectorforge.api.profiles.schemas import (
     ProfileSearchResult,
     WholeProfileRequest,
 )
-from vectorforge.api.query_route import QuestionRoute
+from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import (
     answer_as_stream,
     answer_dry,
@@ -28,7 +28,7 @@ from vectorforge.api.querying import (
     check_config,
     deadline_of,
     is_extractive,
-    time_of_a_question,
+    query_time_limit,
 )
 from vectorforge.api.responses import ANSWER_PROBLEMS, event_stream_content, problems
 from vectorforge.erasure.repo import Subject
@@ -124,8 +124,8 @@ async def query_profile(
     """Answer a question from a profile, with sources and citations."""
     config = body.config_for(profile_id, tenant.choose_variant(body.variant))
     check_config(application, config, {})
-    async with time_of_a_question(application):
-        known = await tenant.profiles.look_up_question(body.query, config)
+    async with query_time_limit(application):
+        known = await tenant.profiles.look_up_query(body.query, config)
     if body.dry_run:
         return await answer_dry(request, application, tenant, body.query, known, config)
     if body.stream:
@@ -148,7 +148,7 @@ router.add_api_route(
         },
         **ANSWER_PROBLEMS,
     },
-    route_class_override=QuestionRoute,
+    route_class_override=QueryRoute,
 )
 
 

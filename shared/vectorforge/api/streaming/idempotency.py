@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vectorforge.api.dependencies import application_of, tenant_services_of
 from vectorforge.api.querying import deadline_of
 from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
-from vectorforge.api.streaming.stored_response import KeptAnswer
+from vectorforge.api.streaming.stored_response import StoredResponse
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
 from vectorforge.errors import (
     AnswerStreamLostError,
@@ -156,7 +156,7 @@ class IdempotentResponse(Response):
                 del waiting[name]
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = KeptAnswer(
+        kept = StoredResponse(
             self._answers,
             self._query_id,
             deadline=self._deadline,

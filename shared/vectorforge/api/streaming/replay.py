@@ -47,7 +47,7 @@ _NOTE_READER_S = 5.0
 _BLANK_LINE = b"\n\n"
 
 
-class KeptStreams(Protocol):
+class StoredStreams(Protocol):
     """Where streams are kept, bound to the tenant (``AnswerStreamRepository``)."""
 
     async def read(self, query_id: UUID, after: int) -> StoredStream | None:
@@ -79,7 +79,7 @@ class ReplayResponse(EventSourceResponse):
 
     def __init__(
         self,
-        streams: KeptStreams,
+        streams: StoredStreams,
         query_id: UUID,
         found: StoredStream,
         *,

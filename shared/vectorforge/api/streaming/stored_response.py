@@ -15,7 +15,7 @@ from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import ErrorEvent, QueryEvent
 
 
-class KeptAnswer:
+class StoredResponse:
     """What makes an answer one that can be given again; the query doors find it in their request's state.
 
     Args:

@@ -195,7 +195,7 @@ class ResumableQueryResponse(QueryEventResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send and keep the events; return when all are kept, whether the client is there or not."""
         client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
-        delivery = _KeptDelivery(client, self._buffer)
+        delivery = _StoredDelivery(client, self._buffer)
         listening = asyncio.create_task(_call_when_gone(receive, delivery.lose_client))
         try:
             with suppress(ClientDisconnect):  # at the very end, when all is kept
@@ -209,7 +209,7 @@ class ResumableQueryResponse(QueryEventResponse):
             await self._query.rest.aclose()  # of a response that could not even begin
 
 
-class _KeptDelivery:
+class _StoredDelivery:
     """Events that go to a client as long as it is there, and are kept in any case."""
 
     def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:

@@ -22,8 +22,8 @@ from vectorforge.api.native.rag_schemas import (
     given,
 )
 from vectorforge.api.openai.models import ASKABLE
-from vectorforge.api.query_route import QuestionRoute
-from vectorforge.api.querying import answer_as_stream, check_config, look_up_question
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.querying import answer_as_stream, check_config, look_up_query
 from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
 from vectorforge.api.schemas import (
     MAX_PARTS,
@@ -168,7 +168,7 @@ def _text(message: UIMessage) -> str:
     return "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-router = APIRouter(prefix="/api", tags=["query"], route_class=QuestionRoute)
+router = APIRouter(prefix="/api", tags=["query"], route_class=QueryRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -189,6 +189,6 @@ async def ui_chat(
     variant = tenant.choose_variant(body.variant, body.conversation_id)
     config = body.config(history_of(body.messages), variant)
     check_config(application, config, {})
-    asked = await look_up_question(application, tenant, body.collection, question, config)
+    asked = await look_up_query(application, tenant, body.collection, question, config)
     encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
     return await answer_as_stream(request, application, tenant, question, asked, config, encoder=encoder)

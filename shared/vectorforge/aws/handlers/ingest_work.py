@@ -92,7 +92,7 @@ class IngestWork:
             kept_text_days=kept.log_text_retention_days if cleans_logs else 0,
             kept_stale_s=application.config.cache.answer_cache_stale_s if cleans else None,
             document_time_s=self._document_time_s,
-            erase=application.go_on_erasing if cleans else None,
+            erase=application.resume_erasure if cleans else None,
             backfill=application.embedding_backfill,
         )
         soon = asyncio.get_running_loop().call_later(

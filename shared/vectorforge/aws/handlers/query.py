@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
-from vectorforge.api.routers import QUESTION_DOORS, Doors
+from vectorforge.api.routers import QUERY_ROUTERS, Routers
 from vectorforge.aws.handlers.telemetry import FunctionTelemetry
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
@@ -92,19 +92,19 @@ class QueryFunction:
             run_in_loop(application.preload())
             if app.state.gateway_keys is not None:
                 run_in_loop(app.state.gateway_keys.preload())
-            _open_doors(app.state.doors)
+            _open_routers(app.state.doors)
             if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
                 _prepare_for_snapshot(application)
             self._started = _Started(telemetry, adapter)
         return self._started
 
 
-def _open_doors(doors: Doors) -> None:
+def _open_routers(doors: Routers) -> None:
     """All of them where somebody else waits for the start, else those that questions come through."""
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
         doors.open_all()
     else:
-        doors.open(*QUESTION_DOORS)
+        doors.open(*QUERY_ROUTERS)
 
 
 def _prepare_for_snapshot(application: Application) -> None:

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
 from vectorforge.api.middleware import observability as access_log
-from vectorforge.api.routers import QUESTION_DOORS
+from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.bootstrap import Application
 from vectorforge.cli.commands.server import serve
 from vectorforge.cli.ingest.files import SourceFile
@@ -93,7 +93,7 @@ async def load_ahead(application: Application, app: FastAPI) -> None:
         app: The door of the application; it gets the routes of questions.
     """
     await application.preload()
-    app.state.doors.open(*QUESTION_DOORS)
+    app.state.doors.open(*QUERY_ROUTERS)
     gc.freeze()
     gc.enable()
 

@@ -195,7 +195,7 @@ async def _ingest_batch(
 ) -> None:
     """Ingest some rows side by side; after a stop, leave the rest."""
     waiting = iter(batch)
-    known = await ingestion.vectors_ahead(batch)
+    known = await ingestion.embedding_prefetch(batch)
 
     async def work() -> None:
         for row in waiting:  # shared: each worker takes the next one

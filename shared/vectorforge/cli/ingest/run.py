@@ -17,7 +17,7 @@ from vectorforge.errors import (
     ExtractionError,
     VectorForgeError,
 )
-from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, Upcoming, is_small
+from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, PrefetchItem, is_small
 from vectorforge.ingestion.pipeline import failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
@@ -160,9 +160,11 @@ class _Run:
         """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
         ingestion = self.session.services.ingestion
         while (group := await self.queue.get()) is not None:
-            upcoming = [Upcoming(part, None, self.metadata) for part, _ in group]
+            upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
             known = (
-                {} if self.summary.stopped_by else await ingestion.vectors_ahead(self.collection, upcoming)
+                {}
+                if self.summary.stopped_by
+                else await ingestion.embedding_prefetch(self.collection, upcoming)
             )
             for part, file in group:
                 if self.summary.stopped_by:

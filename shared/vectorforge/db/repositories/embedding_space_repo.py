@@ -81,7 +81,7 @@ _SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %
 _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 
-async def space_beside(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
+async def second_space(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
     """The partition for the vectors of a model that is to take the place of another one.
 
     Args:

@@ -38,8 +38,8 @@ _BY_ID = _FIND.format(condition="id = %(asked)s")
 _BY_NAME = _FIND.format(condition="name = %(asked)s")
 
 
-class RidingStatement(Protocol):
-    """A statement of somebody else that goes with the look-up; ``limits.admission.Riding``."""
+class PiggybackedStatement(Protocol):
+    """A statement that shares the look-up's round trip; ``limits.admission.PiggybackedReservation``."""
 
     @property
     def call(self) -> "Call":
@@ -52,7 +52,7 @@ class RidingStatement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundQuestion:
+class QueryLookupRow:
     """What is kept of a question to one collection."""
 
     collection: Collection
@@ -64,7 +64,7 @@ class FoundQuestion:
     """What the query log keeps of the tenant's texts; None: what the server's setting says."""
 
 
-class QuestionRepository:
+class QueryLookupRepository:
     """Looks up a tenant's questions with their collections.
 
     Args:
@@ -84,15 +84,15 @@ class QuestionRepository:
         query: str | None = None,
         digest: bytes | None = None,
         *,
-        riding: RidingStatement | None = None,
-    ) -> FoundQuestion | None:
+        piggyback: PiggybackedStatement | None = None,
+    ) -> QueryLookupRow | None:
         """The collection of this id, or else of this name, and what is kept of the question.
 
         Args:
             name_or_id: Of the collection.
             query: The cleaned question; None: no vector is looked for.
             digest: Of all that decides the answer but the collection; None: no answer is looked for.
-            riding: Goes with the first statement, in its transaction.
+            piggyback: Goes with the first statement, in its transaction.
 
         Returns:
             None when there is no such collection.
@@ -106,10 +106,10 @@ class QuestionRepository:
         }
         row = None
         if (as_id := _uuid(name_or_id)) is not None:
-            row = await self._first_row(_BY_ID, {**values, "asked": as_id}, riding)
-            riding = None
+            row = await self._first_row(_BY_ID, {**values, "asked": as_id}, piggyback)
+            piggyback = None
         if row is None:
-            row = await self._first_row(_BY_NAME, {**values, "asked": name_or_id}, riding)
+            row = await self._first_row(_BY_NAME, {**values, "asked": name_or_id}, piggyback)
         if row is None:
             return None
         vector, answer, fresh_for_s = (
@@ -120,16 +120,16 @@ class QuestionRepository:
         log_text = row.pop("log_text")
         collection = make_collection(row)
         known = FoundAnswer(collection.data_version, answer, fresh_for_s)
-        return FoundQuestion(collection, vector, known, log_text)
+        return QueryLookupRow(collection, vector, known, log_text)
 
     async def _first_row(
-        self, query: str, values: dict[str, Any], riding: RidingStatement | None
+        self, query: str, values: dict[str, Any], piggyback: PiggybackedStatement | None
     ) -> "DictRow | None":
-        if riding is None:
+        if piggyback is None:
             return await self._db.fetch_one(query, values, repeatable=True)
-        # The riding statement is the last: its locks are held for the shortest time.
-        (rows, _), *outcomes = await self._db.run([(query, values), riding.call], repeatable=True)
-        riding.note(outcomes)
+        # The piggybacked statement is the last: its locks are held for the shortest time.
+        (rows, _), *outcomes = await self._db.run([(query, values), piggyback.call], repeatable=True)
+        piggyback.note(outcomes)
         return rows[0] if rows else None
 
 

@@ -12,7 +12,13 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import IngestionJobItem, JobRepository, NewJobItem
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
-from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, SMALL_BYTES, KnownVectors, Upcoming, is_small
+from vectorforge.ingestion.embedding_prefetch import (
+    AT_A_TIME,
+    SMALL_BYTES,
+    KnownVectors,
+    PrefetchItem,
+    is_small,
+)
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionStage
 from vectorforge.types import Collection
@@ -182,14 +188,14 @@ class JobRun:
             self._job_id, after=item.ordinal, most_bytes=SMALL_BYTES, limit=AT_A_TIME - 1
         )
         others = [
-            Upcoming(
+            PrefetchItem(
                 DocumentPart(o.content or b"", o.source, o.media_type, o.parent_source), o.title, o.metadata
             )
             for o in following
         ]
         self._seen_ahead = frozenset([item.ordinal, *(other.ordinal for other in following)])
-        self._known = await self._pipeline.vectors_ahead(
-            collection, [Upcoming(part, item.title, item.metadata), *others]
+        self._known = await self._pipeline.embedding_prefetch(
+            collection, [PrefetchItem(part, item.title, item.metadata), *others]
         )
 
     async def _expand(

@@ -147,7 +147,7 @@ class AnthropicProvider(BaseLLMProvider):
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
-        written = _Written()
+        written = StreamAccumulator()
         async with aclosing(response), aclosing(response_body.events(response)) as events:
             async for arrived in events:
                 if text := written.read_together(arrived, self.name):
@@ -205,7 +205,7 @@ class AnthropicProvider(BaseLLMProvider):
         return self._transport.without_key(exc)
 
 
-class _Written:
+class StreamAccumulator:
     """What the events of a stream have said so far, besides the text.
 
     https://docs.claude.com/en/docs/build-with-claude/streaming

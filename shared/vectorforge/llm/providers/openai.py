@@ -140,7 +140,7 @@ class OpenAIProvider(BaseLLMProvider):
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
-        written = _Written(self.name, self._text_and_reason)
+        written = StreamAccumulator(self.name, self._text_and_reason)
         async with aclosing(response), aclosing(response_body.events(response)) as events:
             async for arrived in events:
                 if text := written.read(arrived):
@@ -236,7 +236,7 @@ class OpenAIProvider(BaseLLMProvider):
         return self._transport.without_key(exc)
 
 
-class _Written:
+class StreamAccumulator:
     """What a stream has said so far, besides the text.
 
     Args:

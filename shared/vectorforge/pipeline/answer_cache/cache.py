@@ -64,7 +64,7 @@ class AnswerStore(Protocol):
         """Store an answer that was made after the version was read; it takes the place of an earlier one."""
         ...
 
-    def keeping(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
+    def end_write(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
         """The statement by which ``keep`` stores an answer; running it twice changes nothing more."""
         ...
 
@@ -147,7 +147,7 @@ class AnswerCache:
         except (VectorForgeError, TimeoutError, ValueError) as exc:
             logger.warning("The answer was not kept: %s", _text(exc))
 
-    def keeping(self, run: QueryRun) -> "list[Call]":
+    def end_write(self, run: QueryRun) -> "list[Call]":
         """The statement by which ``keep`` keeps the run's answer, or none."""
         try:
             text = _worth_keeping(run)
@@ -156,7 +156,7 @@ class AnswerCache:
             return []
         if text is None or run.cache_key is None or run.data_version is None:
             return []
-        return [self._store.keeping(run.cache_key, run.collection_id, run.data_version, text)]
+        return [self._store.end_write(run.cache_key, run.collection_id, run.data_version, text)]
 
 
 def _worth_keeping(run: QueryRun) -> str | None:

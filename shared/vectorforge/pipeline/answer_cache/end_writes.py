@@ -21,15 +21,15 @@ KEEP_TIMEOUT_S = 1.0
 """For the database: without a cache there would be no such wait."""
 
 
-class KeptVectors(Protocol):
+class QueryVectorStore(Protocol):
     """Where vectors of questions are kept; ``QueryVectorRepository``."""
 
-    def keeping(self, collection: Collection, query: str, vector: Vector) -> "Call":
+    def end_write(self, collection: Collection, query: str, vector: Vector) -> "Call":
         """The statement that keeps a vector."""
         ...
 
 
-class Keeping:
+class QueryEndWrites:
     """Says what is to be kept of a query, as statements that go with the query's record or without it.
 
     Args:
@@ -44,7 +44,7 @@ class Keeping:
         db: "TenantDatabase",
         *,
         answers: "AnswerCache | None",
-        vectors: KeptVectors | None,
+        vectors: QueryVectorStore | None,
         admission: "Admission | None" = None,
     ) -> None:
         self._db = db
@@ -61,9 +61,9 @@ class Keeping:
         if self._admission is not None:
             calls += self._admission.settling(run.used_tokens, run.cost_usd if run.used_tokens else None)
         if self._vectors is not None and run.known is not None and run.known.made is not None:
-            calls.append(self._vectors.keeping(*run.known.made))
+            calls.append(self._vectors.end_write(*run.known.made))
         if self._answers is not None:
-            calls += self._answers.keeping(run)
+            calls += self._answers.end_write(run)
         return calls
 
     def confirm(self) -> None:

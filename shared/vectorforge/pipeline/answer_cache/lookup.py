@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from vectorforge.db.repositories.query_lookup_repo import FoundQuestion, RidingStatement
+from vectorforge.db.repositories.query_lookup_repo import PiggybackedStatement, QueryLookupRow
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
     AuthenticationError,
@@ -21,7 +21,7 @@ from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.query import MAX_QUERY_LENGTH, QueryPreprocessor
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 
 logger = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ _TIMEOUT_S = 1.0
 """For the database: the collection alone might be there at once."""
 
 
-class QuestionFinder(Protocol):
-    """Where questions are looked up; ``QuestionRepository``."""
+class QueryLookupStore(Protocol):
+    """Where questions are looked up; ``QueryLookupRepository``."""
 
     async def find(
         self,
@@ -40,8 +40,8 @@ class QuestionFinder(Protocol):
         query: str | None = None,
         digest: bytes | None = None,
         *,
-        riding: RidingStatement | None = None,
-    ) -> FoundQuestion | None:
+        piggyback: PiggybackedStatement | None = None,
+    ) -> QueryLookupRow | None:
         """The collection of this id or name, and what is kept of the question; None: no such collection."""
         ...
 
@@ -58,7 +58,7 @@ class CollectionFinder(Protocol):
         ...
 
 
-class QuestionLookUp:
+class QueryLookupService:
     """Finds collections for questions, with all that the question's own steps would read one by one.
 
     Args:
@@ -73,7 +73,7 @@ class QuestionLookUp:
 
     def __init__(
         self,
-        questions: QuestionFinder,
+        questions: QueryLookupStore,
         collections: CollectionFinder,
         llm_registry: LLMProviderRegistry,
         preprocessor: QueryPreprocessor,
@@ -91,15 +91,15 @@ class QuestionLookUp:
         self._note_log_text = note_log_text
 
     async def find(
-        self, name_or_id: str, query: str, config: QueryConfig, riding: RidingStatement | None = None
-    ) -> KnownQuestion:
+        self, name_or_id: str, query: str, config: QueryConfig, piggyback: PiggybackedStatement | None = None
+    ) -> QueryLookup:
         """The collection, an id wins, and what is kept of the question asked with this configuration.
 
         For a question that follows others or is not usable it is the collection alone, and so it is when
-        what is kept cannot be read; ``riding`` may not have gone then.
+        what is kept cannot be read; ``piggyback`` may not have gone then.
 
         Raises:
-            LimitExceededError: ``riding`` says so, and so is InvalidInputError.
+            LimitExceededError: ``piggyback`` says so, and so is InvalidInputError.
             NotFoundError: There is no such collection.
             DatabaseUnavailableError: No connection, or it was lost.
             AuthenticationError: The request's key is revoked or over.
@@ -107,17 +107,17 @@ class QuestionLookUp:
         text, digest = self._prepare(query, config)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                found = await self._questions.find(name_or_id, text, digest, riding=riding)
+                found = await self._questions.find(name_or_id, text, digest, piggyback=piggyback)
         except (AuthenticationError, DatabaseUnavailableError, LimitExceededError, InvalidInputError):
             raise
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The caches were not read: %s", type(exc).__name__)
-            return KnownQuestion(await self._collections.find_collection(name_or_id))
+            return QueryLookup(await self._collections.find_collection(name_or_id))
         if found is None:
             raise NotFoundError(f"Collection {name_or_id} not found")
         if self._note_log_text is not None:
             self._note_log_text(found.log_text)
-        return KnownQuestion(found.collection, text, found.vector, found.answer, digest)
+        return QueryLookup(found.collection, text, found.vector, found.answer, digest)
 
     def _prepare(self, query: str, config: QueryConfig) -> tuple[str | None, bytes | None]:
         """The question as it will be searched for, and the digest of what decides its answer."""

@@ -113,10 +113,10 @@ class MemoryFirst:
         self._memory.keep(self._tenant_id, key, data_version, answer, self._ttl_s)
         await self._shared.keep(key, collection_id, data_version, answer)
 
-    def keeping(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
-        """See ``AnswerStore.keeping``; the answer is in memory at once."""
+    def end_write(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> "Call":
+        """See ``AnswerStore.end_write``; the answer is in memory at once."""
         self._memory.keep(self._tenant_id, key, data_version, answer, self._ttl_s)
-        return self._shared.keeping(key, collection_id, data_version, answer)
+        return self._shared.end_write(key, collection_id, data_version, answer)
 
 
 def _size(answer: str) -> int:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from vectorforge.llm.types import LLMResponse
-from vectorforge.pipeline.generation import spoken
+from vectorforge.pipeline.generation import replay_as_events
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import AnswerQuality, Citation, QueryEvent, StructuredAnswer, UsageEvent
 from vectorforge.retriever.base import Passages
@@ -87,7 +87,7 @@ class StoredAnswer:
         """Whether its labels name the passages that the run has found."""
         return [c.chunk.id for c in self.retrieved] == [c.chunk.id for c in run.retrieved]
 
-    def bring_passages(self, run: QueryRun) -> None:
+    def restore_chunks(self, run: QueryRun) -> None:
         """Take the passages into a run that has not searched."""
         run.retrieved = Passages(
             NearestChunks(
@@ -115,7 +115,7 @@ class StoredAnswer:
         )
         run.note_first_token()
         run.answer = self.answer
-        yield from spoken(self.answer, self.citations)
+        yield from replay_as_events(self.answer, self.citations)
         yield UsageEvent(0, 0, 0)
 
 

@@ -20,7 +20,7 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.registry import LLMProviderRegistry, Writer
+from vectorforge.llm.registry import LLMProviderRegistry, ModelTarget
 from vectorforge.llm.types import ProviderCapability
 from vectorforge.pipeline.fallback.quoting import (
     is_final,
@@ -160,7 +160,7 @@ class DegradationLadder:
             VectorForgeError: As ``answer``.
         """
         if run.stored is not None:
-            run.stored.bring_passages(run)
+            run.stored.restore_chunks(run)
             yield SourcesEvent(build_context(run).sources, run.retrieved, run.retrieval_ms)
             for event in self._stale(run, error):
                 yield event
@@ -214,14 +214,14 @@ class DegradationLadder:
                     raise
                 steps = [*taken, ("provider", exc)]
 
-    def _writers(self, run: QueryRun) -> list[Writer]:
+    def _writers(self, run: QueryRun) -> list[ModelTarget]:
         """Who may be asked, in order. A provider that the caller names is not replaced by another vendor."""
         if run.provider is None or run.model is None:
             raise LLMError(
                 "No LLM providers configured: set VECTORFORGE_OPENAI_API_KEY or another provider's key."
             )
         others = [] if run.config.llm_provider else self._registry.fallbacks_of(run.provider)
-        return [Writer(run.provider, run.model), *others]
+        return [ModelTarget(run.provider, run.model), *others]
 
     def _limit_s(self, run: QueryRun, *, is_last: bool) -> float | None:
         """Time for the first token, or a whole buffered answer, so that some is left for the steps below."""

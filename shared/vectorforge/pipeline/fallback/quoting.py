@@ -27,7 +27,7 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import GroundingSource, LLMResponse
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.generation import grounding, known_addresses, prompt, request_for, spoken
+from vectorforge.pipeline.generation import grounding, known_addresses, prompt, replay_as_events, request_for
 from vectorforge.pipeline.guardrails.links import without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, UsageEvent
@@ -97,7 +97,7 @@ async def quote_passages(
     run.citations, run.invalid_citations, run.cost_usd = checker.citations, checker.invalid, 0.0
     run.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
-    return [*spoken(run.answer, run.citations), usage]
+    return [*replay_as_events(run.answer, run.citations), usage]
 
 
 def _checked(run: QueryRun, payload: ContextPayload, response: LLMResponse | None) -> CitationChecker:

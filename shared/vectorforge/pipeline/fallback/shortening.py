@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from vectorforge.errors import LLMContextOverflowError
-from vectorforge.llm.registry import Writer
+from vectorforge.llm.registry import ModelTarget
 from vectorforge.llm.resilience import CircuitBreaker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.conversation import trim_history
@@ -36,7 +36,7 @@ _LEAST_CONTEXT = 32
 
 async def generate_within_context(
     run: QueryRun,
-    writer: Writer,
+    writer: ModelTarget,
     breaker: CircuitBreaker,
     build_context: BuildContext,
     *,
@@ -79,7 +79,7 @@ async def generate_within_context(
 def _shortened(
     run: QueryRun,
     payload: ContextPayload,
-    writer: Writer,
+    writer: ModelTarget,
     build_context: BuildContext,
     error: LLMContextOverflowError,
 ) -> ContextPayload:
@@ -111,7 +111,9 @@ def _shortened(
     return payload
 
 
-def _excess(run: QueryRun, payload: ContextPayload, writer: Writer, error: LLMContextOverflowError) -> int:
+def _excess(
+    run: QueryRun, payload: ContextPayload, writer: ModelTarget, error: LLMContextOverflowError
+) -> int:
     """Tokens, as we count them, that have to go; half of what can go where the vendor does not say."""
     model = run.context_config().model
     size = sum(

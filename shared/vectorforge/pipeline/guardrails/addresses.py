@@ -15,7 +15,7 @@ _MOST_PLACES = 200
 _MOST_LOOKED_UP = 1_000
 
 
-class KnownAddresses:
+class AllowedAddresses:
     """The addresses that stand in some texts.
 
     Args:

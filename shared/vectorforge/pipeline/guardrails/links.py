@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from vectorforge.pipeline.guardrails import link_patterns as patterns
-from vectorforge.pipeline.guardrails.addresses import KnownAddresses, is_external, without_punctuation
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external, without_punctuation
 
 REMOVED = "[link removed]"
 
@@ -38,7 +38,7 @@ class LinkFilter:
         known: Addresses that may stay.
     """
 
-    def __init__(self, known: KnownAddresses) -> None:
+    def __init__(self, known: AllowedAddresses) -> None:
         self._known = known
         self._written = ""
         """The end of what was passed on: constructs are seen as the reader will see them."""
@@ -393,7 +393,7 @@ def _end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
     return start if found is None else found.end()
 
 
-def without_foreign_links(text: str, known: KnownAddresses) -> str:
+def without_foreign_links(text: str, known: AllowedAddresses) -> str:
     """A text that is there as a whole, as ``LinkFilter`` would pass it on."""
     links = LinkFilter(known)
     return links.feed(text) + links.finish()

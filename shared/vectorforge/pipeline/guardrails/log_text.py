@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
-from vectorforge.background import beside_the_loop
+from vectorforge.background import off_event_loop
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import VectorForgeError
 
@@ -111,7 +111,7 @@ class LogTexts:
         """The record as it may leave this process. Never raises, except to go on being cancelled."""
         policy = await self._policy()
         chars = len(log.query_text) + len(log.generated_response)
-        return await beside_the_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
+        return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
 
     async def _policy(self) -> LogText:
         known = self._policies.find(self._tenant_id)

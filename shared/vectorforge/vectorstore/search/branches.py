@@ -10,7 +10,7 @@ from typing import Final
 from vectorforge.vectorstore.search.lexical import numbers_of
 
 
-class Way(StrEnum):
+class SearchPlan(StrEnum):
     """How a statement comes to the nearest vectors."""
 
     CHOSEN = "chosen"
@@ -184,14 +184,14 @@ CASE WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED}
 """  # noqa: S608 -- the only insertions are our own
 
 
-def wanted_words(passes: str, *, everything: bool, way: Way, words_only: bool) -> str:
+def wanted_words(passes: str, *, everything: bool, way: SearchPlan, words_only: bool) -> str:
     """Whether a passage with words of the question, ``ranked.chunk_id``, matches."""
     if everything:
         return "TRUE"
-    if way is Way.COMPARED:
+    if way is SearchPlan.COMPARED:
         return _AMONG_FOUND
     candidate = passes.replace("{id}", "ranked.chunk_id")
-    if way is Way.INDEX and not words_only:
+    if way is SearchPlan.INDEX and not words_only:
         return candidate
     complete = "(SELECT reason FROM chosen) <> 'many'"
     if words_only:

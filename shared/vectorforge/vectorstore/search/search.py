@@ -9,7 +9,7 @@ from vectorforge.db.connection import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.search import statement as search_sql
-from vectorforge.vectorstore.search.branches import Way
+from vectorforge.vectorstore.search.branches import SearchPlan
 from vectorforge.vectorstore.search.nearest import compared_at_most, space_kind
 from vectorforge.vectorstore.search.plan_cache import KnownCollection, KnownCollections
 from vectorforge.vectorstore.search.statement import CompiledFilter, SearchStatement
@@ -42,7 +42,7 @@ class Search:
         """Candidates wanted of each leg."""
         return self.top_k if self.mode is SearchMode.DENSE else max(self.top_k, search_sql.LEG_DEPTH)
 
-    def statement(self, way: Way) -> SearchStatement:
+    def statement(self, way: SearchPlan) -> SearchStatement:
         """What to ask the database."""
         return search_sql.build(
             self.mode,
@@ -57,7 +57,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchRows:
     """The rows of a statement; at least one."""
 
     statement: SearchStatement
@@ -90,7 +90,9 @@ class Found:
         chunks = [
             _retrieved(row, search.metric, search.mode) for row in self.rows if row["chunk_id"] is not None
         ]
-        at_least = row["candidates"] if self.statement.way is Way.INDEX else max(row["matching"] - 1, 0)
+        at_least = (
+            row["candidates"] if self.statement.way is SearchPlan.INDEX else max(row["matching"] - 1, 0)
+        )
         matched = at_least if self.total is None else self.total
         return NearestChunks(
             chunks,
@@ -114,7 +116,7 @@ class Searcher:
         self._exact_scan_limit = exact_scan_limit
         self._ef_search = ef_search
 
-    async def search(self, search: Search) -> Found | None:
+    async def search(self, search: Search) -> SearchRows | None:
         """Make it, nearly always by one statement; None: there is no such collection.
 
         Raises:
@@ -122,18 +124,18 @@ class Searcher:
         """
         known = _known.get(search.collection_id, search.condition.sql) if search.dimension else None
         if known and not search.of_profile and known.chunks > self._limit(search):
-            found = await self._asked(search, search.statement(Way.INDEX), known)
+            found = await self._asked(search, search.statement(SearchPlan.INDEX), known)
             if found is None or not found.is_short(search.depth):
                 return found
-        found = await self._asked(search, search.statement(Way.CHOSEN))
+        found = await self._asked(search, search.statement(SearchPlan.CHOSEN))
         if found is None or not found.is_short(search.depth):
             return found
-        found = await self._asked(search, search.statement(Way.COMPARED))
+        found = await self._asked(search, search.statement(SearchPlan.COMPARED))
         return found and replace(found, reason="short")
 
     async def _asked(
         self, search: Search, statement: SearchStatement, known: KnownCollection | None = None
-    ) -> Found | None:
+    ) -> SearchRows | None:
         limit = _NO_LIMIT if statement.counts_all else self._limit(search)
         candidates = max(search.depth * statement.candidates_per_row, statement.least_candidates)
         ef_search = self._ef_search
@@ -158,8 +160,8 @@ class Searcher:
         rows = await self._db.fetch_all(statement.sql, params, repeatable=True)
         if not rows:
             return None
-        found = Found(statement, rows, rows[0]["reason"], limit)
-        if search.dimension and statement.way is not Way.COMPARED:
+        found = SearchRows(statement, rows, rows[0]["reason"], limit)
+        if search.dimension and statement.way is not SearchPlan.COMPARED:
             enough = found.reason == "many" and not found.is_short(search.depth)
             _known.found(search.collection_id, statement.filter_sql, rows[0], enough=enough)
             if known is not None and found.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:

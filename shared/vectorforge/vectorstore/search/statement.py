@@ -1,8 +1,8 @@
 """The statement of a search: one, so that a search is one round trip and sees one state of the data.
 
 It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search, by what its caller knows already (``Way``); each gives the right rows by itself, or
-tells that it did not. The ``reason`` of what it did:
+statements for one search, by what its caller knows already (``SearchPlan``); each returns the right rows by
+itself, or reports that it did not. The ``reason`` of what it did:
 
 - ``few``: what matches is compared completely.
 - ``many``: the HNSW index is asked. It may give too few: it ends after ``scan_tuples`` vectors. Then the same
@@ -29,7 +29,7 @@ from vectorforge.vectorstore.filters.language import And, Filter
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 from vectorforge.vectorstore.search import branches as branches
 from vectorforge.vectorstore.search import lexical as relevance
-from vectorforge.vectorstore.search.branches import Way
+from vectorforge.vectorstore.search.branches import SearchPlan
 from vectorforge.vectorstore.search.lexical import lexical_ctes
 from vectorforge.vectorstore.search.nearest import OPERATORS, Nearest, index_kind
 
@@ -60,7 +60,7 @@ class SearchStatement:
     filter_params: dict[str, Any]
     filter_sql: str
     """The filter in it, without values."""
-    way: Way
+    way: SearchPlan
     candidates_per_row: int
     """How many candidates the index should give for each row wanted."""
     least_candidates: int
@@ -93,7 +93,7 @@ def build(
     *,
     of_profile: bool = False,
     kind: str = "",
-    way: Way = Way.CHOSEN,
+    way: SearchPlan = SearchPlan.CHOSEN,
     narrowed: bool = False,
 ) -> SearchStatement:
     """Write the statement.
@@ -111,7 +111,7 @@ def build(
     filter_sql, filter_params, unfiltered = condition
     counts_all = len(filter_sql) > _MAX_REPEATED_FILTER
     if counts_all:
-        way = Way.COMPARED
+        way = SearchPlan.COMPARED
     shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, way, narrowed)
     index = index_kind(kind, dimension)
     return SearchStatement(
@@ -133,7 +133,7 @@ class _Shape(NamedTuple):
     unfiltered: bool
     of_profile: bool
     kind: str
-    way: Way
+    way: SearchPlan
     narrowed: bool
 
     @property
@@ -169,7 +169,7 @@ def _template(shape: _Shape) -> str:
 
 def _by_words(shape: _Shape) -> Iterator[str]:
     yield branches.FACTS_FOR_WORDS
-    yield from shape.counted(None if shape.way is Way.COMPARED else "%(limit)s")
+    yield from shape.counted(None if shape.way is SearchPlan.COMPARED else "%(limit)s")
     yield branches.BY_WORDS_ONLY
     yield branches.WORDS
 
@@ -177,11 +177,11 @@ def _by_words(shape: _Shape) -> Iterator[str]:
 def _by_vectors(shape: _Shape) -> Iterator[str]:
     nearest = Nearest(shape.metric, index_kind(shape.kind, shape.dimension), shape.everything)
     yield branches.FACTS
-    if shape.way is Way.INDEX:
+    if shape.way is SearchPlan.INDEX:
         yield from nearest.by_index(shape.passes)
         yield branches.NOT_COUNTED
         yield branches.WORDS if shape.everything else branches.WORDS_IF_ENOUGH
-    elif shape.way is Way.COMPARED:
+    elif shape.way is SearchPlan.COMPARED:
         yield from shape.counted()
         yield from nearest.compared()
         yield branches.WORDS

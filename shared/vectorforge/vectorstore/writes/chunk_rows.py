@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire import WireVectors
+from vectorforge.db.wire_vectors import WireVectors
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.writes.replacement import PreparedChunk
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire import WireVectors
+from vectorforge.db.wire_vectors import WireVectors
 from vectorforge.embedding_switch.repo import lock_out_writers
 from vectorforge.types import Vector
 from vectorforge.vectorstore.validation import single_precision
@@ -135,7 +135,7 @@ class SwitchWork:
 
 
 @dataclass(frozen=True, slots=True)
-class LackingPassage:
+class UnembeddedChunk:
     """A passage without a vector of one model, or of both."""
 
     id: UUID
@@ -151,7 +151,7 @@ class LackingPassage:
 class Batch:
     """Passages to be embedded in one step."""
 
-    passages: Sequence[LackingPassage]
+    passages: Sequence[UnembeddedChunk]
     position: UUID
     """Where the next step begins once these have their vectors."""
     is_last: bool
@@ -182,7 +182,7 @@ class SecondVectors:
         if not documents:
             return Batch([], work.position, is_last=True)
         values = {**self._scope, "ids": documents, "limit": limit, **_named(spaces)}
-        passages = [LackingPassage(**row) for row in await self._db.fetch_all(_LACKING, values)]
+        passages = [UnembeddedChunk(**row) for row in await self._db.fetch_all(_LACKING, values)]
         if len(passages) < limit:
             return Batch(passages, documents[-1], is_last=len(documents) < _DOCUMENTS)
         unfinished = passages[-1].document_id
