@@ -18,7 +18,7 @@ from tests.support.postgres.databases import TEMPLATE, create_database, drop_dat
 from tests.support.postgres.pgbouncer import PGBOUNCER, PgBouncer
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin"]

@@ -14,10 +14,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.functions.migrate_process import ROOT, SIGNED, Stack, event, invoke, url_of
-from vectorforge.db.migrate import _LOCK_KEY, pending, read_migrations
+from vectorforge.aws.handlers.migrate import StackAnswer, StackRequest
+from vectorforge.db.schema.migrate import _LOCK_KEY, pending, read_migrations
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
-from vectorforge.serverless.stack_request import StackAnswer, StackRequest
 
 
 async def test_stack_request_migrates_new_database_once(

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database
-from vectorforge.db.login_roles import LOGIN_ROLES
-from vectorforge.db.migrate import MIGRATIONS, migrate, pending, read_migrations
+from vectorforge.db.login import LOGIN_ROLES
+from vectorforge.db.schema.migrate import MIGRATIONS, migrate, pending, read_migrations
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError, MigrationError
 from vectorforge.local.postgres import EmbeddedPostgres
 

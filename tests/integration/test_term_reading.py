@@ -18,11 +18,11 @@ from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.migrate import read_migrations
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.db.term_reading import TermReader, read_unread_terms
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -60,9 +60,9 @@ class Room:
         rows = await self.db.fetch_all("SELECT FROM vectorforge.chunk_terms WHERE language = %s", (language,))
         return len(rows)
 
-    async def read_all(self, passages_a_step: int = 7) -> int:
+    async def read_all(self, chunks_per_step: int = 7) -> int:
         """Execute steps until nothing is left to index; return their number."""
-        reader, steps = TermReader(self.database, passages_a_step=passages_a_step), 0
+        reader, steps = TermReader(self.database, chunks_per_step=chunks_per_step), 0
         while await reader.step():
             steps += 1
         return steps
@@ -96,7 +96,7 @@ class TestAnotherLanguage:
 
     async def test_steps_are_small_and_nothing_is_read_twice(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         done = [0]
         while await reader.step():
             done.append(await room.count("simple"))
@@ -106,7 +106,7 @@ class TestAnotherLanguage:
 
     async def test_another_goes_on_where_one_has_ended(self, room: Room) -> None:
         await room.set_language("simple")
-        first = TermReader(room.database, passages_a_step=7)
+        first = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await first.step()
         half = await room.count("simple")
@@ -116,7 +116,7 @@ class TestAnotherLanguage:
 
     async def test_the_language_changes_while_it_is_read(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await reader.step()
         await room.set_language("german")
@@ -127,7 +127,7 @@ class TestAnotherLanguage:
 
     async def test_what_is_written_meanwhile(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for number in range(6):
             assert await reader.step()
             await room.write(f"{number}.md", "The new cat", f"The cats of house {number} are running")
@@ -221,7 +221,7 @@ class TestCollectionsWithoutTerms:
     async def test_reading_all_tenants_indexes_every_chunk(self, owner_url: str) -> None:
         shown: list[tuple[int, int]] = []
         chunks = await read_unread_terms(
-            owner_url, on_progress=lambda done, total: shown.append((done, total)), passages_a_step=100
+            owner_url, on_progress=lambda done, total: shown.append((done, total)), chunks_per_step=100
         )
         assert chunks == (750, True)
         assert [done for done, _ in shown] == sorted(done for done, _ in shown)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres.next_version import write_next_version
-from vectorforge.db.migrate import MIGRATIONS, read_migrations
+from vectorforge.db.schema.migrate import MIGRATIONS, read_migrations
 
 NOT_OURS = {  # excluded rules of squawk (https://squawkhq.com/docs/rules), with reasons
     "prefer-bigint-over-int": "numbers of tokens and milliseconds fit an int",

@@ -17,15 +17,15 @@ from tests.support.http.live_api import (
     settings_for,
 )
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.erasure_repo import (
+from vectorforge.db.repositories.query_log_repo import QueryLogWriter
+from vectorforge.erasure.eraser import Eraser
+from vectorforge.erasure.repo import (
     Erasure,
     ErasureDatabase,
     ErasureRepository,
     LogPolicy,
     Subject,
 )
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
-from vectorforge.erasure.eraser import Eraser
 from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"

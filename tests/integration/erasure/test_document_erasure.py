@@ -14,13 +14,12 @@ from tests.support.http.live_api import (
 )
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.db.repositories.erasure_repo import (
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
+from vectorforge.erasure.certificate import digest_of_ids
+from vectorforge.erasure.repo import (
     LogPolicy,
     Subject,
 )
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
-from vectorforge.erasure.certificate import digest_of_ids
 from vectorforge.errors import NotFoundError
 
 

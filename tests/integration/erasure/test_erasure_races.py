@@ -22,11 +22,10 @@ from tests.support.http.live_api import LiveApi, add_documents, new_collection
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
-from vectorforge.db.repositories.erasure_repo import LogPolicy, Subject
-from vectorforge.db.repositories.job_dispatcher import JobDispatcher
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.job_repo import JobDispatcher
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
 from vectorforge.erasure.certificate import digest_of_ids
+from vectorforge.erasure.repo import LogPolicy, Subject
 from vectorforge.local.postgres import EmbeddedPostgres
 
 

@@ -16,12 +16,12 @@ from tests.support.http.live_api import (
     new_collection,
 )
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.erasure_repo import (
-    Subject,
-)
-from vectorforge.db.repositories.job_dispatcher import JobDispatcher
+from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.erasure.certificate import digest_of_ids
+from vectorforge.erasure.repo import (
+    Subject,
+)
 from vectorforge.local.postgres import EmbeddedPostgres
 
 # Tables of the schema that an erasure of a tenant skips.

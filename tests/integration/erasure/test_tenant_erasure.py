@@ -21,13 +21,12 @@ from tests.support.http.live_api import (
 )
 from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.erasure_repo import (
-    Subject,
-)
-from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.certificate import sha256_of
+from vectorforge.erasure.repo import (
+    Subject,
+)
 from vectorforge.errors import TenantBeingErasedError
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -150,7 +149,7 @@ class TestTenant:
         left = "UPDATE vectorforge.erasures SET lease_expires_at = now() - interval '1 s' WHERE id = %s"
         superuser.execute(left, (erasure_id,))
         while not (found := await eraser.erasures.find_by_id(erasure_id)) or not found.is_done:
-            await api.application.go_on_erasing()  # other tests' erasures may come first
+            await api.application.resume_erasure()  # other tests' erasures may come first
         assert found.certificate is not None
 
     async def test_late_log_records_of_erased_tenant_are_dropped(

@@ -11,8 +11,8 @@ from psycopg.conninfo import make_conninfo
 from tests.integration.vector_indexes.conftest import COSINE, app_url, begun, index_of, make, store, vectors
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
-from vectorforge.db.vector_indexes import IndexState, SpaceIndex
+from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
+from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex
 from vectorforge.errors import (
     ConflictError,
     DatabaseError,

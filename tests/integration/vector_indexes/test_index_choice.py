@@ -6,14 +6,14 @@ import psycopg
 import pytest
 
 from tests.integration.vector_indexes.conftest import app_url, index_of, make, store, vectors
-from vectorforge.cli.storage_checks import storage_checks
+from vectorforge.cli.doctor.storage_checks import storage_checks
 from vectorforge.db.connection import Database
-from vectorforge.db.index_building import build_indexes
-from vectorforge.db.vector_indexes import IndexState
+from vectorforge.db.schema.index_building import build_indexes
+from vectorforge.db.schema.vector_indexes import IndexState
 from vectorforge.errors import (
     NotFoundError,
 )
-from vectorforge.local.index_keeper import indexes_kept
+from vectorforge.local.laptop import indexes_kept
 from vectorforge.types import DistanceMetric, VectorIndex
 
 

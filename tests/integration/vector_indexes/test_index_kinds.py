@@ -10,7 +10,7 @@ from tests.integration.index_scans import index_scans
 from tests.integration.vector_indexes.conftest import COSINE, app_url, make, store, vectors
 from tests.support.rag.drafts import expected_distance, random_vector
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.index_building import build_indexes
+from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.errors import (
     InvalidInputError,
 )

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from vectorforge.db.migrate import MIGRATIONS, read_migrations
+from vectorforge.db.schema.migrate import MIGRATIONS, read_migrations
 
 _EXPAND: Final = """\
 -- Columns with defaults, a table of tenants, and a function in a new form with the same signature.
