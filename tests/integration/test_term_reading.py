@@ -81,8 +81,8 @@ async def room(make_database: Callable[..., str]) -> AsyncIterator[Room]:
         yield room
 
 
-class TestAnotherLanguage:
-    async def test_everything_is_read_anew(self, room: Room) -> None:
+class TestLanguageChange:
+    async def test_language_change_indexes_every_chunk_again(self, room: Room) -> None:
         before = await room.check()
         await room.set_language("simple")
         asked = await room.collection()
@@ -94,7 +94,7 @@ class TestAnotherLanguage:
         assert read.data_version == asked.data_version + 1
         assert await room.count("simple") == DOCUMENTS * PASSAGES_EACH
 
-    async def test_steps_are_small_and_nothing_is_read_twice(self, room: Room) -> None:
+    async def test_steps_are_small_and_index_each_chunk_once(self, room: Room) -> None:
         await room.set_language("simple")
         reader = TermReader(room.database, chunks_per_step=7)
         done = [0]
@@ -104,7 +104,7 @@ class TestAnotherLanguage:
         assert max(grown) <= 7
         assert sum(grown) == DOCUMENTS * PASSAGES_EACH
 
-    async def test_another_goes_on_where_one_has_ended(self, room: Room) -> None:
+    async def test_second_reader_resumes_after_the_first(self, room: Room) -> None:
         await room.set_language("simple")
         first = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
@@ -114,7 +114,7 @@ class TestAnotherLanguage:
         assert await room.read_all() <= (DOCUMENTS * PASSAGES_EACH - half) // 3 + 2
         await room.check()
 
-    async def test_the_language_changes_while_it_is_read(self, room: Room) -> None:
+    async def test_second_language_change_starts_over(self, room: Room) -> None:
         await room.set_language("simple")
         reader = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
@@ -125,7 +125,7 @@ class TestAnotherLanguage:
         assert await room.count("german") == DOCUMENTS * PASSAGES_EACH
         await room.check()
 
-    async def test_what_is_written_meanwhile(self, room: Room) -> None:
+    async def test_documents_written_meanwhile_are_indexed(self, room: Room) -> None:
         await room.set_language("simple")
         reader = TermReader(room.database, chunks_per_step=7)
         for number in range(6):
@@ -135,7 +135,7 @@ class TestAnotherLanguage:
         await room.read_all()
         await room.check()
 
-    async def test_a_document_being_written_is_left_for_later(self, room: Room) -> None:
+    async def test_document_being_written_is_skipped_until_later(self, room: Room) -> None:
         await room.set_language("simple")
         async with room.db.transaction() as connection:
             await connection.execute(
@@ -149,7 +149,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_several_readers_and_writers(self, room: Room) -> None:
+    async def test_concurrent_readers_and_writers_index_every_chunk(self, room: Room) -> None:
         await room.set_language("simple")
 
         async def write(name: int) -> None:
@@ -161,7 +161,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_an_idle_worker_reads(self, room: Room) -> None:
+    async def test_idle_worker_indexes_chunks(self, room: Room) -> None:
         def no_pipeline(tenant_id: str) -> IngestionPipeline:
             raise AssertionError(tenant_id)
 
@@ -170,7 +170,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_of_another_tenant_nothing_can_be_read(self, room: Room) -> None:
+    async def test_collection_of_other_tenant_is_not_indexed(self, room: Room) -> None:
         await room.set_language("simple")
         row = await room.database.for_tenant("bob").fetch_one(
             "SELECT passages, state FROM vectorforge.read_terms(%s, 100)", (room.collection_id,)

@@ -37,7 +37,7 @@ def log_of(collection: str, chunk: UUID) -> QueryLog:
     return QueryLog(uuid4(), UUID(collection), CANARY, [chunk], CANARY, 1.0, created_at=datetime.now(UTC))
 
 
-async def test_a_record_that_comes_when_the_log_is_empty_already(
+async def test_record_after_log_stage_is_emptied(
     direct_database: Database, log_writer: QueryLogWriter, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     """Between the last deleted row and the certificate; its time is later than any erasure's end."""
@@ -53,7 +53,7 @@ async def test_a_record_that_comes_when_the_log_is_empty_already(
     assert rows_with(superuser, tenants[0], CANARY) == {}
 
 
-async def test_ingestion_that_runs_is_waited_for(
+async def test_erasure_with_running_ingestion_waits_for_it(
     api: LiveApi, client: httpx2.AsyncClient, direct_database: Database, superuser: Any,
     tenants: tuple[str, str],
 ) -> None:  # fmt: skip
@@ -85,7 +85,7 @@ async def test_ingestion_that_runs_is_waited_for(
 
 
 @pytest.mark.parametrize("kind", ["collection", "tenant"])
-async def test_a_job_of_what_is_erased_is_handed_to_nobody(
+async def test_job_of_erased_subject_is_not_claimed(
     api: LiveApi, client: httpx2.AsyncClient, direct_database: Database, superuser: Any,
     tenants: tuple[str, str], kind: str,
 ) -> None:  # fmt: skip
@@ -101,7 +101,7 @@ async def test_a_job_of_what_is_erased_is_handed_to_nobody(
     assert (await eraser.run(erasure_id)).is_done
 
 
-async def test_a_record_written_beside_the_erasure_is_waited_for(
+async def test_erasure_with_open_log_transaction_waits_for_it(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     """Its transaction began before the chunk's tombstone, and commits after it."""
@@ -129,7 +129,7 @@ async def test_a_record_written_beside_the_erasure_is_waited_for(
 
 
 @pytest.mark.parametrize("logs", ["text", "rows"])
-async def test_an_exchange_that_is_added_after_its_record_was_erased(
+async def test_messages_added_after_erased_record_are_erased(
     client: httpx2.AsyncClient, direct_database: Database, log_writer: QueryLogWriter,
     tenants: tuple[str, str], logs: LogPolicy,
 ) -> None:  # fmt: skip
@@ -145,7 +145,7 @@ async def test_an_exchange_that_is_added_after_its_record_was_erased(
     assert {message["content"] for message in messages} == {"[erased]"}
 
 
-async def test_an_answer_that_was_on_its_way_is_not_cached(
+async def test_late_answer_of_erased_document_is_not_cached(
     client: httpx2.AsyncClient, direct_database: Database, superuser: Any, tenants: tuple[str, str]
 ) -> None:
     collection, document, _ = await fill(client)
@@ -161,7 +161,7 @@ async def test_an_answer_that_was_on_its_way_is_not_cached(
 
 
 @pytest.mark.parametrize("logs", ["text", "rows"])
-async def test_a_late_record_of_an_erased_collection(
+async def test_late_record_of_erased_collection_is_emptied(
     client: httpx2.AsyncClient, direct_database: Database, log_writer: QueryLogWriter, superuser: Any,
     tenants: tuple[str, str], logs: LogPolicy,
 ) -> None:  # fmt: skip
@@ -192,7 +192,7 @@ async def test_tombstones_outlast_every_message(
         assert (superuser.execute(count, (tenants[0],)).fetchone()[0] > 0) == are_kept
 
 
-async def test_certificates_add_up_over_steps_tables_and_crashes(
+async def test_certificate_counts_add_up_over_steps_and_crashes(
     api: LiveApi, client: httpx2.AsyncClient, postgres_server: EmbeddedPostgres, tenants: tuple[str, str],
     superuser: Any,
 ) -> None:  # fmt: skip
