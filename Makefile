@@ -59,7 +59,7 @@ every-test: $(UV)
 quality: $(UV) ## Ask the project's own documentation 58 questions, and hold search and answers to their bounds
 	@$(RUN) pytest tests/quality $(ARGS)
 
-campaign: $(UV) ## Break a running system on purpose and audit it, row by row of docs/reliability.md; ARGS="--help" says how
+campaign: $(UV) ## Break a running system on purpose and audit it, row by row of docs/results/reliability.md; ARGS="--help" says how
 	@$(RUN) python -m tests.campaigns $(ARGS)
 
 fuzz: $(UV) ## Send 10,000 odd requests, run the state machines, fuzz the parsers (20 minutes); ARGS="--help" says more
@@ -68,7 +68,7 @@ fuzz: $(UV) ## Send 10,000 odd requests, run the state machines, fuzz the parser
 audit: $(UV) ## Look for known vulnerabilities, and write what each function ships to sbom/; needs the network
 	@UV=$(UV) $(RUN) --group audit python -m infra.audit $(ARGS)
 
-bench: $(UV) ## Measure beside other frameworks, and write docs/performance.md; ARGS="--help" says how
+bench: $(UV) ## Measure beside other frameworks, and write docs/results/performance.md; ARGS="--help" says how
 	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)
 
 fmt: $(UV) ## Fix what can be fixed, and format

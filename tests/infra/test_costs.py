@@ -36,7 +36,7 @@ def test_another_figure_is_noticed_and_a_missing_table_is_an_error() -> None:
 
 
 def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text()
+    text = (ROOT / "docs" / "results" / "performance.md").read_text()
     _, _, section = text.partition("### What one question is billed for")
     rows = re.findall(r"^\| ([^|]+) \| ([\d,.]+) \|$", section, re.MULTILINE)
     found = {what: float(number.replace(",", "")) for what, number in rows}

@@ -15,7 +15,7 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "file-types.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "file-types.md").read_text()
 
 
 def mail(body: str, *, html: str | None = None, attachment: str | None = None) -> bytes:
@@ -238,7 +238,7 @@ class TestTitles:
 
 
 class TestPage:
-    """``docs/file-types.md`` names every type that is read, every one that is refused, and no other."""
+    """``docs/use/file-types.md`` names every type that is read, every one that is refused, and no other."""
 
     def test_every_type_that_is_read_is_listed(self) -> None:
         table = PAGE.partition("## Read")[2].partition("\n## ")[0]

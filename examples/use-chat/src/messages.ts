@@ -1,4 +1,4 @@
-// What VectorForge sends beside the AI SDK's own parts; docs/ai-sdk.md lists all of it.
+// What VectorForge sends beside the AI SDK's own parts; docs/use/ai-sdk.md lists all of it.
 import type { UIMessage } from "ai";
 
 export type AnswerMetadata = {

@@ -144,9 +144,11 @@ async def _fill(surroundings: QuerySurroundings) -> None:
             distance_metric=DistanceMetric.COSINE,
         )
         for file in track(
-            sorted((_ROOT / "docs").glob("*.md")), "  reading", console=progress, transient=True
+            sorted((_ROOT / "docs").rglob("*.md")), "  reading", console=progress, transient=True
         ):
-            await services.ingestion.ingest_bytes(collection, file.read_bytes(), file.name)
+            await services.ingestion.ingest_bytes(
+                collection, file.read_bytes(), file.relative_to(_ROOT).as_posix()
+            )
 
 
 async def _ask(
