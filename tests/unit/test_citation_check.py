@@ -72,7 +72,7 @@ def test_verdicts(answer: str, verdicts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/operate/configuration.md", "docs/decisions/README.md", "docs/operate/deploy.md"],
+    ["README.md", "docs/operate/configuration.md", "docs/decisions/database.md", "docs/operate/deploy.md"],
 )
 def test_what_is_quoted_is_never_refused(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
