@@ -20,8 +20,9 @@ _NOT_PROSE = re.compile(
     r"|https?://\S+",
     re.MULTILINE | re.DOTALL,
 )
+_WORDS = "|".join(sorted(map(re.escape, GLOSSARY), key=len, reverse=True))
 _FORBIDDEN = re.compile(
-    rf"(?<![\w-])(?<!front\s)(?:{'|'.join(sorted(map(re.escape, GLOSSARY), key=len, reverse=True))})(?![\w-])",
+    rf"(?<![\w-])(?<!front\s)(?<!front\n  )(?:{_WORDS})(?![\w-])",
     re.IGNORECASE,
 )
 
