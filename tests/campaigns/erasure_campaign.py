@@ -77,8 +77,8 @@ class Findings:
         """One paragraph."""
         places = ", ".join(f"{place}: {hits}" for place, hits in self.places.items())
         return (
-            f"{self.passages:,} passages, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
-            f"The canary stood in the dump {self.before:,} times before; afterwards, times in {places}. "
+            f"{self.passages:,} chunks, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
+            f"The canary occurred in the dump {self.before:,} times before; afterwards, in {places}. "
             f"In dead letters, until they were redriven: {self.dead_letters}."
         )
 

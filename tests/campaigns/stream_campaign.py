@@ -24,11 +24,11 @@ MODES: dict[str, Reply] = {
     "clean end without the last event, before the first text": Reply(texts=(), ending="eof"),
     "connection broken before the first text": Reply(texts=(), ending="cut"),
     "error event before the first text": Reply(texts=(), ending="error"),
-    "nothing but pings before the first text": Reply(texts=(), ending="stall"),
+    "only pings before the first text": Reply(texts=(), ending="stall"),
     "clean end without the last event, after some text": Reply(texts=_TEXTS, ending="eof"),
     "connection broken after some text": Reply(texts=_TEXTS, ending="cut"),
     "error event after some text": Reply(texts=_TEXTS, ending="error"),
-    "nothing but pings after some text": Reply(texts=_TEXTS, ending="stall"),
+    "only pings after some text": Reply(texts=_TEXTS, ending="stall"),
 }
 _SETTINGS = {"query_timeout_s": "4", "llm_circuit_failures": "0", "llm_max_retries": "0"}
 """A stall ends by the deadline: the whole campaign waits for it once a batch."""

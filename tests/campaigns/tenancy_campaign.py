@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     text = (
         f"{machine()}: {options.transactions:,} transactions of {options.tenants} tenants ({kinds}) over "
         f"{len(found.backends)} server connections of PgBouncer in {seconds:.0f} s: "
-        f"{found.counts['foreign']} foreign rows, {found.counts['missing']} times its own row was missing."
+        f"{found.counts['foreign']} foreign rows, {found.counts['missing']} missing own rows."
     )
     print(text)
     if not options.no_page:

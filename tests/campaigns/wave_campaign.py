@@ -62,8 +62,8 @@ class WaveResult:
         degraded = sum(bool(one.degraded) for one in self.answers)
         return (
             f"{self.waves} waves ended {self.ended_backends} connections, {self.kills} times the server was "
-            f"killed and started again: {self.answered:.3%} of {len(self.answers):,} questions answered "
-            f"({degraded} degraded), the worst after {self.worst_s:.1f} s (goal {_WORST_S:.0f} s); "
+            f"killed and started again: {self.answered:.3%} of {len(self.answers):,} queries answered "
+            f"({degraded} degraded), slowest after {self.worst_s:.1f} s (goal {_WORST_S:.0f} s); "
             f"{self.lost} answers without a row in the log; {self.missing} of {len(self.committed)} "
             "committed documents lost."
         )

@@ -8,7 +8,7 @@ from typing import Final
 PAGE: Final = Path(__file__).parents[2] / "docs" / "results" / "reliability.md"
 BEGIN: Final = "<!-- make fuzz writes from here -->"
 END: Final = "<!-- to here -->"
-_HEAD: Final = "| what | how much | what it means | findings |\n| --- | --- | --- | --- |\n"
+_HEAD: Final = "| fuzzer | amount | guarantee | findings |\n| --- | --- | --- | --- |\n"
 
 
 @dataclass(frozen=True, slots=True)
