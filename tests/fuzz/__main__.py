@@ -35,8 +35,8 @@ _ENOUGH: Final = 1_000
 """Requests after which every operation should have answered well once."""
 _EXPLANATION = """
 parts:
-  api        requests generated from the OpenAPI document (schemathesis), valid and invalid, to a separate server
-             process: no 500, and only documented status codes, content types and bodies
+  api        requests generated from the OpenAPI document (schemathesis), valid and invalid, to a separate
+             server process: no 500, and only documented status codes, content types and bodies
   ingestion  a state machine (hypothesis) adds, replaces, deletes and searches documents over HTTP and
              compares with a dictionary
   filters    the same with hostile metadata: lists, searches and deletions by random filters choose what the
