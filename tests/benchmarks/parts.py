@@ -194,7 +194,7 @@ PARTS: dict[str, Part] = {
     for part in (
         Part(
             "servers",
-            "questions and streams over HTTP: `vectorforge up`, the others behind FastAPI",
+            "queries and streams over HTTP: `vectorforge up`, the others behind FastAPI",
             10,
             _servers,
             partial(
@@ -224,7 +224,7 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             "ingestion",
-            "passages a second, cut already: embedded by the benchmark's model and stored",
+            "ready-made chunks per second: embedded by the benchmark's model and stored",
             15,
             _ingestion,
             _tables_section(
@@ -273,7 +273,7 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             "functions",
-            "the Lambda functions: lambda_figures.py, without what questions are billed for",
+            "the Lambda functions: lambda_figures.py, without the billed resources",
             8,
             lambda workshop: _script(
                 workshop, "lambda_figures.py", "--only", "first-byte", "chunks", "import", "functions"
@@ -282,7 +282,7 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             "bill",
-            "what a question is billed for on AWS: lambda_figures.py; docs/costs.md counts on it",
+            "AWS resources billed per query: lambda_figures.py; docs/operate/costs.md uses them",
             2,
             lambda workshop: _script(workshop, "lambda_figures.py", "--only", "bill"),
             _tables_section("Resources billed by AWS", _OF_SCRIPTS, scripts.tables),

@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--messages", type=int, default=100_000, help="altogether (default 100,000)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.messages < 20:
         parser.error("--messages must be at least 20.")

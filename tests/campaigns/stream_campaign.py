@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--streams", type=int, default=10_000, help="in each of eight modes (default 10,000)")
     parser.add_argument("--at-once", type=int, default=64, help="open at the same time (default 64)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.streams < 1 or options.at_once < 1:
         parser.error("--streams and --at-once must be at least 1.")

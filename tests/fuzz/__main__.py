@@ -85,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=100, help="of each state machine (default 100)")
     parser.add_argument("--seconds", type=int, default=20, help="for each parser (default 20)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
-    parser.add_argument("--write", action="store_true", help="write the lines into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="write the rows to docs/results/reliability.md")
     options = parser.parse_args()
     if min(options.cases, options.runs, options.seconds) < 1:
         parser.error("--cases, --runs and --seconds must be at least 1.")
