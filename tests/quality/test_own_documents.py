@@ -1,8 +1,8 @@
 """Questions about the project's own documentation, through the real pipeline with the local model.
 
-A guard, not a benchmark: forty-six questions that somebody who uses VectorForge would ask, by words of the
-page, by other words, or by the name of a setting or an error alone, and twelve that the documentation does
-not speak of. Whoever renames a page or rewrites a sentence that is expected changes ``questions.jsonl``, too.
+A regression test, not a benchmark: forty-six questions of VectorForge's users, in the words of the page, in
+other words, or with just the name of a setting or an error, and twelve that the documentation does not
+answer. When you rename a page or rewrite an expected sentence, update ``questions.jsonl``.
 """
 
 import asyncio
@@ -50,19 +50,19 @@ REFUSED = 11
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of all questions."""
+    """The results of all questions."""
 
     searched: Mapping[SearchMode, Sequence[Scored]]
     answered: Sequence[Scored]
     foreign: Sequence[str]
-    """Answers to questions that the documents do not speak of."""
+    """Answers to questions that the documents do not answer."""
     docrag: Sequence[QueryResult]
-    """Answers of DocRag's defaults to the questions, in their order."""
+    """Answers with DocRag's defaults, in the order of the questions."""
     docrag_foreign: Sequence[str]
 
 
 def check_mean(scored: Sequence[Scored], column: str, bound: float) -> None:
-    """Fails with the questions that cost it."""
+    """Fail if the mean is below the bound, listing the questions below 1."""
     mean = fmean(one.values[column] for one in scored)
     lost = [
         f"{one.question.id}: {one.values[column]:.2f}, found {[found.source for found in one.found]}"
