@@ -11,7 +11,7 @@ _KEY_WANTED = "An API key is required: X-Api-Key: <key>."
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """An answer of API Gateway's own; the fields are those of ``vectorforge.api.schemas.problem``."""
+    """An answer of API Gateway's own; the fields are those of ``vectorforge.api.schemas``."""
 
     construct_id: str
     response_type: apigateway.ResponseType

@@ -14,15 +14,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.support.postgres.databases import TEMPLATE, create_database, drop_database
 from tests.support.postgres.pgbouncer import PGBOUNCER, PgBouncer
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 pytest_plugins = ["tests.support.postgres.pin_plugin", "tests.flaky_plugin"]
-
-TEMPLATE = "vectorforge_template"
 
 # Whether `make run` has fetched tiktoken's tables on this machine decides no test.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
@@ -170,19 +169,15 @@ def other_tenant_db(database: Database, make_tenant: Callable[[], str]) -> Tenan
 @pytest.fixture
 def make_database(postgres_server: EmbeddedPostgres) -> Iterator[Callable[..., str]]:
     """Makes databases of their own and gives the migrator's connection string; ``empty=True``: no schema."""
-    server_url = make_conninfo(postgres_server.migrator_url, dbname="postgres")
     made: list[str] = []
 
     def make(*, empty: bool = False) -> str:
-        made.append(f"test_{uuid.uuid4().hex[:12]}")
-        with psycopg.connect(server_url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {made[-1]} TEMPLATE {'template1' if empty else TEMPLATE}")
-        return make_conninfo(postgres_server.migrator_url, dbname=made[-1])
+        made.append(create_database(postgres_server.migrator_url, empty=empty))
+        return made[-1]
 
     yield make
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        for name in made:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    for url in made:
+        drop_database(url)
 
 
 @pytest.fixture

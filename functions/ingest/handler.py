@@ -1,5 +1,5 @@
 """Carries out ingestion jobs announced through SQS, and takes in documents uploaded to S3."""
 
-from vectorforge.serverless.ingest import IngestFunction
+from vectorforge.aws.handlers.ingest import IngestFunction
 
 handler = IngestFunction()

@@ -1,5 +1,5 @@
 """Query logs from SQS into the table."""
 
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 
 handler = QueryLogWriterFunction()

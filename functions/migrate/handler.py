@@ -1,5 +1,5 @@
-"""Brings the database schema up to date: as a CloudFormation custom resource, or called directly."""
+"""Bring the database schema up to date: as a CloudFormation custom resource, or called directly."""
 
-from vectorforge.serverless.migrate import MigrateFunction
+from vectorforge.aws.handlers.migrate import MigrateFunction
 
 handler = MigrateFunction()

@@ -4,7 +4,7 @@ import gc
 
 gc.disable()  # nothing that imports make is garbage, and looking for it takes time
 
-from vectorforge.serverless.query import QueryFunction  # noqa: E402 - as said above
+from vectorforge.aws.handlers.query import QueryFunction  # noqa: E402 - as said above
 
 handler = QueryFunction()
 gc.freeze()  # https://docs.python.org/3/library/gc.html#gc.freeze: later collections need not look again

@@ -19,13 +19,13 @@ else:
     _Floats = array  # takes no index before Python 3.12
 
 
-class SoundVector(_Floats):
-    """A vector that ``is_surely_sound`` has passed, and that nobody changes: it need not be judged again."""
+class ValidatedVector(_Floats):
+    """A vector that ``fast_is_finite`` has passed, and that nobody changes: it need not be judged again."""
 
     __slots__ = ()
 
 
-def is_surely_sound(vector: "array[float]") -> bool:
+def fast_is_finite(vector: "array[float]") -> bool:
     """Whether all numbers are finite and the vector's length lies from 1e-12 to 1e14.
 
     Reads the vector as one integer of 32 bits a number, and adds to every exponent at once what makes those

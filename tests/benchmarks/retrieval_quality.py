@@ -35,8 +35,8 @@ import numpy as np
 from figures import answers as answering
 from rich.progress import Progress, track
 
-from vectorforge.cli.files import SourceFile
-from vectorforge.cli.ingest_run import ingest_files
+from vectorforge.cli.ingest.files import SourceFile
+from vectorforge.cli.ingest.run import ingest_files
 from vectorforge.cli.session import Session, open_session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import IngestionSettings, VectorForgeConfig

@@ -20,9 +20,9 @@ from pgvector.psycopg import register_vector
 from rich.progress import track
 
 from vectorforge.db.connection import Database
-from vectorforge.db.index_building import build_bytes, build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.vector_indexes import list_indexes
+from vectorforge.db.schema.index_building import build_bytes, build_indexes
+from vectorforge.db.schema.vector_indexes import list_indexes
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric, VectorIndex
 from vectorforge.vectorstore.pgvector import PgVectorStore

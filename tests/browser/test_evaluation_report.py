@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from vectorforge.evaluation.comparison import summarise
-from vectorforge.evaluation.measures import measures_at
+from vectorforge.evaluation.metrics import measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import write_report
 from vectorforge.evaluation.resampling import Bootstrap

@@ -40,7 +40,7 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, live_api, new_collection, settings_for
 from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.config import AwsSettings, IngestionSettings
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.erasure.certificate import sha256_of
 from vectorforge.local.postgres import EmbeddedPostgres
 

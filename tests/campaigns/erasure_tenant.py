@@ -12,14 +12,13 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import ask_streaming, new_collection
 from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.query_log_overflow import QueryLogOverflow
-from vectorforge.aws.query_log_queue import QueryLogQueue
+from vectorforge.aws.handlers.ingest import handle
+from vectorforge.aws.handlers.query_log_batch import QueryLogBatch
+from vectorforge.aws.query_log_queue import QueryLogOverflow, QueryLogQueue
 from vectorforge.bootstrap import Application
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.deadline import Deadline
-from vectorforge.serverless.ingest import handle
-from vectorforge.serverless.query_log_batch import QueryLogBatch
 
 CANARY = "quokkasaurus"
 TENANT, OTHER = "acme", "other"

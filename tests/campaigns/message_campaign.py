@@ -24,7 +24,7 @@ from tests.campaigns.query_log.delivery import LogQueue, log_writer
 from tests.support.aws.fake_aws import aws_client
 from tests.support.aws.fake_sqs import FakeSqs
 from tests.support.rag.query_logs import make_log, message
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 _ENTRIES = 10  # of one SendMessageBatch

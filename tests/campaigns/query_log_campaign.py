@@ -24,8 +24,8 @@ from tests.campaigns.query_log.delivery import LogQueue, log_writer, sqs_server
 from tests.campaigns.query_log.disturbance import plan
 from tests.support.aws.live_query_function import add_passage
 from vectorforge.db.connection import Database
-from vectorforge.db.migrate import migrate
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 _EXPLANATION = """

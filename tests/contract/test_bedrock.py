@@ -16,7 +16,6 @@ from tests.contract.suites.llm_streams import LLMStreamContract
 from tests.support.aws.aws_events import aws_exception
 from tests.support.vendors.fake_bedrock import MODEL, FakeBedrock, check_input
 from tests.support.vendors.fake_vendor import Failure, FakeVendor, Reply, SmallContext
-from vectorforge.bedrock_client import BedrockClient
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import (
     ConfigurationError,
@@ -32,6 +31,7 @@ from vectorforge.llm.providers.bedrock import BedrockProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
+from vectorforge.vendors.bedrock import BedrockClient
 
 SYSTEM, QUESTION = (message["content"] for message in MESSAGES)
 CONVERSATION = [{"role": "user", "content": [{"text": QUESTION}]}]

@@ -15,13 +15,12 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
-from vectorforge.embedding.providers.cohere import CohereEmbeddingProvider
-from vectorforge.embedding.providers.google import GoogleEmbeddingProvider
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.embedding.providers.openai_compatible import CohereEmbeddingProvider, GoogleEmbeddingProvider
 from vectorforge.health import HealthChecker
-from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind
+from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind
 
 
 @pytest.fixture

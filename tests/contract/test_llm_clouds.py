@@ -17,11 +17,11 @@ from tests.contract.suites.llm_streams import LLMStreamContract
 from tests.support.vendors.fake_azure_openai import FakeAzureOpenAI
 from tests.support.vendors.fake_vendor import FakeVendor
 from tests.support.vendors.fake_vertex import PROJECT, REGION, FakeVertex
-from vectorforge.credentials import AccessToken, FixedCredentials
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.vendor_sdk_clients import AzureOpenAI, VertexAI
+from vectorforge.vendors.credentials import AccessToken, FixedCredentials
+from vectorforge.vendors.sdk_clients import AzureOpenAI, VertexAI
 
 VERSION = "2024-10-21"
 

@@ -18,18 +18,15 @@ from tests.support.vendors.fake_vendor import FakeVendor
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.llama_prompt import format_chat_prompt
 from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.cohere import CohereProvider
-from vectorforge.llm.providers.extractive import ExtractiveProvider
-from vectorforge.llm.providers.google import GoogleProvider
-from vectorforge.llm.providers.max_serve import MaxServeProvider
-from vectorforge.llm.providers.ollama import OllamaProvider
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.max_serve import MaxServeProvider, format_chat_prompt
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.providers.openai_compatible import CohereProvider, GoogleProvider, OllamaProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.vendor_sdk_clients import ClientKind
+from vectorforge.vendors.sdk_clients import ClientKind
 
 FULL_CONFIG = LLMRequestConfig(
     model="m",

@@ -16,13 +16,13 @@ from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Failure, FakeVendor
-from vectorforge.credentials import KeyOrigin
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.errors import LLMAuthenticationError, LLMError
 from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.ollama import OllamaProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, VertexAI
+from vectorforge.llm.providers.openai_compatible import OllamaProvider
+from vectorforge.vendors.credentials import KeyOrigin
+from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, VertexAI
 
 TEXT = "The answer is 42 [Source 1]."
 QUESTION: list[Any] = [{"role": "user", "content": "What is the answer?"}]

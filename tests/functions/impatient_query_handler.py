@@ -1,7 +1,7 @@
 """The query function as its bundle holds it, which looks for a missing key again after half a second."""
 
 from tests.functions.keyless_query_handler import BundlePathFinder
-from vectorforge.serverless.query import QueryFunction
+from vectorforge.aws.handlers.query import QueryFunction
 
 __all__ = ["BundlePathFinder", "handler"]
 

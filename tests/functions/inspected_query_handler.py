@@ -8,7 +8,7 @@ from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any
 
-from vectorforge.serverless.query import QueryFunction
+from vectorforge.aws.handlers.query import QueryFunction
 
 
 class InspectedQueryFunction:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from vectorforge.embedding.discovery import _LOCAL_PACKAGES
+from vectorforge.embedding.registry import _LOCAL_PACKAGES
 
 
 class BundlePathFinder(PathFinder):

@@ -14,19 +14,15 @@ from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import settings_for
 from tests.support.vendors.hashing_embedder import HashingEmbedder
+from vectorforge.aws.handlers.ingest import handle
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import (
-    DatabaseUnavailableError,
-    DeadlineExceededError,
-    ObjectStoreError,
-)
+from vectorforge.errors import DatabaseUnavailableError, DeadlineExceededError, ObjectStoreError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.serverless.ingest import handle
 
 BUCKET = "vectorforge-uploads"
 TENANT = "acme"

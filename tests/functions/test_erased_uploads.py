@@ -11,11 +11,11 @@ from psycopg.conninfo import make_conninfo
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
+from vectorforge.aws.handlers.ingest import handle
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings
-from vectorforge.db.repositories.erasure_repo import Erasure, Subject
 from vectorforge.deadline import Deadline
-from vectorforge.serverless.ingest import handle
+from vectorforge.erasure.repo import Erasure, Subject
 
 BUCKET = "vectorforge-uploads"
 KEYS = ("acme/a/x.txt", "acme/ a /y.txt", "acme/b/x.txt", "acme2/a/x.txt")

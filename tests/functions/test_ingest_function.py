@@ -18,6 +18,7 @@ from tests.support.http.live_api import key_of, settings_for
 from tests.support.http.live_server import serve
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.api.app import create_app
+from vectorforge.aws.handlers.ingest import IngestFunction, handle
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.db.connection import Database
@@ -25,10 +26,9 @@ from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, Ne
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
-from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.serverless.ingest import IngestFunction, handle
 from vectorforge.types import Vector
 
 EVENTS = Path(__file__).parents[2] / "events"

@@ -33,10 +33,10 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.aws.sqs_proxy import SqsProxy
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.fake_embeddings import Reply
-from vectorforge.aws.ingestion_queue import AnnouncedJob
+from vectorforge.aws.queues import AnnouncedJob
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_repo import IngestionJob, NewJobItem
-from vectorforge.ingestion.vectors_ahead import SMALL_BYTES
+from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
 from vectorforge.types import DistanceMetric
 
 BUCKET = "uploads"

@@ -18,14 +18,14 @@ from psycopg.conninfo import make_conninfo
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
+from vectorforge.aws.handlers.ingest import handle
+from vectorforge.aws.handlers.ingest_events import read_uploads
+from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.deadline import Deadline
 from vectorforge.errors import InvalidInputError, VectorForgeError
-from vectorforge.serverless.ingest import handle
-from vectorforge.serverless.ingest_events import read_uploads
-from vectorforge.serverless.uploads import UploadInbox
 
 EVENTS = Path(__file__).parents[2] / "events"
 BUCKET = "vectorforge-uploads"

@@ -1,4 +1,4 @@
-"""The migrate function: whatever happens, CloudFormation hears of it exactly once."""
+"""The migrate function answers CloudFormation exactly once, in every case."""
 
 import asyncio
 import shutil
@@ -14,13 +14,15 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.functions.migrate_process import ROOT, SIGNED, Stack, event, invoke, url_of
-from vectorforge.db.migrate import _LOCK_KEY, pending, read_migrations
+from vectorforge.aws.handlers.migrate import StackAnswer, StackRequest
+from vectorforge.db.schema.migrate import _LOCK_KEY, pending, read_migrations
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
-from vectorforge.serverless.stack_request import StackAnswer, StackRequest
 
 
-async def test_a_stack_migrates_a_new_database_once(make_database: Callable[..., str], stack: Stack) -> None:
+async def test_stack_request_migrates_new_database_once(
+    make_database: Callable[..., str], stack: Stack
+) -> None:
     empty = make_database(empty=True)
     environment = {
         "VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(empty),
@@ -56,7 +58,7 @@ async def test_a_stack_migrates_a_new_database_once(make_database: Callable[...,
     assert "canary" not in printed + str(stack.answers)
 
 
-async def test_an_operator_has_the_indexes_built(make_database: Callable[..., str]) -> None:
+async def test_index_action_builds_missing_indexes(make_database: Callable[..., str]) -> None:
     conninfo = make_database()
     with psycopg.connect(conninfo) as connection:
         connection.execute(
@@ -70,7 +72,7 @@ async def test_an_operator_has_the_indexes_built(make_database: Callable[..., st
     assert answers == [{"built": ["cosine_384"]}, {"built": []}]
 
 
-async def test_a_rolled_back_stack_keeps_the_newer_schema(
+async def test_rolled_back_stack_keeps_newer_schema(
     make_database: Callable[..., str], stack: Stack, tmp_path: Path
 ) -> None:
     older = tmp_path / "vectorforge"  # the code before the last migration
@@ -85,22 +87,20 @@ async def test_a_rolled_back_stack_keeps_the_newer_schema(
     assert stack.answers[1]["Data"]["Applied"] == "0"
 
     answers, _ = await invoke(environment, ({"action": "migrate"}, 60_000), library=tmp_path)
-    assert answers == [  # who calls it in person is to know
+    assert answers == [  # a direct call reports it
         {
             "error": "MigrationError",
-            "message": f"The database has migration {last}, which this version does not know.",
+            "message": f"The database has migration {last}, which this version does not include.",
         }
     ]
-    with (older / "db" / "migrations" / "0002_documents.sql").open("a") as file:
+    with (older / "db" / "migrations" / "0002_tenants.sql").open("a") as file:
         file.write("-- changed")
     await invoke(environment, (update, 60_000), library=tmp_path)
     assert stack.answers[2]["Status"] == "FAILED"
-    assert "0002_documents.sql has changed" in stack.answers[2]["Reason"]
+    assert "0002_tenants.sql was changed" in stack.answers[2]["Reason"]
 
 
-async def test_a_failure_is_answered_in_words_without_secrets(
-    make_database: Callable[..., str], stack: Stack
-) -> None:
+async def test_failure_is_answered_without_secrets(make_database: Callable[..., str], stack: Stack) -> None:
     unreachable = "postgresql://admin:canary-password@127.0.0.1:1/x"
     for environment, reason in (
         ({"VECTORFORGE_MIGRATOR_DATABASE_URL": unreachable}, "cannot connect"),
@@ -110,14 +110,14 @@ async def test_a_failure_is_answered_in_words_without_secrets(
     ):
         stack.answers.clear()
         answers, printed = await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
-        assert answers == [None]  # raising would make Lambda ask again
+        assert answers == [None]  # raising would make Lambda retry
         [answer] = stack.answers
         assert answer["Status"] == "FAILED"
         assert reason in answer["Reason"]
         assert "canary" not in printed + str(answer)
 
 
-async def test_an_unknown_request_fails_and_deleting_needs_no_database(stack: Stack) -> None:
+async def test_unknown_request_fails_and_delete_needs_no_database(stack: Stack) -> None:
     unknown = {**stack.request("migrate_cloudformation_create"), "RequestType": "Replace"}
     named = {**stack.request("migrate_cloudformation_delete"), "PhysicalResourceId": "an-older-name"}
     await invoke({}, (unknown, 30_000), (named, 30_000))
@@ -128,17 +128,17 @@ async def test_an_unknown_request_fails_and_deleting_needs_no_database(stack: St
     ]
 
 
-async def test_the_stack_hears_of_it_before_the_function_is_killed(
+async def test_timeout_is_answered_before_the_function_is_killed(
     make_database: Callable[..., str], stack: Stack
 ) -> None:
     empty = make_database(empty=True)
-    with psycopg.connect(empty) as other:  # another migrator, which never ends
+    with psycopg.connect(empty) as other:  # another migrator that never finishes
         other.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEY])
         environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": url_of(empty)}
         await invoke(environment, (stack.request("migrate_cloudformation_create"), 4_000))
     [answer] = stack.answers
     assert answer["Status"] == "FAILED"
-    assert "more than" in answer["Reason"] or "stopped after" in answer["Reason"]
+    assert "still migrating after" in answer["Reason"] or "timed out after" in answer["Reason"]
     assert len(await pending(empty)) == len(read_migrations())
 
 
@@ -153,7 +153,7 @@ async def test_a_database_that_falls_silent_does_not_keep_the_stack_waiting(stac
     assert answer["Status"] == "FAILED"
 
 
-async def test_an_answer_that_is_not_accepted_is_sent_again(stack: Stack) -> None:
+async def test_rejected_answer_is_retried(stack: Stack) -> None:
     stack.refuses = 2
     answers, printed = await invoke({}, (stack.request("migrate_cloudformation_delete"), 30_000))
     assert answers == [None]
@@ -172,7 +172,7 @@ def send_in_process(stack: Stack, reason: str, *, url: str | None = None) -> Non
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "\N{GRINNING FACE}", "\n", "\ud800"])
-def test_an_answer_is_never_larger_than_the_stack_takes(stack: Stack, character: str) -> None:
+def test_answer_is_truncated_to_4096_bytes(stack: Stack, character: str) -> None:
     send_in_process(stack, character * 5000)
     assert (
         stack.sizes[0] <= 4096
@@ -181,7 +181,7 @@ def test_an_answer_is_never_larger_than_the_stack_takes(stack: Stack, character:
     assert set(stack.answers[0]["Reason"]) == {character}
 
 
-def test_an_answer_to_a_server_that_speaks_no_http_is_sent_again(stack: Stack) -> None:
+def test_answer_without_http_response_is_retried(stack: Stack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         attempts = []
 
@@ -204,7 +204,7 @@ def test_an_answer_to_a_server_that_speaks_no_http_is_sent_again(stack: Stack) -
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:1/answer here", "http://[broken", "http://127.0.0.1:port"]
 )
-def test_an_address_that_cannot_be_used_is_not_told(
+def test_unusable_response_url_is_not_disclosed(
     stack: Stack, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(VectorForgeError) as caught:
@@ -214,7 +214,7 @@ def test_an_address_that_cannot_be_used_is_not_told(
     assert "canary" not in told
 
 
-async def test_a_direct_call_says_what_is_wrong_with_it(make_database: Callable[..., str]) -> None:
+async def test_direct_call_with_unknown_action_returns_error(make_database: Callable[..., str]) -> None:
     environment = {"VECTORFORGE_MIGRATOR_DATABASE_URL": make_conninfo(make_database())}
     answers, _ = await invoke(environment, ({"action": "drop"}, 30_000), ({}, 30_000))
     expected = {"error": "InvalidInputError", "message": 'action must be "migrate", "check" or "index".'}

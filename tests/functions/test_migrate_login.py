@@ -18,10 +18,10 @@ from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.fake_rds import FakeRds, keys_in
 from tests.support.aws.lambda_context import LambdaContext
 from vectorforge.aws.database_login import IamDatabaseLogin
+from vectorforge.aws.handlers.migrate import MigrateFunction
 from vectorforge.db.connection import Database
-from vectorforge.db.migrate import read_migrations
+from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.migrate import MigrateFunction
 
 MASTER, FIRST, SECOND = "vectorforge_owner", "canary-first-password", "canary-second-password"
 SECRET = "rds!db-11111111-2222-3333-4444-555555555555"
@@ -183,7 +183,7 @@ async def test_what_is_wrong_with_the_login_is_said_without_it(rds: Rds, stack: 
         (
             {"username": MASTER, "password": SECOND},
             {"auth": "password"},
-            "refused the migrator's role or password",
+            "rejected the migrator's role or password",
         ),
         (
             {"username": MASTER, "password": SECOND},

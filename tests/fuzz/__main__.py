@@ -25,7 +25,7 @@ from tests.fuzz.document_machines import MACHINES, machine_for
 from tests.fuzz.parser_runs import NO_ATHERIS, fuzz_parser
 from tests.fuzz.parsers import PARSERS
 from tests.fuzz.reliability_section import PAGE, Row, table, write
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 logger = logging.getLogger(__name__)

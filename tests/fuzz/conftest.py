@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.fuzz.api_server import ApiServer, api_server
+from tests.support.postgres.databases import own_database
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
@@ -16,11 +18,11 @@ def server_log(private_dir: Callable[[str], Path]) -> Path:
     return private_dir("fuzz") / "server.log"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(postgres_server: EmbeddedPostgres, server_log: Path) -> Iterator[ApiServer]:
-    """One for all tests here; state machines, which are not coroutines, talk to it too.
+    """One server for the tests of a module; state machines, which are not coroutines, use it too.
 
-    It ends with them: its worker would take the jobs of other tests in the same database.
+    Its worker claims the jobs of every tenant, so it has a database of its own.
     """
     started, leave = threading.Event(), asyncio.Event()
     found: list[ApiServer] = []
@@ -28,8 +30,9 @@ def server(postgres_server: EmbeddedPostgres, server_log: Path) -> Iterator[ApiS
 
     async def run() -> None:
         try:
-            with server_log.open("wb") as log:
-                async with api_server(postgres_server.app_url, "fuzz", log=log) as running:
+            with server_log.open("wb") as log, own_database(postgres_server.migrator_url) as url:
+                app_url = make_conninfo(url, user="vectorforge_app")
+                async with api_server(app_url, "fuzz", log=log) as running:
                     found.append(running)
                     started.set()
                     await leave.wait()

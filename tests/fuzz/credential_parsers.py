@@ -21,7 +21,7 @@ from vectorforge.aws.secret_readers import secret_fields
 from vectorforge.config import IdentitySettings, ServerSettings
 from vectorforge.db.repositories.api_key_repo import FoundApiKey
 from vectorforge.errors import AuthenticationError, ConfigurationError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 KEY: Final = "key-of-alice"
 TENANT: Final = "alice"

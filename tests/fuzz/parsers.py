@@ -11,26 +11,24 @@ from typing import Any, Final
 from tests.fuzz.credential_parsers import CREDENTIAL_PARSERS
 from tests.fuzz.request_parsers import REQUEST_PARSERS
 from tests.fuzz.vendor_parsers import VENDOR_PARSERS
+from vectorforge.aws.handlers.ingest_events import ListedObjects, Message
 from vectorforge.aws.query_log_record import parse_message
 from vectorforge.errors import ExtractionError, FilterError, InvalidInputError
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
-from vectorforge.ingestion.extract.docx import extract_docx
 from vectorforge.ingestion.extract.html import extract_html
-from vectorforge.ingestion.extract.json_text import extract_json
+from vectorforge.ingestion.extract.json_text import extract_json, extract_notebook
 from vectorforge.ingestion.extract.mail import extract_mail
-from vectorforge.ingestion.extract.notebook import extract_notebook
 from vectorforge.ingestion.extract.pdf import extract_pdf
-from vectorforge.ingestion.extract.rtf import extract_rtf
+from vectorforge.ingestion.extract.word import extract_docx, extract_rtf
 from vectorforge.ingestion.types import ReadText
 from vectorforge.llm.response_body import events
-from vectorforge.pipeline.answer_json import AnswerReader
-from vectorforge.pipeline.citations import find_labels, neutralise_labels
-from vectorforge.runtime.errors import UnsupportedEventError
+from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels
+from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.runtime.http_event import read_event
-from vectorforge.serverless.ingest_events import ListedObjects, Message
-from vectorforge.vectorstore.filters import MAX_SQL_LENGTH, matches, parse
-from vectorforge.vectorstore.sql_filters import FilterCompiler
+from vectorforge.runtime.invocation import UnsupportedEventError
+from vectorforge.vectorstore.filters.parse import MAX_SQL_LENGTH, matches, parse
+from vectorforge.vectorstore.filters.sql import FilterCompiler
 
 _MAX_CHARS: Final = 1_000_000
 

@@ -16,22 +16,22 @@ from starlette.types import Message
 from tests.fuzz.event_loop import result_of
 from tests.support.rag.passages import make_passage
 from vectorforge.api.mcp.tools import TOOLS
-from vectorforge.api.numbered_labels import LabelRewriter
-from vectorforge.api.openai.cursors import read_page
-from vectorforge.api.schemas.openai_filters import AttributeFilter
-from vectorforge.api.schemas.queries import read_cursor
-from vectorforge.api.uploads import read_job_items
+from vectorforge.api.native.document_uploads import read_job_items
+from vectorforge.api.native.queries import read_cursor
+from vectorforge.api.openai.file_schemas import AttributeFilter
+from vectorforge.api.openai.labels import LabelRewriter
+from vectorforge.api.openai.vector_stores import read_page
 from vectorforge.aws.query_log_lines import find_records
-from vectorforge.aws.upload_keys import UploadKey
+from vectorforge.aws.uploads import UploadKey
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import FilterError, InvalidInputError
-from vectorforge.pipeline.addresses import KnownAddresses
-from vectorforge.pipeline.citation_check import CitationChecker
-from vectorforge.pipeline.links import LinkFilter
-from vectorforge.pipeline.redaction import redact
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
+from vectorforge.pipeline.guardrails.links import LinkFilter
+from vectorforge.pipeline.guardrails.redaction import redact
 from vectorforge.tools.toolbox import check_arguments
-from vectorforge.vectorstore.filters import parse
-from vectorforge.vectorstore.sql_filters import FilterCompiler
+from vectorforge.vectorstore.filters.parse import parse
+from vectorforge.vectorstore.filters.sql import FilterCompiler
 
 _BOUNDARY: Final = "b"
 _TYPES: Final = (f"multipart/form-data; boundary={_BOUNDARY}", "application/json", "multipart/form-data", "")
@@ -138,7 +138,7 @@ def watch_answer(content: bytes) -> None:
     """Links, labels and citations of an answer: in pieces as in one; nothing that leads out gets through."""
     text, size = _text(content[1:]), 1 + (content[0] % 13 if content else 0)
     passages = [make_passage(_PASSAGE, title="Refunds")]
-    for make in (lambda: LinkFilter(KnownAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
+    for make in (lambda: LinkFilter(AllowedAddresses(lambda: [_PASSAGE])), lambda: LabelRewriter(passages)):
         whole, pieces = make(), make()
         told = "".join(_in_pieces(text, len(text) + 1, whole.feed, whole.finish))
         assert "".join(_in_pieces(text, size, pieces.feed, pieces.finish)) == told

@@ -174,9 +174,9 @@ def test_failures_ring_by_their_share_and_number(
 
 UNREADABLE = """\
 from pydantic import SecretStr
-from vectorforge.aws.logs import structure_logs
+from vectorforge.aws.observability import structure_logs
 from vectorforge.aws.secrets import KeyPlace
-from vectorforge.credentials import KeyOrigin
+from vectorforge.vendors.credentials import KeyOrigin
 from vectorforge.errors import SecretsUnavailableError
 
 readings = [{"openai_api_key": "sk-1"}]

@@ -11,8 +11,8 @@ from botocore.exceptions import ReadTimeoutError
 from tests.infra.deployment_doctor import BOOTSTRAP, ORDER, Doctor
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import EVERY
-from vectorforge.cli.aws_failures import understand
-from vectorforge.cli.deployed_stacks import DeployedStack, check_stacks
+from vectorforge.cli.doctor.aws_failures import understand
+from vectorforge.cli.doctor.deployed_stacks import DeployedStack, check_stacks
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 

@@ -14,7 +14,7 @@ from tests.infra.stack_template import StackTemplate, text
 from tests.support.http.live_api import build_application, settings_for
 from vectorforge.api.app import create_app
 from vectorforge.api.problems import STATUS_OF
-from vectorforge.api.schemas.problem import Problem
+from vectorforge.api.schemas import Problem
 from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, DeadlineExceededError
 

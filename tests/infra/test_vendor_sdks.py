@@ -68,7 +68,7 @@ ASKING = """
 import asyncio
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.vendor_sdk_clients import AzureOpenAI, VertexAI
+from vectorforge.vendors.sdk_clients import AzureOpenAI, VertexAI
 import google.auth
 asyncio.run(OpenAIProvider("key", azure=AzureOpenAI("https://localhost", "2024-10-21")).preload())
 asyncio.run(AnthropicProvider("", vertex=VertexAI("example", "global")).preload())

@@ -15,7 +15,7 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

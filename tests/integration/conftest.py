@@ -12,11 +12,11 @@ from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.sqs_events import Queue
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_queue import QueryLogQueue
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 
 MakeWriter: TypeAlias = Callable[[str], QueryLogWriterFunction]
 Logged: TypeAlias = list[logging.LogRecord]

@@ -14,7 +14,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

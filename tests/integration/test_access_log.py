@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.http.live_api import add_documents, key_of, live_api, new_collection, settings_for
-from vectorforge.api.access_log import logger
+from vectorforge.api.middleware.observability import logger
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 
 async def test_each_request_of_a_known_caller_is_a_line(

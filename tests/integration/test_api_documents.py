@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.support.http.live_api import add_documents, finished_job, live_api, new_collection, settings_for
-from vectorforge.api.uploads import source_of
+from vectorforge.api.native.document_uploads import source_of
 
 MARKDOWN = "# Refunds\n\nA refund takes five days.\n\n# Shipping\n\nParcels leave on Mondays.\n"
 

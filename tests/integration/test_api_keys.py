@@ -17,7 +17,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey, digest_of, find_api_key
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 Served: TypeAlias = tuple[LiveApi, httpx2.AsyncClient]
 

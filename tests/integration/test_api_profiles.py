@@ -24,7 +24,7 @@ OTHER = {"profile_summary": "Another person's bread and Postgres warehouse."}
 
 
 @dataclass
-class Doors:
+class Routers:
     """Alice's profiles 1 and 2, and Bob's profile 1."""
 
     api: LiveApi
@@ -36,10 +36,10 @@ class Doors:
 
 
 @pytest.fixture
-async def doors(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Doors]:
+async def doors(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Routers]:
     alice, bob = make_tenant(), make_tenant()
     async with live_api(settings_for(app_url, [alice, bob])) as api:
-        doors = Doors(api, alice, bob)
+        doors = Routers(api, alice, bob)
         for tenant, profile_id, body in ((alice, 1, WHOLE), (alice, 2, OTHER), (bob, 1, OTHER)):
             async with doors.client(tenant) as client:
                 (await client.put(f"/v1/profiles/{profile_id}", json=body)).raise_for_status()
@@ -58,7 +58,7 @@ def origins(found: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 # C-008 C-009 C-010: what each way to ingest replaces, and what it leaves alone
-async def test_ingest_reingest_delete(doors: Doors) -> None:
+async def test_ingest_reingest_delete(doors: Routers) -> None:
     async with doors.client() as client:
         first = (await client.put("/v1/profiles/5", json=WHOLE)).json()
         assert (first["documents"], first["chunks_added"]) == (6, 6)
@@ -83,7 +83,7 @@ async def test_ingest_reingest_delete(doors: Doors) -> None:
 
 
 # C-002 C-013 C-014 C-017: passages, and the same passages as a context
-async def test_search(doors: Doors) -> None:
+async def test_search(doors: Routers) -> None:
     async with doors.client() as client:
         found = await search(client, query="Who moved a warehouse to Postgres?")
         best = found["results"][0]
@@ -97,7 +97,7 @@ async def test_search(doors: Doors) -> None:
         assert origins(narrow) == {("experience", "1"), ("experience", "2")}
 
 
-async def test_a_search_by_words_and_by_both(doors: Doors) -> None:
+async def test_a_search_by_words_and_by_both(doors: Routers) -> None:
     async with doors.client() as client:
         lexical = await search(client, query="warehouse", search_mode="lexical", min_score=2.0, top_k=100)
         assert origins(lexical) == {("experience", "1")}
@@ -118,7 +118,7 @@ async def test_a_search_by_words_and_by_both(doors: Doors) -> None:
     "filters",
     [None, {"profile_id": 2}, {"$or": [{"profile_id": 1}, {"profile_id": 2}]}, {"profile_id": {"$gte": 0}}],
 )
-async def test_no_door_leads_to_another_profile(doors: Doors, filters: dict[str, Any] | None) -> None:
+async def test_no_door_leads_to_another_profile(doors: Routers, filters: dict[str, Any] | None) -> None:
     asked = "Another person's bread and Postgres warehouse"
     question = {"query": asked, "filters": filters}
     async with doors.client() as client:
@@ -146,7 +146,7 @@ async def test_no_door_leads_to_another_profile(doors: Doors, filters: dict[str,
 
 
 # C17: the same passages through every door, in the same order
-async def test_every_door_finds_the_same_passages(doors: Doors) -> None:
+async def test_every_door_finds_the_same_passages(doors: Routers) -> None:
     body: dict[str, Any] = {"query": "Who baked bread?", "top_k": 4, "min_score": None}
     async with doors.client() as client:
         names = {c["name"]: c["id"] for c in (await client.get("/v1/collections")).json()["collections"]}
@@ -168,7 +168,7 @@ async def test_every_door_finds_the_same_passages(doors: Doors) -> None:
 
 
 # C17: a collection of profiles answers nobody who does not say whose
-async def test_a_profile_is_required(doors: Doors) -> None:
+async def test_a_profile_is_required(doors: Routers) -> None:
     async with doors.client() as client:
         names = {c["name"]: c for c in (await client.get("/v1/collections")).json()["collections"]}
         assert names["profiles"]["by_profile"] is True
@@ -187,7 +187,7 @@ async def test_a_profile_is_required(doors: Doors) -> None:
 
 
 # C-014 C06: the answer's context has 2,000 characters, whatever max_tokens is
-async def test_the_preset_of_profiles(doors: Doors) -> None:
+async def test_the_preset_of_profiles(doors: Routers) -> None:
     jobs = [{"id": n, "title": f"Job {n}", "description": f"Bread {n}. " * 60} for n in range(12)]
     async with doors.client() as client:
         await client.put("/v1/profiles/6", json={"experiences": jobs})
@@ -224,14 +224,14 @@ async def test_the_preset_of_profiles(doors: Doors) -> None:
         ("/v1/profiles/1/search", {"query": "x", "filters": {"a": {"$near": 1}}}, 422),
     ],
 )
-async def test_refusals(doors: Doors, path: str, body: dict[str, Any], status: int) -> None:
+async def test_refusals(doors: Routers, path: str, body: dict[str, Any], status: int) -> None:
     async with doors.client() as client:
         response = await client.post(path, json=body)
         assert response.status_code == status, response.text
 
 
 # C-022
-async def test_sizes_of_chunks_in_a_request(doors: Doors) -> None:
+async def test_sizes_of_chunks_in_a_request(doors: Routers) -> None:
     text = " ".join(f"word{number}" for number in range(100))
     async with doors.client() as client:
         body = {"text": text, "chunking": {"chunk_size": 100, "chunk_overlap": 0}}

@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.http.live_server import serve
-from vectorforge.api.disconnect import cancelled_on_disconnect
-from vectorforge.api.middleware import RequestContext
+from vectorforge.api.middleware.request import RequestContext
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.sse import EventEncoder
-from vectorforge.api.stream import OpenedQuery, QueryEventResponse
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.streaming.sse import EventEncoder
+from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError, LLMTimeoutError, NotFoundError
 from vectorforge.pipeline.types import (

@@ -21,7 +21,7 @@ from tests.support.http.live_api import (
 from vectorforge.api.app import create_routes
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.config import AwsSettings
-from vectorforge.limits.types import Limits
+from vectorforge.limits.settings import Limits
 
 SECRET = "alice-only-passage"
 DOCUMENTS = {"documents": [{"source": "b.md", "text": "From Bob."}]}

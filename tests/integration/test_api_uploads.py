@@ -16,11 +16,11 @@ from infra.emulator.lambda_service.bucket_event_source import object_created_eve
 from tests.support.aws.fake_aws import REGION, FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
+from vectorforge.aws.handlers.ingest import handle
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.deadline import Deadline
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.ingest import handle
 
 BUCKET = "vectorforge-uploads"
 LIMIT = 5000

@@ -21,7 +21,7 @@ from infra.database_certificates import write_database_certificates
 from tests.conftest import ObservedPostgres
 from tests.support.postgres.pgbouncer import PGBOUNCER
 from vectorforge.db.connection import Database
-from vectorforge.db.migrate import pending
+from vectorforge.db.schema.migrate import pending
 from vectorforge.errors import DatabaseLoginError, UntrustedDatabaseError
 
 ENDPOINT = "vectorforge.proxy-abcdefghijkl.eu-central-1.rds.amazonaws.com"

@@ -13,7 +13,7 @@ from tests.support.http.live_api import add_documents, live_api, new_collection,
 from tests.support.rag.passages import make_passage
 from vectorforge.config import QuerySettings
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.retriever.document_cap import search_capped
+from vectorforge.retriever.rerank import search_capped
 from vectorforge.vectorstore.base import NearestChunks
 
 BLOCKER = "\n\n".join(

@@ -17,14 +17,13 @@ import psycopg
 import pytest
 
 from vectorforge.db.connection import Database
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import account_for
-from vectorforge.local.cluster import binaries, passable
+from vectorforge.local.cluster import binaries, is_alive, passable
 from vectorforge.local.laptop import default_data_dir
 from vectorforge.local.lease import leased
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.local.postmaster import is_alive
 
 
 @pytest.fixture

@@ -14,13 +14,9 @@ from vectorforge.config import IngestionSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
-from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
-from vectorforge.db.repositories.embedding_switch_repo import (
-    EmbeddingSwitch,
-    EmbeddingSwitchRepository,
-    SwitchState,
-)
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository, SwitchState
 from vectorforge.errors import (
     ConflictError,
     EmbeddingModelChangedError,

@@ -19,7 +19,7 @@ from vectorforge.config import QuerySettings
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.evaluation.baseline import Baseline
 from vectorforge.evaluation.comparison import Summary, summarise
-from vectorforge.evaluation.measures import measures_at
+from vectorforge.evaluation.metrics import measures_at
 from vectorforge.evaluation.questions import Question, QuestionSet, Relevant
 from vectorforge.evaluation.report import render_report
 from vectorforge.evaluation.resampling import Bootstrap

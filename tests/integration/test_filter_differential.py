@@ -16,10 +16,10 @@ from tests.support.rag.random_filters import RandomFilters, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.base import VectorStore
-from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.filters.parse import matches, parse
+from vectorforge.vectorstore.filters.sql import FilterCompiler
 from vectorforge.vectorstore.memory import InMemoryVectorStore
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.sql_filters import FilterCompiler
 
 SEEDS = range(10)
 FILTERS = 1_000

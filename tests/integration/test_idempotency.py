@@ -26,8 +26,7 @@ from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import LLMError
-from vectorforge.limits.settings import TenantLimits
-from vectorforge.limits.types import Limits
+from vectorforge.limits.settings import Limits, TenantLimits
 
 COMPLETION = {"model": "vectorforge/default", "messages": [{"role": "user", "content": ASKED}]}
 RESPONSE = {"model": "vectorforge/default", "input": ASKED}

@@ -26,15 +26,14 @@ from tests.support.aws.live_query_function import LockStep, query_surroundings
 from tests.support.http.live_api import add_documents, new_collection
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.api.idempotency.response import MAX_WAITING
+from vectorforge.api.streaming.idempotency import MAX_WAITING
 from vectorforge.config import QuerySettings, StreamSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.idempotent_answer_repo import LEASE_S
 from vectorforge.errors import LLMError
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
-from vectorforge.limits.settings import TenantLimits
-from vectorforge.limits.types import Limits
+from vectorforge.ingestion.worker.worker import IngestionWorker
+from vectorforge.limits.settings import Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
 
 BOTH = pytest.mark.parametrize("body", [QUESTION, STREAM], ids=["json", "stream"])

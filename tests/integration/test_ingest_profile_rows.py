@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from tests.support.http.live_api import build_application
 from tests.support.vendors.hashing_embedder import HashingEmbedder
-from vectorforge.cli.ingest_profile_rows import ProfileQueries, ingest_profile_rows
-from vectorforge.cli.ingest_run import IngestSummary
+from vectorforge.cli.ingest.profiles import ProfileQueries, ingest_profile_rows
+from vectorforge.cli.ingest.run import IngestSummary
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig

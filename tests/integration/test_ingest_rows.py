@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from tests.support.http.live_api import build_application
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.bootstrap import Application
-from vectorforge.cli.ingest_rows import RowsSummary, RowsToIngest, ingest_rows
+from vectorforge.cli.ingest.rows import RowsSummary, RowsToIngest, ingest_rows
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig

@@ -1,4 +1,4 @@
-"""Which jobs may run at the same time: of one collection, those of different single documents."""
+"""Jobs that may run at the same time: of one collection, those of different single documents."""
 
 import random
 from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def jobs(fresh_database_url: str) -> AsyncIterator[Jobs]:
         yield Jobs(database)
 
 
-async def test_jobs_of_different_documents_run_side_by_side(jobs: Jobs) -> None:
+async def test_jobs_of_different_documents_run_in_parallel(jobs: Jobs) -> None:
     made = [await jobs.make("acme", "docs", f"{n}.txt") for n in range(3)]
     assert [await jobs.claim() for _ in range(4)] == [*made, None]
 
@@ -97,7 +97,7 @@ async def test_jobs_of_the_same_document_take_turns(jobs: Jobs) -> None:
     assert await jobs.claim() == younger
 
 
-async def test_a_job_of_several_documents_waits_for_all_before_it_and_all_behind_it_wait(jobs: Jobs) -> None:
+async def test_job_of_several_documents_waits_and_blocks(jobs: Jobs) -> None:
     first = await jobs.make("acme", "docs", "a.txt")
     several = await jobs.make("acme", "docs", None)
     last = await jobs.make("acme", "docs", "b.txt")
@@ -109,7 +109,7 @@ async def test_a_job_of_several_documents_waits_for_all_before_it_and_all_behind
     assert await jobs.claim() == last
 
 
-async def test_only_a_single_document_makes_a_job_that_need_not_wait(jobs: Jobs) -> None:
+async def test_side_by_side_job_of_two_documents_waits(jobs: Jobs) -> None:
     older = await jobs.make("acme", "docs", "a.txt")
     collection_id = jobs.open[older][1]
     items = [NewJobItem(name, None, b"text") for name in ("b.txt", "c.txt")]
@@ -140,7 +140,7 @@ async def claim_all(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_comes_and_goes_exactly_those_run_that_may(jobs: Jobs, seed: int) -> None:
+async def test_random_jobs_run_exactly_when_allowed(jobs: Jobs, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(60):
         await change(jobs, chance)
@@ -153,7 +153,7 @@ async def test_whatever_comes_and_goes_exactly_those_run_that_may(jobs: Jobs, se
             await jobs.end(job_id)
 
 
-async def test_others_wait_only_if_they_may_begin(jobs: Jobs) -> None:
+async def test_others_wait_only_with_claimable_job(jobs: Jobs) -> None:
     older = await jobs.make("acme", "docs", "a.txt")
     await jobs.make("acme", "docs", "a.txt")
     assert await jobs.dispatcher.others_wait("beta")

@@ -6,31 +6,33 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.repository_rows import make_collection, make_items
+from tests.support.postgres.pgbouncer import PgBouncer
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
-from vectorforge.db.repositories.job_repo import (
-    IngestionJob,
-    JobDispatcher,
-    JobError,
-    JobRepository,
-)
+from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, JobError, JobRepository
 from vectorforge.errors import InvalidInputError, NotFoundError
+
+
+@pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
+def app_url(request: pytest.FixtureRequest, fresh_database_url: str) -> str:
+    """A database of this test alone, both ways: a claim takes the jobs of every tenant."""
+    if request.param == "direct":
+        return fresh_database_url
+    bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
+    return bouncer.route(fresh_database_url)
 
 
 class TestJobs:
     async def start(self, database: Database, db: TenantDatabase, items: int = 2) -> IngestionJob:
-        """A job claimed by a worker. Other tests' jobs may be claimed first; they are finished."""
+        """Create a job and claim it."""
         collection = await make_collection(db, f"c-{uuid4().hex}")
         job = await JobRepository(db).create(collection.id, make_items(items))
-        while (claimed := await JobDispatcher(database).claim()) is None or claimed[:2] != (
-            db.tenant_id,
-            job.id,
-        ):
-            assert claimed is not None
-            await JobRepository(database.for_tenant(claimed[0])).finish(claimed[1])
+        assert await JobDispatcher(database).claim() == (db.tenant_id, job.id, 1)
         return job
 
-    async def test_from_queue_to_end(self, database: Database, tenant_db: TenantDatabase) -> None:
+    async def test_job_runs_from_queue_to_partial_success(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
         repo = JobRepository(tenant_db)
         job = await self.start(database, tenant_db)
         assert (job.status, job.documents_total, job.started_at) == ("queued", 2, None)
@@ -66,7 +68,9 @@ class TestJobs:
         )
         assert contents == []
 
-    async def test_a_killed_worker_is_replaced(self, database: Database, tenant_db: TenantDatabase) -> None:
+    async def test_job_of_killed_worker_is_claimed_again(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
         repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
         job = await self.start(database, tenant_db)
         assert await repo.next_item(job.id)
@@ -79,7 +83,7 @@ class TestJobs:
         assert (again.ordinal, again.attempts, again.content) == (0, 2, b"\x00\xff0")
         await repo.finish(job.id)
 
-    async def test_an_item_that_kills_its_worker_is_given_up(
+    async def test_item_that_crashes_workers_fails_after_attempts(
         self, database: Database, tenant_db: TenantDatabase
     ) -> None:
         repo, dispatcher = JobRepository(tenant_db), JobDispatcher(database)
@@ -98,7 +102,7 @@ class TestJobs:
         assert finished is not None
         assert (finished.status, finished.documents_failed) == ("failed", 1)
 
-    async def test_retrying_releasing_and_failing_early(
+    async def test_job_supports_retry_release_and_early_failure(
         self, database: Database, tenant_db: TenantDatabase
     ) -> None:
         repo = JobRepository(tenant_db)
@@ -120,7 +124,9 @@ class TestJobs:
         assert finished.error == JobError("configuration_error", "No provider.")
         assert (finished.status, finished.documents_failed) == ("failed", 3)
 
-    async def test_every_worker_gets_another_job(self, database: Database, tenant_db: TenantDatabase) -> None:
+    async def test_concurrent_claims_return_different_jobs(
+        self, database: Database, tenant_db: TenantDatabase
+    ) -> None:
         repo = JobRepository(tenant_db)
         collections = [await make_collection(tenant_db, f"c{number}") for number in range(8)]
         made = {(await repo.create(collection.id, make_items(1))).id for collection in collections}
@@ -131,7 +137,7 @@ class TestJobs:
         for job_id in made:
             await repo.finish(job_id)
 
-    async def test_one_tenants_queue_does_not_starve_another(
+    async def test_long_queue_of_one_tenant_does_not_starve_another(
         self, database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
     ) -> None:
         busy = await make_collection(tenant_db)
@@ -148,7 +154,7 @@ class TestJobs:
             for job in await JobRepository(db).list():
                 await JobRepository(db).finish(job.id)
 
-    # C19: of two versions of a document, the one sent later stays
+    # Of two versions of a document, the one sent later must win.
     async def test_jobs_of_one_collection_take_turns(
         self, database: Database, tenant_db: TenantDatabase
     ) -> None:
@@ -164,7 +170,7 @@ class TestJobs:
         assert await dispatcher.claim() == (tenant_db.tenant_id, second.id, 1)
         await repo.finish(second.id)
 
-    async def test_whoever_had_no_turn_comes_first(
+    async def test_tenant_without_a_claim_comes_first(
         self, database: Database, tenant_db: TenantDatabase, other_tenant_db: TenantDatabase
     ) -> None:
         dispatcher, repo = JobDispatcher(database), JobRepository(tenant_db)
@@ -182,7 +188,7 @@ class TestJobs:
         await repo.finish(first.id)
         await other_repo.finish(other.id)
 
-    async def test_limits(self, tenant_db: TenantDatabase) -> None:
+    async def test_job_beyond_limits_is_rejected(self, tenant_db: TenantDatabase) -> None:
         repo = JobRepository(tenant_db)
         with pytest.raises(NotFoundError):
             await repo.create(uuid4(), make_items())

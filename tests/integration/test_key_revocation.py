@@ -20,7 +20,7 @@ from vectorforge.config import QuerySettings
 from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, NewApiKey
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 QUESTION = {"query": "How hot is the oven?"}

@@ -13,8 +13,8 @@ from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.lexical_sql import lexical_ctes
 from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.search.lexical import lexical_ctes
 
 SCOPE = """
 scope AS (

@@ -22,8 +22,7 @@ from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import InvalidInputError, LimitExceededError, LLMError
 from vectorforge.limits.admission import Admission, charge
 from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.settings import TenantLimits
-from vectorforge.limits.types import Claim, Limits
+from vectorforge.limits.settings import Claim, Limits, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
 
 SERVER = Path(__file__).with_name("limited_server.py")
@@ -154,7 +153,7 @@ class TestReserving:
         await Admission(tenant_db, gate, uuid4(), hold_s=60).admit()
         assert gate.is_open(tenant_db.tenant_id)
         request = Admission(tenant_db, gate, uuid4(), hold_s=60)
-        assert request.riding(lambda: pytest.fail("nobody needs to know")) is None
+        assert request.piggyback(lambda: pytest.fail("nobody needs to know")) is None
         assert request.settling(5, 1.0) == []
         for table in ("limit_counters", "limit_reservations"):
             assert await tenant_db.fetch_all(f"SELECT FROM vectorforge.{table}") == []

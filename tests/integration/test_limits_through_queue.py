@@ -23,13 +23,12 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import key_of, live_api, settings_for
 from tests.support.rag.query_logs import message, started
 from tests.support.vendors.scripted_llm import ScriptedLLM
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.config import AwsSettings, LLMSettings, ModelPrice
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog
-from vectorforge.limits.settings import LimitUsage, TenantLimits
-from vectorforge.limits.types import Limits
+from vectorforge.limits.settings import Limits, LimitUsage, TenantLimits
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from tests.support.postgres.pin_detector import PinDetector
 from vectorforge.db.connection import Database
-from vectorforge.db.login_roles import LOGIN_ROLES
-from vectorforge.db.migrate import MIGRATIONS, migrate, pending, read_migrations
+from vectorforge.db.login import LOGIN_ROLES
+from vectorforge.db.schema.migrate import MIGRATIONS, migrate, pending, read_migrations
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError, MigrationError
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -24,7 +24,7 @@ COUNT = len(read_migrations())
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A copy of the migrations, to be changed."""
+    """A copy of the migrations that a test may change."""
     return shutil.copytree(MIGRATIONS, tmp_path / "migrations")
 
 
@@ -41,7 +41,7 @@ def query(conninfo: str, statement: str) -> list[Any]:
         return connection.execute(statement.encode()).fetchall()
 
 
-async def test_a_new_database(make_database: Callable[..., str]) -> None:
+async def test_migrate_empty_database_applies_every_file_once(make_database: Callable[..., str]) -> None:
     conninfo = make_database(empty=True)
     assert len(await pending(conninfo)) == COUNT
     seen: list[str] = []
@@ -58,13 +58,13 @@ async def test_a_new_database(make_database: Callable[..., str]) -> None:
     assert owners == [("vectorforge_migrator",)]
 
 
-async def test_ten_at_once(make_database: Callable[..., str]) -> None:
+async def test_ten_concurrent_migrators_apply_each_file_once(make_database: Callable[..., str]) -> None:
     conninfo = make_database(empty=True)
     results = await asyncio.gather(*(migrate(conninfo) for _ in range(10)))
     assert sorted(len(applied) for applied in results) == [0] * 9 + [COUNT]
 
 
-async def test_several_databases_of_one_cluster_at_once(
+async def test_concurrent_databases_of_one_cluster_all_migrate(
     make_database: Callable[..., str], postgres_server: EmbeddedPostgres
 ) -> None:
     databases = [make_database(empty=True) for _ in range(4)]
@@ -72,7 +72,7 @@ async def test_several_databases_of_one_cluster_at_once(
     assert [len(applied) for applied in results] == [COUNT] * 4
 
 
-async def test_a_changed_file_is_named(make_database: Callable[..., str], directory: Path) -> None:
+async def test_changed_file_is_rejected_by_name(make_database: Callable[..., str], directory: Path) -> None:
     conninfo = make_database()
     path = directory / read_migrations()[1].name
     path.write_text(path.read_text() + "\n-- changed")
@@ -81,7 +81,7 @@ async def test_a_changed_file_is_named(make_database: Callable[..., str], direct
             await call(conninfo, directory=directory)
 
 
-async def test_a_missing_file_is_named(make_database: Callable[..., str], directory: Path) -> None:
+async def test_missing_file_is_rejected_by_name(make_database: Callable[..., str], directory: Path) -> None:
     conninfo = make_database()
     path = directory / read_migrations()[-1].name
     path.unlink()
@@ -90,13 +90,15 @@ async def test_a_missing_file_is_named(make_database: Callable[..., str], direct
 
 
 @pytest.mark.parametrize("name", ["0999_gap.sql", "6_short.sql", "notes.sql", "0005_twice.sql"])
-def test_names_that_are_refused(directory: Path, name: str) -> None:
+def test_invalid_file_name_is_rejected(directory: Path, name: str) -> None:
     (directory / name).write_text("SELECT 1")
     with pytest.raises(MigrationError):
         read_migrations(directory)
 
 
-async def test_a_file_that_fails_leaves_nothing(make_database: Callable[..., str], directory: Path) -> None:
+async def test_failing_file_is_rolled_back_and_earlier_ones_stay(
+    make_database: Callable[..., str], directory: Path
+) -> None:
     conninfo = make_database()
     good = add(directory, "CREATE TABLE vectorforge.good (id int);")
     bad = add(directory, "CREATE TABLE vectorforge.bad (id int); SELECT 1/0;")
@@ -107,13 +109,13 @@ async def test_a_file_that_fails_leaves_nothing(make_database: Callable[..., str
     assert good in [name for (name,) in query(conninfo, "SELECT name FROM vectorforge.schema_migrations")]
 
 
-async def test_an_index_without_a_transaction_while_ten_wait(
+async def test_concurrent_index_while_ten_wait_is_built_once(
     make_database: Callable[..., str], directory: Path
 ) -> None:
     conninfo = make_database()
     add(
         directory,
-        "-- no-transaction\n-- Again after a crash: an index that was interrupted is there, but invalid.\n"
+        "-- no-transaction\n-- Repeatable: an interrupted build leaves an invalid index.\n"
         "DROP INDEX CONCURRENTLY IF EXISTS vectorforge.by_title;\n"
         "CREATE INDEX CONCURRENTLY by_title ON vectorforge.documents (tenant_id, title);\n",
     )
@@ -127,7 +129,7 @@ async def test_an_index_without_a_transaction_while_ten_wait(
     assert valid == [(True,)]
 
 
-async def test_a_lock_is_not_waited_for_long(make_database: Callable[..., str], directory: Path) -> None:
+async def test_file_waiting_for_a_lock_is_retried(make_database: Callable[..., str], directory: Path) -> None:
     conninfo = make_database()
     name = add(directory, "ALTER TABLE vectorforge.documents ADD COLUMN extra int;")
     with psycopg.connect(conninfo) as other:
@@ -135,10 +137,12 @@ async def test_a_lock_is_not_waited_for_long(make_database: Callable[..., str], 
         task = asyncio.create_task(migrate(conninfo, directory=directory, lock_timeout_s=0.05))
         await asyncio.sleep(0.5)
         other.rollback()
-        assert [migration.name for migration in await task] == [name]  # it tried again
+        assert [migration.name for migration in await task] == [name]  # at a later attempt
 
 
-async def test_a_lock_that_is_never_free(make_database: Callable[..., str], directory: Path) -> None:
+async def test_file_without_its_lock_fails_by_name(
+    make_database: Callable[..., str], directory: Path
+) -> None:
     conninfo = make_database()
     name = add(directory, "ALTER TABLE vectorforge.documents ADD COLUMN extra int;")
     with psycopg.connect(conninfo) as other:
@@ -147,7 +151,7 @@ async def test_a_lock_that_is_never_free(make_database: Callable[..., str], dire
             await migrate(conninfo, directory=directory, lock_timeout_s=0.01, lock_patience_s=1)
 
 
-async def test_another_migrator_is_not_waited_for_without_end(
+async def test_second_migrator_past_its_wait_raises(
     make_database: Callable[..., str], directory: Path
 ) -> None:
     conninfo = make_database()
@@ -159,34 +163,36 @@ async def test_another_migrator_is_not_waited_for_without_end(
     await first
 
 
-# See tests/functions/test_migrate_login.py for one that made the roles himself.
-async def test_a_role_like_the_master_of_rds(
+# tests/functions/test_migrate_login.py has one that created the roles itself.
+async def test_role_like_rds_master_migrates(
     make_database: Callable[..., str], pin_detector: PinDetector
 ) -> None:
-    """Not a superuser: CREATEROLE, owner of its database; the extension is there (RDS lets it be made)."""
+    """Not a superuser: CREATEROLE, owner of its database; the extension is there (RDS permits it)."""
     conninfo = make_database(empty=True)
     role = f"master_{uuid.uuid4().hex[:8]}"
-    pin_detector.unjudged.add(role)  # migrations go to the instance, past RDS Proxy
+    pin_detector.unjudged.add(role)  # migrations connect to the instance, past RDS Proxy
     with psycopg.connect(conninfo, autocommit=True) as connection:
         database = connection.info.dbname
         connection.execute(f"CREATE ROLE {role} LOGIN CREATEROLE CREATEDB".encode())
         connection.execute(f"ALTER DATABASE {database} OWNER TO {role}".encode())
         connection.execute("CREATE EXTENSION vector")
-        # the roles of this cluster were made by a superuser; on RDS the master makes them
+        # a superuser created the roles of this cluster; on RDS the master does
         for made in ("vectorforge_migrator", "vectorforge_dispatcher", "vectorforge_log_keeper"):
             connection.execute(f"GRANT {made} TO {role} WITH ADMIN TRUE, SET FALSE, INHERIT FALSE".encode())
         try:
             assert len(await migrate(make_conninfo(conninfo, user=role))) == COUNT
             app_url = make_conninfo(conninfo, user="vectorforge_app")
             async with Database(app_url, pool_size=1) as opened:
-                await opened.for_tenant("a").execute("SELECT vectorforge.ensure_embedding_space('l2', 7)")
+                await opened.for_tenant("a").execute(
+                    "SELECT vectorforge.ensure_embedding_space('l2', 7, 'full')"
+                )
         finally:
             connection.execute(f"ALTER DATABASE {database} OWNER TO postgres".encode())
             connection.execute(f"DROP OWNED BY {role}".encode())
             connection.execute(f"DROP ROLE {role}".encode())
 
 
-async def test_passwords_are_sent_as_verifiers(
+async def test_passwords_are_sent_as_scram_verifiers(
     make_database: Callable[..., str], postgres_server: EmbeddedPostgres
 ) -> None:
     conninfo = make_database()
@@ -208,7 +214,7 @@ async def test_passwords_are_sent_as_verifiers(
         await migrate(conninfo, login_passwords={"postgres": SecretStr(password)})
 
 
-async def test_login_roles_are_let_in_with_tokens_where_rds_is(make_database: Callable[..., str]) -> None:
+async def test_login_roles_with_tokens_become_rds_iam_members(make_database: Callable[..., str]) -> None:
     conninfo = make_database()
     master = make_conninfo(conninfo, user=(role := f"master_{uuid.uuid4().hex[:8]}"))
     members = (
@@ -234,25 +240,27 @@ async def test_login_roles_are_let_in_with_tokens_where_rds_is(make_database: Ca
             connection.execute(f"DROP ROLE {role}".encode())
 
 
-class TestTheAppLooksFirst:
-    async def test_no_schema(self, make_database: Callable[..., str]) -> None:
+class TestAppStartup:
+    async def test_database_without_schema_is_rejected(self, make_database: Callable[..., str]) -> None:
         with pytest.raises(MigrationError, match="run `vectorforge migrate`"):
             await Database(make_conninfo(make_database(empty=True), user="vectorforge_app")).open()
 
-    async def test_an_old_schema(self, make_database: Callable[..., str]) -> None:
+    async def test_outdated_schema_is_rejected(self, make_database: Callable[..., str]) -> None:
         conninfo = make_database()
         query(conninfo, f"DELETE FROM vectorforge.schema_migrations WHERE version = {COUNT} RETURNING 1")
-        with pytest.raises(MigrationError, match=f"version {COUNT - 1}.*needs {COUNT}.*vectorforge migrate"):
+        with pytest.raises(
+            MigrationError, match=f"version {COUNT - 1}, .*needs {COUNT}; run `vectorforge migrate`"
+        ):
             await Database(make_conninfo(conninfo, user="vectorforge_app")).open()
 
-    async def test_a_newer_schema_serves(self, make_database: Callable[..., str], directory: Path) -> None:
+    async def test_newer_schema_is_accepted(self, make_database: Callable[..., str], directory: Path) -> None:
         conninfo = make_database()
         add(directory, "SELECT 1;")
         await migrate(conninfo, directory=directory)
         async with Database(make_conninfo(conninfo, user="vectorforge_app"), pool_size=1) as database:
             assert (await database.health()).healthy
 
-    async def test_no_server(self, tmp_path: Path) -> None:
+    async def test_unreachable_server_raises_without_password(self, tmp_path: Path) -> None:
         conninfo = make_conninfo(
             host=str(tmp_path), user="vectorforge_app", dbname="vectorforge", password="hush"
         )
@@ -262,6 +270,6 @@ class TestTheAppLooksFirst:
         with pytest.raises(DatabaseUnavailableError):
             await migrate(conninfo)
 
-    async def test_no_connection_string(self) -> None:
+    async def test_invalid_connection_string_raises(self) -> None:
         with pytest.raises(ConfigurationError):
             await Database("this is not one").open()

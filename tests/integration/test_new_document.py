@@ -20,11 +20,10 @@ from vectorforge.errors import (
     NotFoundError,
 )
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
-from vectorforge.vectorstore.chunk_rows import VECTOR_BATCH, new_id
-from vectorforge.vectorstore.document_writer import DocumentWriter
-from vectorforge.vectorstore.new_document import store_new
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.replacement import prepare
+from vectorforge.vectorstore.writes.chunk_rows import VECTOR_BATCH, new_id, store_new
+from vectorforge.vectorstore.writes.document import DocumentWriter
+from vectorforge.vectorstore.writes.replacement import prepare
 
 COSINE = DistanceMetric.COSINE
 ROWS = {

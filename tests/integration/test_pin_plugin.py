@@ -19,7 +19,7 @@ from tests.support.http.live_api import key_of
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.local.postgres import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[2]

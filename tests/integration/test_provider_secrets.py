@@ -20,10 +20,7 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FakeVendor, RecordedRequest, Reply
 from vectorforge.bootstrap import Application
 from vectorforge.config import AwsSettings, EmbeddingSettings, LLMSettings
-from vectorforge.errors import (
-    EmbeddingAuthenticationError,
-    LLMAuthenticationError,
-)
+from vectorforge.errors import EmbeddingAuthenticationError, LLMAuthenticationError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import StreamEnd
 

@@ -15,10 +15,10 @@ from tests.support.aws.lambda_context import LambdaContext
 from tests.support.aws.sqs_events import Queue, failed_ids
 from tests.support.rag.query_logs import make_log, message
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_record import MAX_RECORD_BYTES, pointer_fields, record_fields, to_json
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]

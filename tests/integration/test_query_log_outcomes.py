@@ -16,6 +16,7 @@ from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.cli.app import run
 from vectorforge.config import AwsSettings
@@ -24,7 +25,6 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMStreamError, LLMTimeoutError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.types import DoneEvent, MetaEvent, QueryConfig, TokenEvent
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 from vectorforge.types import Collection
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]

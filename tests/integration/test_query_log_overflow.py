@@ -19,15 +19,15 @@ from tests.support.rag.query_logs import make_log, started
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
 from vectorforge.config import AwsSettings
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.erasure_repo import ErasureDatabase, ErasureRepository, Subject
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.erasure.eraser import Eraser
+from vectorforge.erasure.repo import ErasureDatabase, ErasureRepository, Subject
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 

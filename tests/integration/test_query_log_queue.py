@@ -17,11 +17,11 @@ from psycopg.conninfo import make_conninfo
 from tests.support.aws.sqs_events import Queue
 from tests.support.rag.query_logs import make_log, message, started
 from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
 from vectorforge.aws.query_log_record import pointer_fields, record_fields, to_json
 from vectorforge.db.repositories.query_log_repo import QueryLog, storable
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.serverless.query_log_writer import QueryLogWriterFunction
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
 NewTenant: TypeAlias = Callable[[], str]

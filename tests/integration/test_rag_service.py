@@ -19,6 +19,7 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.support.vendors.sentence_encoder import HashingSentenceEncoder
 from vectorforge.bootstrap import Application
+from vectorforge.client import RAGService, get_rag_service
 from vectorforge.config import DatabaseSettings, QuerySettings, ServerSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
@@ -34,7 +35,6 @@ from vectorforge.errors import (
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_service import RAGService, get_rag_service
 from vectorforge.types import DistanceMetric, SearchMode
 
 DOCUMENTS = {
@@ -262,7 +262,7 @@ def test_service_without_a_database_url_uses_the_embedded_database(
 ) -> None:  # B-001, F-007
     folder = private_dir("laptop")
     script = (
-        "from vectorforge.rag_service import get_rag_service\n"
+        "from vectorforge.client import get_rag_service\n"
         "with get_rag_service() as service:\n"
         "    service.storage.create_collection(service.embedder.dimension)\n"
         "    print(service.search_documents('cats', search_mode='hybrid'))\n"

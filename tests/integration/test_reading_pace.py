@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.http.live_server import serve
-from vectorforge.api.reading_pace import PART_BYTES, ReadingPace
+from vectorforge.api.middleware.limits import PART_BYTES, ReadingPace
 
 BODY = bytes(range(256)) * 64 * 1024
 """16 MiB: more than the system's buffers hold."""

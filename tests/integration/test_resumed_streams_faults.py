@@ -17,13 +17,13 @@ from tests.support.http.event_stream import ReceivedEvent, check_order, read_eve
 from tests.support.http.live_api import add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.api.answer_buffer import AnswerBuffer
+from vectorforge.api.streaming.answer_buffer import AnswerBuffer
 from vectorforge.config import CacheSettings
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository, EventBatch
 from vectorforge.deadline import Deadline
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.stopping import StopSignal
 

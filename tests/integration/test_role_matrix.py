@@ -23,7 +23,7 @@ from vectorforge.api.identity.route_scopes import PUBLIC_PATHS, ROUTES, undeclar
 from vectorforge.config import ServerSettings
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.api_key_repo import ApiKeyRepository, digest_of
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 ALL_ROUTES = [
     (method, route.path or "")

@@ -17,7 +17,7 @@ from tests.support.rag.random_filters import RandomFilters, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.types import DistanceMetric, Scan
 from vectorforge.vectorstore.base import NearestChunks
-from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.filters.parse import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 COSINE = DistanceMetric.COSINE

@@ -1,8 +1,7 @@
-"""Words of passages from before, or of another language, are read in small steps that others go on with."""
+"""Chunks without terms, or with terms of another language, are indexed in small, resumable steps."""
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -19,11 +18,11 @@ from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.migrate import MIGRATIONS, migrate
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.db.term_reading import TermReader, read_unread_terms
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, SearchSettings
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
@@ -33,7 +32,7 @@ PASSAGES_EACH = 5
 
 @dataclass
 class Room:
-    """A database of its own, and a tenant's collection in it."""
+    """A separate database with a tenant's collection."""
 
     owner_url: str
     database: Database
@@ -57,13 +56,13 @@ class Room:
         return await check_terms(self.owner_url, self.db)
 
     async def count(self, language: str) -> int:
-        """Passages that were read by this language last."""
+        """Return the number of chunks last indexed by this language."""
         rows = await self.db.fetch_all("SELECT FROM vectorforge.chunk_terms WHERE language = %s", (language,))
         return len(rows)
 
-    async def read_all(self, passages_a_step: int = 7) -> int:
-        """Take steps until there is nothing to read; how many."""
-        reader, steps = TermReader(self.database, passages_a_step=passages_a_step), 0
+    async def read_all(self, chunks_per_step: int = 7) -> int:
+        """Execute steps until nothing is left to index; return their number."""
+        reader, steps = TermReader(self.database, chunks_per_step=chunks_per_step), 0
         while await reader.step():
             steps += 1
         return steps
@@ -82,8 +81,8 @@ async def room(make_database: Callable[..., str]) -> AsyncIterator[Room]:
         yield room
 
 
-class TestAnotherLanguage:
-    async def test_everything_is_read_anew(self, room: Room) -> None:
+class TestLanguageChange:
+    async def test_language_change_indexes_every_chunk_again(self, room: Room) -> None:
         before = await room.check()
         await room.set_language("simple")
         asked = await room.collection()
@@ -95,9 +94,9 @@ class TestAnotherLanguage:
         assert read.data_version == asked.data_version + 1
         assert await room.count("simple") == DOCUMENTS * PASSAGES_EACH
 
-    async def test_steps_are_small_and_nothing_is_read_twice(self, room: Room) -> None:
+    async def test_steps_are_small_and_index_each_chunk_once(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         done = [0]
         while await reader.step():
             done.append(await room.count("simple"))
@@ -105,9 +104,9 @@ class TestAnotherLanguage:
         assert max(grown) <= 7
         assert sum(grown) == DOCUMENTS * PASSAGES_EACH
 
-    async def test_another_goes_on_where_one_has_ended(self, room: Room) -> None:
+    async def test_second_reader_resumes_after_the_first(self, room: Room) -> None:
         await room.set_language("simple")
-        first = TermReader(room.database, passages_a_step=7)
+        first = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await first.step()
         half = await room.count("simple")
@@ -115,9 +114,9 @@ class TestAnotherLanguage:
         assert await room.read_all() <= (DOCUMENTS * PASSAGES_EACH - half) // 3 + 2
         await room.check()
 
-    async def test_the_language_changes_while_it_is_read(self, room: Room) -> None:
+    async def test_second_language_change_starts_over(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for _ in range(4):
             assert await reader.step()
         await room.set_language("german")
@@ -126,9 +125,9 @@ class TestAnotherLanguage:
         assert await room.count("german") == DOCUMENTS * PASSAGES_EACH
         await room.check()
 
-    async def test_what_is_written_meanwhile(self, room: Room) -> None:
+    async def test_documents_written_meanwhile_are_indexed(self, room: Room) -> None:
         await room.set_language("simple")
-        reader = TermReader(room.database, passages_a_step=7)
+        reader = TermReader(room.database, chunks_per_step=7)
         for number in range(6):
             assert await reader.step()
             await room.write(f"{number}.md", "The new cat", f"The cats of house {number} are running")
@@ -136,7 +135,7 @@ class TestAnotherLanguage:
         await room.read_all()
         await room.check()
 
-    async def test_a_document_being_written_is_left_for_later(self, room: Room) -> None:
+    async def test_document_being_written_is_skipped_until_later(self, room: Room) -> None:
         await room.set_language("simple")
         async with room.db.transaction() as connection:
             await connection.execute(
@@ -150,7 +149,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_several_readers_and_writers(self, room: Room) -> None:
+    async def test_concurrent_readers_and_writers_index_every_chunk(self, room: Room) -> None:
         await room.set_language("simple")
 
         async def write(name: int) -> None:
@@ -162,7 +161,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_an_idle_worker_reads(self, room: Room) -> None:
+    async def test_idle_worker_indexes_chunks(self, room: Room) -> None:
         def no_pipeline(tenant_id: str) -> IngestionPipeline:
             raise AssertionError(tenant_id)
 
@@ -171,7 +170,7 @@ class TestAnotherLanguage:
         assert (await room.collection()).terms_complete
         await room.check()
 
-    async def test_of_another_tenant_nothing_can_be_read(self, room: Room) -> None:
+    async def test_collection_of_other_tenant_is_not_indexed(self, room: Room) -> None:
         await room.set_language("simple")
         row = await room.database.for_tenant("bob").fetch_one(
             "SELECT passages, state FROM vectorforge.read_terms(%s, 100)", (room.collection_id,)
@@ -180,108 +179,71 @@ class TestAnotherLanguage:
         assert await room.count("simple") == 0
 
 
-OLD_ROWS = """
+UNREAD_ROWS = """
 SELECT vectorforge.enter_tenant('alice');
 INSERT INTO vectorforge.collections
-    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric, by_profile)
-VALUES ('alice', gen_random_uuid(), 'old', 'p', 'm', 384, 'cosine', false),
-       ('alice', gen_random_uuid(), 'empty', 'p', 'm', 384, 'cosine', true);
+    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric, keeps_words)
+VALUES ('alice', gen_random_uuid(), 'full', 'p', 'm', 384, 'cosine', false),
+       ('alice', gen_random_uuid(), 'empty', 'p', 'm', 384, 'cosine', false);
 INSERT INTO vectorforge.documents (tenant_id, id, collection_id, source, title, media_type, text, size_chars,
     content_hash, chunk_count)
 SELECT 'alice', gen_random_uuid(), c.id, 's' || n, 'Title', 't', '', 0, sha256(''), 3
-FROM vectorforge.collections AS c, generate_series(1, 250) AS n WHERE c.name = 'old';
+FROM vectorforge.collections AS c, generate_series(1, 250) AS n WHERE c.name = 'full';
 INSERT INTO vectorforge.chunks (tenant_id, id, collection_id, document_id, ordinal, text, start_offset,
     end_offset, token_count, content_hash, from_version)
 SELECT 'alice', gen_random_uuid(), d.collection_id, d.id, n, 'Cats and dogs ' || n, 0, 0, 1, sha256(''), 1
 FROM vectorforge.documents AS d, generate_series(0, 2) AS n;
+UPDATE vectorforge.collections SET keeps_words = true, terms_complete = false;
 """
 
 
-class TestPostingsFromBefore:
-    """750 passages read before migration 0017, whose postings are in a table of before."""
+def migrate_command(owner_url: str, home: Path, *words: str) -> list[str]:
+    """Run ``vectorforge migrate`` and return the lines of its output."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = owner_url
+    program = str(Path(sys.executable).with_name("vectorforge"))
+    done = subprocess.run(
+        [program, "migrate", *words], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+class TestCollectionsWithoutTerms:
+    """750 chunks stored while their collection kept no words."""
 
     @pytest.fixture
-    async def owner_url(self, make_database: Callable[..., str], tmp_path: Path) -> str:
-        url = make_database(empty=True)
-        for file in sorted(MIGRATIONS.glob("*.sql"))[:16]:
-            shutil.copy(file, tmp_path)
-        await migrate(url, directory=tmp_path)
+    def owner_url(self, make_database: Callable[..., str]) -> str:
+        url = make_database()
         with psycopg.connect(url) as connection:
-            connection.execute(OLD_ROWS)
-        await migrate(url)
+            connection.execute(UNREAD_ROWS)
         return url
 
-    def old_postings(self, owner_url: str) -> int:
-        with psycopg.connect(owner_url) as connection:
-            row = connection.execute("SELECT count(*) FROM vectorforge.postings").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    async def test_they_are_read_again(self, owner_url: str) -> None:
-        assert self.old_postings(owner_url) > 0
-        assert await read_unread_terms(owner_url, passages_a_step=100) == (750, True)
-        assert self.old_postings(owner_url) == 0
-        async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
-            db = database.for_tenant("alice")
-            assert all(found.terms_complete for found in await CollectionRepository(db).list())
-            assert await check_terms(owner_url, db) > 0
-
-    # what is erased before it is read again leaves nothing
-    async def test_they_go_with_their_passages(self, owner_url: str) -> None:
-        conninfo = make_conninfo(owner_url, user="vectorforge_eraser")
-        async with Database(conninfo, pool_size=1) as database:
-            await database.for_tenant("alice").execute("DELETE FROM vectorforge.collections")
-        assert self.old_postings(owner_url) == 0
-
-
-class TestPassagesFromBefore:
-    """750 passages stored before migration 0014."""
-
-    @pytest.fixture
-    async def owner_url(self, make_database: Callable[..., str], tmp_path: Path) -> str:
-        url = make_database(empty=True)
-        for file in sorted(MIGRATIONS.glob("*.sql"))[:13]:
-            shutil.copy(file, tmp_path)
-        await migrate(url, directory=tmp_path)
-        with psycopg.connect(url) as connection:
-            connection.execute(OLD_ROWS)
-        return url
-
-    async def test_they_are_read(self, owner_url: str) -> None:
-        await migrate(owner_url)
+    async def test_reading_all_tenants_indexes_every_chunk(self, owner_url: str) -> None:
         shown: list[tuple[int, int]] = []
-        passages = await read_unread_terms(
-            owner_url, on_progress=lambda done, total: shown.append((done, total)), passages_a_step=100
+        chunks = await read_unread_terms(
+            owner_url, on_progress=lambda done, total: shown.append((done, total)), chunks_per_step=100
         )
-        assert passages == (750, True)
+        assert chunks == (750, True)
         assert [done for done, _ in shown] == sorted(done for done, _ in shown)
         assert shown[0][1] == 250
         assert shown[-1] == (250, 250)
         assert await read_unread_terms(owner_url) == (0, True)
         async with Database(make_conninfo(owner_url, user="vectorforge_app")) as database:
             db = database.for_tenant("alice")
-            collections = await CollectionRepository(db).list()
-            assert all(collection.terms_complete for collection in collections)
-            modes = {collection.name: collection.search_mode for collection in collections}
-            assert modes == {"old": "hybrid", "empty": "dense"}  # whose documents belong to profiles
+            assert all(found.terms_complete for found in await CollectionRepository(db).list())
             assert await check_terms(owner_url, db) > 0
 
-    async def test_on_the_command_line(self, owner_url: str, tmp_path: Path) -> None:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        environment["VECTORFORGE_MIGRATOR_DATABASE_URL"] = owner_url
-        program = str(Path(sys.executable).with_name("vectorforge"))
+    async def test_migrate_command_indexes_unless_schema_only(self, owner_url: str, tmp_path: Path) -> None:
+        async def run(*words: str) -> list[str]:
+            return await asyncio.to_thread(migrate_command, owner_url, tmp_path, *words)
 
-        def run(*words: str) -> list[str]:
-            done = subprocess.run(
-                [program, "migrate", *words], env=environment, capture_output=True, text=True, check=True
-            )
-            return done.stdout.splitlines()
+        assert await run("--schema-only") == ["The schema is up to date."]
+        assert await run() == ["The schema is up to date.", "read     the words of 750 passages"]
+        assert await run() == ["The schema is up to date."]
 
-        lines = await asyncio.to_thread(run, "--schema-only")
-        assert "applied  0014_terms.sql" in lines
-        assert not any(line.startswith("read") for line in lines)
-        assert await asyncio.to_thread(run) == [
-            "The schema is up to date.",
-            "read     the words of 750 passages",
-        ]
-        assert await asyncio.to_thread(run) == ["The schema is up to date."]
+
+async def test_migrate_command_on_empty_database_names_every_migration(
+    make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    lines = await asyncio.to_thread(migrate_command, make_database(empty=True), tmp_path)
+    assert lines == [f"applied  {migration.name}" for migration in read_migrations()]

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+from vectorforge.local.cluster import read_pid_file
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.local.postmaster import read_pid_file
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 API_KEY = "vf-key-of-the-test"

@@ -21,12 +21,12 @@ from tests.support.rag.random_filters import NAMES, POOL, random_metadata
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore import search_sql
-from vectorforge.vectorstore.document_writer import wire_vector
-from vectorforge.vectorstore.filters import matches, parse
+from vectorforge.vectorstore.filters.parse import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search_branches import Way
+from vectorforge.vectorstore.search import statement as search_sql
+from vectorforge.vectorstore.search.branches import SearchPlan
 from vectorforge.vectorstore.validation import single_precision
+from vectorforge.vectorstore.writes.document import wire_vector
 
 COSINE = DistanceMetric.COSINE
 
@@ -237,11 +237,11 @@ def search_params(
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("dimension", [8, 3072])
 @pytest.mark.parametrize("mode", [SearchMode.DENSE, SearchMode.HYBRID])
-@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize("way", list(SearchPlan))
 async def test_plans(
     indexed_database: Database,
     make_tenant: Callable[[], str],
-    way: Way,
+    way: SearchPlan,
     mode: SearchMode,
     dimension: int,
     metric: DistanceMetric,
@@ -262,11 +262,11 @@ async def test_plans(
     for name, part in parts.items():  # one partition, and its index only where it is asked
         assert "embeddings_" not in part.replace(partition, ""), plan
         assert (f"Index Scan using {partition}_hnsw" in part) == (name == "near"), plan
-    assert ("near" in parts) == (way is not Way.COMPARED)
+    assert ("near" in parts) == (way is not SearchPlan.COMPARED)
     # a way not taken is not begun, and the settings of an index scan are made before it begins
-    if way is not Way.COMPARED:
+    if way is not SearchPlan.COMPARED:
         assert re.search(r"One-Time Filter: \(*InitPlan \d+\)\.col1", parts["near"]), plan
-    if way is Way.CHOSEN:
+    if way is SearchPlan.CHOSEN:
         assert len(re.findall(r"One-Time Filter: \(*InitPlan \d+\)\.col1 <> 'many'", parts["dense"])) == 1, (
             plan
         )

@@ -13,8 +13,8 @@ from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.errors import ConflictError, NotFoundError
 from vectorforge.types import ChunkDraft, DistanceMetric, RetrievedChunk
-from vectorforge.vectorstore.document_writer import delete_document
 from vectorforge.vectorstore.pgvector import PgVectorStore
+from vectorforge.vectorstore.writes.document import delete_document
 
 COSINE = DistanceMetric.COSINE
 SIZE = 8

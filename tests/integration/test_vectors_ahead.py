@@ -15,9 +15,9 @@ from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository, NewJobItem
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingError, EmbeddingInputError
+from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, SMALL_BYTES
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.vectors_ahead import AT_A_TIME, SMALL_BYTES
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -6,28 +6,33 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from tests.support.rag.passages import make_passage
-from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
-from vectorforge.api.sources_footer import sources_footer, without_sources_footer
-from vectorforge.api.sse import EventEncoder
-from vectorforge.api.ui_messages.encoder import UIMessageEncoder
+from vectorforge.api.openai.labels import (
+    LabelRewriter,
+    rewrite_labels,
+    sources_footer,
+    without_sources_footer,
+)
+from vectorforge.api.streaming.sse import EventEncoder
+from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.recursive import RecursiveSplitter
-from vectorforge.llm.providers.extractive_ranking import terms
-from vectorforge.llm.providers.extractive_sentences import split
-from vectorforge.pipeline import claims, names, prompts, redaction
-from vectorforge.pipeline.addresses import KnownAddresses, is_external
-from vectorforge.pipeline.answer_json import AnswerReader
-from vectorforge.pipeline.answer_quality import assess
-from vectorforge.pipeline.answer_sentences import sentence_end
-from vectorforge.pipeline.citation_check import CitationChecker
-from vectorforge.pipeline.citations import SourceLabels, find_labels, neutralise_labels
+from vectorforge.llm.providers.extractive.ranking import terms
+from vectorforge.llm.providers.extractive.sentences import split
+from vectorforge.pipeline import prompts
+from vectorforge.pipeline.citations import claims, names
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.labels import InventedLabels, SourceLabels, find_labels, neutralise_labels
+from vectorforge.pipeline.citations.quality import assess
+from vectorforge.pipeline.citations.quantities import parts_of_group, read_quantities
+from vectorforge.pipeline.citations.sentences import sentence_end
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.docrag import last_exchanges, trim_context_to_token_limit
-from vectorforge.pipeline.invented_labels import InventedLabels
-from vectorforge.pipeline.links import LinkFilter
-from vectorforge.pipeline.quantities import parts_of_group, read_quantities
+from vectorforge.pipeline.guardrails import redaction
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses, is_external
+from vectorforge.pipeline.guardrails.links import LinkFilter
 from vectorforge.pipeline.query import QueryPreprocessor
+from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.pipeline.types import HistoryMessage, TokenEvent
 from vectorforge.tokens import estimate_tokens
 
@@ -45,13 +50,13 @@ PASSAGES = [
 
 
 def _links(pieces: Sequence[str]) -> object:
-    links = LinkFilter(KnownAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
+    links = LinkFilter(AllowedAddresses(lambda: [passage.chunk.text for passage in PASSAGES]))
     return [*map(links.feed, pieces), links.finish()]
 
 
 def _known_links(pieces: Sequence[str]) -> object:
     """Where the passages hold the very text, so that addresses are looked up in it."""
-    links = LinkFilter(KnownAddresses(lambda: ["".join(pieces)]))
+    links = LinkFilter(AllowedAddresses(lambda: ["".join(pieces)]))
     return [*map(links.feed, pieces), links.finish()]
 
 

@@ -12,11 +12,8 @@ from vectorforge.deadline import Deadline
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.types import (
-    QueryConfig,
-    QueryEvent,
-)
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.pipeline.types import QueryConfig, QueryEvent
+from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import RetrievedChunk, SearchMode
 
@@ -47,8 +44,8 @@ class ScriptedRetriever(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         self.called.set()
         self.calls.append(

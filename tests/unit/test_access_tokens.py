@@ -19,7 +19,7 @@ from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.key_set import MAX_AGE_S, MIN_INTERVAL_S, STALE_S, KeySet, read_keys
 from vectorforge.config import IdentitySettings, ServerSettings, VectorForgeConfig
 from vectorforge.errors import AuthenticationError, ConfigurationError, IdentityProviderUnavailableError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 
 class Clock:

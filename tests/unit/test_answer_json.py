@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.pipeline.answer_json import AnswerReader
+from vectorforge.pipeline.structured import AnswerReader
 
 ANSWER = 'Run `pip install "x"`\n\tthen C:\\dir \\d+ – für 100 € 😀\u2028 / {"answer": "no"} \x7f.'
 BODY: dict[str, Any] = {

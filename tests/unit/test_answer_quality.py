@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.support.rag.passages import make_passage
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
-from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.extractive_ranking import stem, terms
-from vectorforge.pipeline.answer_quality import assess, completeness, relevance
+from vectorforge.llm.providers.extractive.provider import NO_ANSWER
+from vectorforge.llm.providers.extractive.ranking import stem, terms
+from vectorforge.pipeline.citations.quality import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
 
 WATER = "Water boils at 100 degrees."
@@ -43,7 +43,7 @@ def test_completeness_is_the_share_of_the_question_answered_from_passages() -> N
 
 async def test_a_poor_answer_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:  # D-039
     setup = Setup(llm=ScriptedLLM(["Kings and queens lived long ago [Source 7]."]))
-    with caplog.at_level(logging.WARNING, "vectorforge.pipeline.answer_quality"):
+    with caplog.at_level(logging.WARNING, "vectorforge.pipeline.citations.quality"):
         result = (await setup.events())[-1]
     assert isinstance(result, DoneEvent)
     quality = result.result.quality

@@ -1,5 +1,6 @@
 """Doors are opened by the paths that lead to them, and only by these."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,16 +12,16 @@ from fastapi.routing import iter_route_contexts
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from vectorforge.api import routes
+from vectorforge import api
 from vectorforge.api.app import create_app
-from vectorforge.api.doors import DOORS, Doors, load_door
+from vectorforge.api.routers import DOORS, Routers, load_router
 from vectorforge.bootstrap.application import Application
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 
 
 def _routes() -> Iterator[tuple[str, str]]:
     for name in DOORS:
-        for route in load_door(name).router.routes:
+        for route in load_router(name).router.routes:
             yield name, route.path
 
 
@@ -28,22 +29,27 @@ def _paths_of(app: FastAPI) -> set[str | None]:
     return {route.path for route in iter_route_contexts(app.routes)}
 
 
-def test_every_module_of_routes_is_a_door() -> None:
-    names = {path.stem for path in Path(routes.__path__[0]).glob("*.py")} - {"__init__"}
-    assert {f"vectorforge.api.routes.{name}" for name in names} == set(DOORS)
+def test_every_module_with_a_router_is_listed() -> None:
+    package = Path(api.__path__[0])
+    modules = {
+        ".".join(("vectorforge.api", *path.relative_to(package).with_suffix("").parts))
+        for path in package.rglob("*.py")
+        if re.search(r"^router = ", path.read_text(), re.MULTILINE)
+    }
+    assert modules == set(DOORS)
 
 
 @pytest.mark.parametrize(("name", "path"), sorted(set(_routes())))
 def test_a_path_opens_the_door_that_serves_it(name: str, path: str) -> None:
     app = FastAPI(openapi_url=None)
     # What stands for a parameter in the template stands for itself in a path.
-    Doors(app).open_for(path)
+    Routers(app).open_for(path)
     assert path in _paths_of(app), name
 
 
 def test_a_path_that_nothing_serves_opens_no_door() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     for path in ("/wp-login.php", "/v1", "/v1/ragged", "/v1/collection", "/docs"):
         doors.open_for(path)
     assert app.routes == []
@@ -51,11 +57,11 @@ def test_a_path_that_nothing_serves_opens_no_door() -> None:
 
 def test_a_door_is_opened_once() -> None:
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     doors.open_for("/v1/search")
     opened = list(app.routes)
     doors.open_for("/v1/search")
-    doors.open("vectorforge.api.routes.search")
+    doors.open("vectorforge.api.native.search")
     assert app.routes == opened
     doors.open_all()
     doors.open_all()
@@ -75,7 +81,7 @@ def test_importing_the_api_builds_the_models_of_no_door() -> None:
 
 def test_paths_that_are_remembered_are_few() -> None:  # callers choose them
     app = FastAPI(openapi_url=None)
-    doors = Doors(app)
+    doors = Routers(app)
     for number in range(1000):
         doors.open_for(f"/v1/jobs/{number}")
     doors.open_for("/v1/search")

@@ -52,7 +52,7 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_the_queue_loads_no_sdk() -> None:
-    modules = "vectorforge.aws.query_log_queue, vectorforge.serverless.query_log_writer"
+    modules = "vectorforge.aws.query_log_queue, vectorforge.aws.handlers.query_log_writer"
     code = f"import sys, {modules}; print([m for m in ('boto3', 'botocore', 'psycopg') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"

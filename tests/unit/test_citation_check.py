@@ -7,11 +7,17 @@ import pytest
 
 from tests.support.rag.passages import make_passage
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
-from vectorforge.llm.providers.extractive_sentences import split
-from vectorforge.pipeline.citation_check import CitationChecker
-from vectorforge.pipeline.claims import Evidence, read_claims
-from vectorforge.pipeline.names import KnownNames, fold, known_names, take_addresses, take_identifiers
-from vectorforge.pipeline.quantities import Quantity
+from vectorforge.llm.providers.extractive.sentences import split
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.claims import Evidence, read_claims
+from vectorforge.pipeline.citations.names import (
+    KnownNames,
+    fold,
+    known_names,
+    take_addresses,
+    take_identifiers,
+)
+from vectorforge.pipeline.citations.quantities import Quantity
 from vectorforge.pipeline.types import Citation
 
 ROOT = Path(__file__).parents[2]

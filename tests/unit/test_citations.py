@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rag.passages import make_passage as passage
-from vectorforge.pipeline.citation_check import CitationChecker
-from vectorforge.pipeline.citations import find_labels, neutralise_labels
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.types import Citation
 from vectorforge.types import RetrievedChunk

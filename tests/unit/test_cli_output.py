@@ -15,14 +15,14 @@ from pydantic import SecretStr
 
 from vectorforge import errors
 from vectorforge.cli.app import run
+from vectorforge.cli.commands.ask import parse_filter, parse_metadata, read_question
+from vectorforge.cli.commands.server import bind, stop_on_sigterm
+from vectorforge.cli.commands.up import serving_config
 from vectorforge.cli.exit_codes import ExitCode, exit_code_for
-from vectorforge.cli.files import find_files, shown_source, source_name
-from vectorforge.cli.question import parse_filter, parse_metadata, read_question
-from vectorforge.cli.server import bind, stop_on_sigterm
+from vectorforge.cli.ingest.files import find_files, shown_source, source_name
 from vectorforge.cli.terminal import Terminal, command, printable
-from vectorforge.cli.up import serving_config
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
-from vectorforge.db.login_passwords import login_passwords
+from vectorforge.db.login import login_passwords
 from vectorforge.local import laptop
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")

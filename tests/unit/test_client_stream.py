@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from vectorforge.api.client_stream import ClientStream
+from vectorforge.api.streaming.client_stream import ClientStream
 
 
 class Connection:

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vectorforge.config import (
-    VectorForgeConfig,
-    known_variables,
-)
+from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[2]

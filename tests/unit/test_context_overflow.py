@@ -14,8 +14,7 @@ from tests.support.rag.passages import make_passage
 from tests.support.rag.query_parts import LogList
 from vectorforge.errors import LLMContextOverflowError, LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.context_overflow import find_overflow
-from vectorforge.llm.failures import error_for_status
+from vectorforge.llm.failures import error_for_status, find_overflow
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Completion, Message, ProviderCall
 from vectorforge.pipeline.context import ContextBuilder
@@ -58,7 +57,7 @@ VENDORS_WORDS = {
     "Input Tokens Exceeded: Number of input tokens exceeds maximum length.": (None, None),
     "request (9000 tokens) exceeds the available context size (4096 tokens), try": (9000, 4096),
 }
-"""For where they stand, see llm/context_overflow.py."""
+"""For where they stand, see llm/failures.py."""
 
 
 # Fault 11

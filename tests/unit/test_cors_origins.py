@@ -3,7 +3,7 @@
 import pytest
 
 from vectorforge.config import VectorForgeConfig
-from vectorforge.config.origins import MAX_ORIGINS
+from vectorforge.config.access import MAX_ORIGINS
 from vectorforge.errors import ConfigurationError
 
 NAME = "VECTORFORGE_CORS_ORIGINS"

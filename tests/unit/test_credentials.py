@@ -12,8 +12,8 @@ from pydantic import SecretStr
 from vectorforge.aws.secrets import KeyPlace, StoredCredentials, StoredKeys
 from vectorforge.bootstrap import credential_store
 from vectorforge.config import AwsSettings, VectorForgeConfig
-from vectorforge.credentials import FixedCredentials, KeyOrigin, find_credentials
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError
+from vectorforge.vendors.credentials import FixedCredentials, KeyOrigin, find_credentials
 
 OLD, NEW = SecretStr("old-canary"), SecretStr("new-canary")
 SETTING = "openai_api_key"

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat
 
-from vectorforge.db.statements import compiled
+from vectorforge.db.wire import compiled
 
 
 @pytest.mark.parametrize(

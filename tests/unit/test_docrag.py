@@ -17,7 +17,7 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextPayload
@@ -34,7 +34,7 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     TokenEvent,
 )
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk, SearchMode
 
@@ -66,8 +66,8 @@ class FixedRetriever(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         return Passages(list(self.found))
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.embedded_text import embedded_text
+from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.types import ExtractedDocument
 

@@ -22,7 +22,7 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     InvalidInputError,
 )
-from vectorforge.float32 import SoundVector
+from vectorforge.float32 import ValidatedVector
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import Vector
 from vectorforge.vectorstore.validation import single_precision
@@ -81,7 +81,7 @@ async def test_cached_vectors_equal_fresh_ones() -> None:
 
 async def test_passages_get_the_same_vectors_in_four_bytes_a_number() -> None:
     provider = ScriptedProvider(lambda texts: [[1 / 3, len(text)] for text in texts])
-    passages = await provider.embed_passages(["a", "bcd", "a"])
+    passages = await provider.embed_chunks(["a", "bcd", "a"])
     assert [(vector.typecode, vector.tolist()) for vector in passages] == [
         ("f", vector) for vector in await provider.embed_documents(["a", "bcd", "a"])
     ]
@@ -227,10 +227,10 @@ async def test_only_what_was_found_sound_is_not_judged_again() -> None:
     provider = ScriptedProvider(
         lambda texts: [tiny if text == "tiny" else vectors([text])[0] for text in texts]
     )
-    sound, other = await provider.embed_passages(["a", "tiny"])
-    assert isinstance(sound, SoundVector)
+    sound, other = await provider.embed_chunks(["a", "tiny"])
+    assert isinstance(sound, ValidatedVector)
     assert single_precision(sound, field="vector") is sound
-    assert not isinstance(other, SoundVector)
+    assert not isinstance(other, ValidatedVector)
     with pytest.raises(InvalidInputError, match="length of 1e-18"):
         single_precision(other, field="vector")
 

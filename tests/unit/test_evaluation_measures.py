@@ -12,16 +12,18 @@ from scipy import stats
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation.comparison import judge
-from vectorforge.evaluation.figures import change, figure
-from vectorforge.evaluation.measures import measures_at, with_tolerances
 from vectorforge.evaluation.metrics import (
     Hit,
+    change,
     citation_precision,
     contains_answer,
+    figure,
+    measures_at,
     ndcg,
     normalised,
     recall,
     reciprocal_rank,
+    with_tolerances,
 )
 from vectorforge.evaluation.resampling import Bootstrap, Estimate, Statistic
 

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.evaluation.judging import SourceIndex, Target, find_hits
 from vectorforge.evaluation.metrics import Hit
 from vectorforge.evaluation.questions import Question, Relevant, read_questions, sample
+from vectorforge.evaluation.scoring import SourceIndex, Target, find_hits
 from vectorforge.types import Chunk
 
 

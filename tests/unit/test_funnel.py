@@ -13,13 +13,13 @@ from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMError
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import Funnel, QueryConfig, QueryResult
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
 from vectorforge.types import RetrievedChunk, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 
@@ -42,8 +42,8 @@ class NearestOf(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         return Passages(NearestChunks(self.stored[:top_k], matched=len(self.stored)), min_score)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vectorforge.aws.handlers.ingest_events import ListedObjects
 from vectorforge.errors import InvalidInputError
-from vectorforge.serverless.ingest_events import ListedObjects
 
 EVENT = Path(__file__).parents[2] / "events" / "ingest_step_functions_batch.json"
 

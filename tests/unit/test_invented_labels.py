@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.pipeline.invented_labels import InventedLabels, without_invented_labels
+from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 
 
 def _read(pieces: list[str], passages: int = 5) -> tuple[str, int]:

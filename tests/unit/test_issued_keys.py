@@ -18,7 +18,7 @@ from vectorforge.config import ServerSettings, VectorForgeConfig
 from vectorforge.db.key_check import KEY_CHECK, WRONG_KEY, KeyCheck, due_check
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of
 from vectorforge.errors import AuthenticationError, ConfigurationError, DatabaseUnavailableError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 
 def key(number: int) -> str:

@@ -7,7 +7,7 @@ from fastapi.sse import format_sse_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.api.json_events import encode_json, json_event
+from vectorforge.api.streaming.sse import encode_json, json_event
 
 
 @given(st.text())

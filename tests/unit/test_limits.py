@@ -7,15 +7,15 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
-from vectorforge.api.limit_headers import limit_headers
+from vectorforge.api.middleware.limits import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.limits.gate import REMEMBERED_S, LimitGate
-from vectorforge.limits.types import Claim, Limits, LimitState
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.limits.settings import Claim, Limits, LimitState
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.prices import PriceList
-from vectorforge.pipeline.reservation import question_claim
+from vectorforge.pipeline.reservation import query_claim
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 
 UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)
@@ -101,7 +101,7 @@ class TestClaims:
         registry = LLMProviderRegistry()
         embedder = HashingEmbedder()
         registry.register(ExtractiveProvider(embed=embedder.embed_documents) if quoting else ScriptedLLM())
-        return question_claim(
+        return query_claim(
             "How long does a refund take?",
             config,
             is_stream=True,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.support.rag.passages import make_passage
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
-from vectorforge.pipeline import claims
+from vectorforge.pipeline.citations import claims
 
 LONGEST = 8_192
 """Characters."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from vectorforge.pipeline.addresses import KnownAddresses
-from vectorforge.pipeline.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
+from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 
 GUIDE = "https://docs.example/guide"
 PASSAGES = (
@@ -19,7 +19,7 @@ PASSAGES = (
     "www.known.example/x",
     "help@docs.example tel:+41-44-1 Docs.com",
 )
-KNOWN = KnownAddresses(lambda: PASSAGES)
+KNOWN = AllowedAddresses(lambda: PASSAGES)
 
 PIECES = (
     *(

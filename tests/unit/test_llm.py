@@ -29,12 +29,11 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm import response_body
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.failures import error_for_status
-from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
 from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry, ProviderSpec
-from vectorforge.llm.request_checks import check_sampling
+from vectorforge.llm.request_shaping import RefusedParameters, check_sampling, named_parameter
 from vectorforge.llm.types import Completion, LLMRequestConfig, ProviderCall, ProviderCapability
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.vendor_errors import parse_retry_after
+from vectorforge.vendors.errors import parse_retry_after
 
 
 class Quoter(BaseLLMProvider):

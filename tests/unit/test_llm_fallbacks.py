@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.llm.providers.extractive import ExtractiveProvider
+from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.rag.query_logs import make_log
 from vectorforge.errors import DatabaseUnavailableError
-from vectorforge.pipeline.log_text import LogText, LogTextPolicies, LogTexts, with_policy
+from vectorforge.pipeline.guardrails.log_text import LogText, LogTextPolicies, LogTexts, with_policy
 
 LOG = replace(make_log(), query_text="Who is ann@example.org?", generated_response="Ann, +49 30 1234567.")
 

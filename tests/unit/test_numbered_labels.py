@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rag.passages import make_passage
-from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
-from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels
+from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.types import Citation
 
 PASSAGES = [

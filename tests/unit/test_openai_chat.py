@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from tests.support.rag.passages import make_passage
 from vectorforge.api.openai.chat import ChatChunkEncoder, ChatFormat
-from vectorforge.api.openai.refusals import refuse_impossible
-from vectorforge.api.schemas.openai_chat import ChatCompletionRequest
-from vectorforge.api.sources_footer import sources_footer, without_sources_footer
+from vectorforge.api.openai.chat_schemas import ChatCompletionRequest
+from vectorforge.api.openai.errors import refuse_impossible
+from vectorforge.api.openai.labels import sources_footer, without_sources_footer
 from vectorforge.errors import InvalidInputError, LLMStreamError
 from vectorforge.pipeline.context import cite
 from vectorforge.pipeline.types import Citation, ErrorEvent, MetaEvent, TokenEvent

@@ -15,9 +15,8 @@ from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
-from vectorforge.embedding.providers.cohere import CohereEmbeddingProvider
-from vectorforge.embedding.providers.google import GoogleEmbeddingProvider
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
+from vectorforge.embedding.providers.openai_compatible import CohereEmbeddingProvider, GoogleEmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     EmbeddingAuthenticationError,
@@ -26,7 +25,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
-from vectorforge.vendor_sdk_clients import ClientKind
+from vectorforge.vendors.sdk_clients import ClientKind
 
 KEY = "sk-secret-1234567890"
 

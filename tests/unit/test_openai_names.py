@@ -3,7 +3,7 @@
 import pytest
 
 from vectorforge.api.openai.errors import is_openai_path, openai_error, openai_status
-from vectorforge.api.openai.model_names import AskedModel, model_name
+from vectorforge.api.openai.models import RequestedModel, model_name
 from vectorforge.api.problems import problem_of
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
@@ -23,7 +23,7 @@ from vectorforge.errors import (
     ],
 )
 def test_a_model_is_a_preset_and_a_collection(name: str, preset: str, collection: str | None) -> None:
-    asked = AskedModel.parse(name)
+    asked = RequestedModel.parse(name)
     assert (asked.preset.name, asked.collection) == (preset, collection)
     assert model_name(preset, collection) == name
 
@@ -33,7 +33,7 @@ def test_a_model_is_a_preset_and_a_collection(name: str, preset: str, collection
 )
 def test_other_names_are_no_models(name: str) -> None:
     with pytest.raises(AnsweringModelNotFoundError):
-        AskedModel.parse(name)
+        RequestedModel.parse(name)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 import pytest
 
 from tests.support.rag.query_logs import make_log, message
+from vectorforge.aws.handlers.message_visibility import RetryWaits
+from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
+from vectorforge.aws.handlers.query_log_writer import RETRY_WAITS
 from vectorforge.errors import (
     ConfigurationError,
     DatabaseError,
@@ -14,9 +17,6 @@ from vectorforge.errors import (
     RefusedRowError,
     VectorForgeError,
 )
-from vectorforge.serverless.message_visibility import RetryWaits
-from vectorforge.serverless.query_log_batch import QueryLogBatch, is_poison
-from vectorforge.serverless.query_log_writer import RETRY_WAITS
 
 
 def test_what_was_not_stored_fails_and_poison_keeps_its_reason() -> None:  # C01

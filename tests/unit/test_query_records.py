@@ -17,12 +17,7 @@ from vectorforge.errors import (
 )
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
-from vectorforge.pipeline.types import (
-    DoneEvent,
-    ErrorEvent,
-    MetaEvent,
-    TokenEvent,
-)
+from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
 
 
 @pytest.mark.parametrize(

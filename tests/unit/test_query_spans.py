@@ -24,7 +24,7 @@ from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import ErrorEvent, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages
+from vectorforge.retriever.base import BaseRetriever, Passages, QueryLookup
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.types import SearchMode
 
@@ -50,8 +50,8 @@ class OnePassage(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         if self._error is not None:
             raise self._error

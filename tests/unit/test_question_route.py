@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.doors import Doors, DoorsOnDemand
-from vectorforge.api.middleware import BodyLimit, RequestContext
+from vectorforge.api.middleware.observability import RequestMetrics
+from vectorforge.api.middleware.request import BodyLimit, RequestContext
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.question_route import QuestionRoute
-from vectorforge.api.request_metrics import RequestMetrics
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.routers import Routers, RoutersOnDemand
 from vectorforge.bootstrap import Application
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
@@ -78,21 +78,21 @@ REQUESTS = [
 def test_every_request_is_answered_as_fastapi_would(path: str, body: bytes, media_type: str) -> None:
     answers = [
         client(route_class).post(path, content=body, headers={"content-type": media_type})
-        for route_class in (QuestionRoute, APIRoute)
+        for route_class in (QueryRoute, APIRoute)
     ]
     ours, theirs = ((a.status_code, a.headers["content-type"], a.content) for a in answers)
     assert ours == theirs
 
 
 def test_a_good_request_is_answered() -> None:
-    response = client(QuestionRoute).post(f"/ask/{ID}", json={"query": "why"})
+    response = client(QueryRoute).post(f"/ask/{ID}", json={"query": "why"})
     assert response.json() == {"text": "a: whyé", "id": ID}
 
 
 def test_a_route_that_wants_more_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="takes more than a question"):
-        client(QuestionRoute, dependencies=[Depends(lambda: None)])
-    router = APIRouter(route_class=QuestionRoute)
+        client(QueryRoute, dependencies=[Depends(lambda: None)])
+    router = APIRouter(route_class=QueryRoute)
 
     async def ask(body: Question, limit: int = 3) -> None: ...
 
@@ -151,9 +151,9 @@ def server(route_class: type[Any]) -> Served:
     app.state.application = application = Application.build(VectorForgeConfig(database=DATABASE))
     install_problem_handlers(app)
     app.include_router(router)
-    doors = Doors(app)
-    doors.questions = {route.path: route for route in router.routes if isinstance(route, QuestionRoute)}
-    app.add_middleware(DoorsOnDemand, doors=doors)
+    doors = Routers(app)
+    doors.questions = {route.path: route for route in router.routes if isinstance(route, QueryRoute)}
+    app.add_middleware(RoutersOnDemand, doors=doors)
     app.add_middleware(WithTenant)
     app.add_middleware(BodyLimit, max_bytes=1000, timeout_s=5)
     app.add_middleware(RequestContext)
@@ -168,7 +168,7 @@ def chunked(body: bytes) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def both() -> tuple[Served, Served]:
     """With the short way, and without."""
-    return server(QuestionRoute), server(APIRoute)
+    return server(QueryRoute), server(APIRoute)
 
 
 # Issue 7, point 6: what goes past FastAPI's router is answered, measured and refused as what goes through it.
@@ -189,7 +189,7 @@ def test_the_short_way_answers_as_the_long_way(both: tuple[Served, Served], body
 
 
 def test_a_good_question_passes_no_router_of_fastapis() -> None:
-    client = server(QuestionRoute).client
+    client = server(QueryRoute).client
     assert client.post("/ask", json={"query": "why"}).status_code == 200
     assert client.post("/profiles/7", json={"query": "why"}).status_code == 200
     assert ["router" in scope for scope in WithTenant.scopes[-2:]] == [False, True]

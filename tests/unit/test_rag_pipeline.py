@@ -11,12 +11,7 @@ from tests.support.rag.passages import make_passage
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import COLLECTION, PASSAGES, Setup
 from vectorforge.deadline import Deadline
-from vectorforge.errors import (
-    InvalidInputError,
-    LLMError,
-    LLMStreamError,
-    LLMTimeoutError,
-)
+from vectorforge.errors import InvalidInputError, LLMError, LLMStreamError, LLMTimeoutError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.presets import RAG_QUERY

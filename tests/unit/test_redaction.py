@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.pipeline.redaction import redact
+from vectorforge.pipeline.guardrails.redaction import redact
 
 DIGITS = string.digits
 ALNUM = string.ascii_letters + string.digits

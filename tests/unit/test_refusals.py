@@ -5,14 +5,14 @@ import asyncio
 import psycopg
 import pytest
 
-from vectorforge.db.refusals import Refusals
+from vectorforge.db.connect_failures import ConnectFailures
 from vectorforge.errors import DatabaseUnavailableError
 
 REFUSED = psycopg.OperationalError("connection failed: Connection refused")
 
 
 async def test_refusals_that_follow_each_other_let_everybody_go() -> None:
-    refusals = Refusals()
+    refusals = ConnectFailures()
     has_begun = asyncio.Event()
 
     async def wait_and_leave_slowly() -> None:

@@ -12,11 +12,11 @@ from pydantic import SecretStr
 
 from tests.support.rag.passages import make_passage
 from tests.support.vendors.fake_reranker import FakeReranker
-from vectorforge.credentials import FixedCredentials, KeyOrigin
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError
 from vectorforge.retriever.base import BaseRetriever, Passages
 from vectorforge.retriever.rerank import HttpReranker, RerankFormat, RerankingRetriever
+from vectorforge.vendors.credentials import FixedCredentials, KeyOrigin
 
 COLLECTION = uuid4()
 PATHS: dict[RerankFormat, str] = {"cohere": "/v2/rerank", "tei": "/rerank"}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from starlette.routing import compile_path
 
 from vectorforge.api.identity.route_scopes import ROUTES, required_scope
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 ALL = [
     (method, compile_path(path)[0], scope)

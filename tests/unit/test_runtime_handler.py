@@ -19,9 +19,9 @@ from vectorforge.runtime import (
     UnsupportedEventError,
     can_stream,
 )
-from vectorforge.runtime.asgi import LifespanMode, Receive, Scope, Send
-from vectorforge.runtime.generators import GeneratorFinaliser
+from vectorforge.runtime.event_loop import GeneratorFinaliser
 from vectorforge.runtime.http_event import read_event
+from vectorforge.runtime.invocation import LifespanMode, Receive, Scope, Send
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.managed_runtime import set_up_path
 

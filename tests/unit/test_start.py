@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
-from vectorforge.cli.startup import load_ahead
+from vectorforge.cli.commands.startup import load_ahead
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 
 

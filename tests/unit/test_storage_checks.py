@@ -2,8 +2,8 @@
 
 import pytest
 
-from vectorforge.cli.storage_checks import dead_rows_advice, index_advice, statistics_advice
-from vectorforge.db.vector_indexes import IndexState, SpaceIndex, TableStatistics
+from vectorforge.cli.doctor.storage_checks import dead_rows_advice, index_advice, statistics_advice
+from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, TableStatistics
 
 GIB = 2**30
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from vectorforge.api.time_limit import TimeLimit
+from vectorforge.api.middleware.limits import TimeLimit
 from vectorforge.errors import DeadlineExceededError
 
 START: Message = {"type": "http.response.start", "status": 200, "headers": []}

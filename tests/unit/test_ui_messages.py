@@ -7,9 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import ValidationError
 
-from vectorforge.api.schemas.ui_chat import UIChatRequest
-from vectorforge.api.ui_messages.conversation import history_of, question_of
-from vectorforge.api.ui_messages.encoder import UIMessageEncoder
+from vectorforge.api.ui_chat.encoder import UIMessageEncoder
+from vectorforge.api.ui_chat.routes import UIChatRequest, history_of, question_of
 from vectorforge.errors import InvalidInputError, LLMTimeoutError
 from vectorforge.pipeline.types import (
     Citation,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorforge.aws.upload_keys import MAX_KEY_BYTES, UploadKey
+from vectorforge.aws.uploads import MAX_KEY_BYTES, UploadKey
 from vectorforge.errors import ConflictError, InvalidInputError
 
 

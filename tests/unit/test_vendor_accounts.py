@@ -14,11 +14,10 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vertex import PROJECT, REGION, FakeVertex
 from vectorforge.aws.secrets import KeyPlace, StoredKeys
 from vectorforge.config import EmbeddingSettings, LLMSettings, VectorForgeConfig
-from vectorforge.credentials import CredentialStore, KeyOrigin
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, LLMAuthenticationError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.token_command import CommandCredentials
+from vectorforge.vendors.credentials import CommandCredentials, CredentialStore, KeyOrigin
 
 TEXT = "The answer is 42 [Source 1]."
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vectorforge.cli.deployment_files import Assembly
-from vectorforge.cli.vendor_addresses import check_ipv6
+from vectorforge.cli.doctor.deployment_files import Assembly
+from vectorforge.cli.doctor.vendor_addresses import check_ipv6
 
 
 def assembly(**variables: str) -> Assembly:

@@ -15,9 +15,9 @@ import trustme
 from aiohttp import web
 from pydantic import SecretStr
 
-from vectorforge.credentials import FixedCredentials, KeyOrigin
-from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendor_http import VendorClient
+from vectorforge.vendors.credentials import FixedCredentials, KeyOrigin
+from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.http import VendorClient
 
 OLD, NEW = SecretStr("old-canary"), SecretStr("new-canary")
 
@@ -125,8 +125,8 @@ class TestConnections:
     def test_a_process_may_end_without_closing_any(self) -> None:
         code = (
             "import asyncio\n"
-            "from vectorforge.credentials import FixedCredentials\n"
-            "from vectorforge.vendor_http import VendorClient\n"
+            "from vectorforge.vendors.credentials import FixedCredentials\n"
+            "from vectorforge.vendors.http import VendorClient\n"
             "async def main():\n"
             "    async def answer(reader, writer):\n"
             "        await reader.readuntil(b'\\r\\n\\r\\n{}')\n"
@@ -329,8 +329,8 @@ async def test_certificates_are_checked(tmp_path: Path, trusted: bool) -> None:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     code = (
         "import asyncio, sys\n"
-        "from vectorforge.credentials import FixedCredentials\n"
-        "from vectorforge.vendor_http import VendorClient\n"
+        "from vectorforge.vendors.credentials import FixedCredentials\n"
+        "from vectorforge.vendors.http import VendorClient\n"
         "async def main():\n"
         "    client = VendorClient(FixedCredentials('key'))\n"
         "    try:\n"

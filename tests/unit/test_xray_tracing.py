@@ -15,7 +15,7 @@ TRACE_ID, SEGMENT_ID = "1-6920f0a1-3f5c7d9e1b2a4c6d8e0f1a2b", "53995c3f42cd8ad8"
 SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 BEGINNING = """
 import os, sys
-from vectorforge.aws.tracing import XRayTracer
+from vectorforge.aws.observability import XRayTracer
 tracer = XRayTracer("query")
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra.emulator.deployment.background import BackgroundProcesses
 from infra.emulator.deployment.certificates import Certificates, make_certificates
-from vectorforge.db.login_roles import LOGIN_ROLES
+from vectorforge.db.login import LOGIN_ROLES
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import account_for
 from vectorforge.local.postgres import DATABASE, EmbeddedPostgres

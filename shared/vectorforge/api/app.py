@@ -9,17 +9,22 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from vectorforge import __version__
-from vectorforge.api.client_stream import PING_INTERVAL_S
-from vectorforge.api.cross_origin import OriginCheck, cors_options
-from vectorforge.api.doors import DeclaredRoutes, Doors, DoorsOnDemand
 from vectorforge.api.identity.authenticator import Authenticator
 from vectorforge.api.identity.gateway_keys import StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
-from vectorforge.api.middleware import Authentication, BodyLimit, LocalGuard, OpenOnDemand, RequestContext
+from vectorforge.api.middleware.cross_origin import OriginCheck, cors_options
+from vectorforge.api.middleware.limits import ReadingPace, TimeLimit
+from vectorforge.api.middleware.observability import RequestMetrics
+from vectorforge.api.middleware.request import (
+    Authentication,
+    BodyLimit,
+    LazyStartup,
+    LocalGuard,
+    RequestContext,
+)
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.reading_pace import ReadingPace
-from vectorforge.api.request_metrics import RequestMetrics
-from vectorforge.api.time_limit import TimeLimit
+from vectorforge.api.routers import Routers, RoutersOnDemand, ScopeGuard
+from vectorforge.api.streaming.client_stream import PING_INTERVAL_S
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, find_api_key
 
 if TYPE_CHECKING:
@@ -67,15 +72,15 @@ def create_app(
 
     server = application.config.server
     app = _create_empty(lifespan)
-    app.state.doors = doors = Doors(app)
+    app.state.doors = doors = Routers(app)
     app.state.application = application
     app.state.ping_interval_s = ping_interval_s
     app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
-    app.add_middleware(DeclaredRoutes, routes=app.router.routes)
-    app.add_middleware(DoorsOnDemand, doors=doors)
+    app.add_middleware(ScopeGuard, routes=app.router.routes)
+    app.add_middleware(RoutersOnDemand, doors=doors)
     if open_on_demand:
-        app.add_middleware(OpenOnDemand, open_application=application.open)
+        app.add_middleware(LazyStartup, open_application=application.open)
     app.state.gateway_keys = gateway_keys = _gateway_keys(application)
     authenticator = _authenticator(application, issued, gateway_keys)
     app.add_middleware(Authentication, authenticator=authenticator)
@@ -111,7 +116,7 @@ def _gateway_keys(application: "Application") -> StoredGatewayKeys | None:
     secret_id = config.aws.gateway_key_secret_id
     if secret_id is None or config.server.auth == "local":
         return None
-    from vectorforge.aws.gateway_key_secret import gateway_key_reader  # leads to boto3
+    from vectorforge.aws.secret_readers import gateway_key_reader  # leads to boto3
 
     age_s = config.aws.secret_max_age_s
     return StoredGatewayKeys(gateway_key_reader(secret_id), config.server, max_age_s=age_s)
@@ -133,7 +138,7 @@ def _authenticator(
 def create_routes() -> FastAPI:
     """All routes without anything behind them; enough for the OpenAPI document."""
     app = _create_empty()
-    Doors(app).open_all()
+    Routers(app).open_all()
     return app
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from vectorforge.api.schemas.base import MAX_OFFSET, MAX_PAGE, MAX_PARTS
+from vectorforge.api.schemas import MAX_OFFSET, MAX_PAGE, MAX_PARTS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AuthenticationError, InvalidInputError
-from vectorforge.principal import Principal
+from vectorforge.types import Principal
 
 # For the OpenAPI document only: ``middleware.Authentication`` has decided before the body was read.
 _BEARER = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key or an access token.")

@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge.api.identity.route_scopes import required_scope
+from vectorforge.api.native.document_schemas import DocumentsRequest
+from vectorforge.api.native.events import EVENT_DATA
 from vectorforge.api.openai.errors import is_openai_path
 from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
-from vectorforge.api.question_route import QuestionRoute
-from vectorforge.api.schemas.documents import DocumentsRequest
-from vectorforge.api.schemas.events import EVENT_DATA
+from vectorforge.api.query_route import QueryRoute
 
 _FIRST_ERROR_STATUS = 400
 _IDEMPOTENCY_KEY = {
@@ -42,10 +42,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             tags=app.openapi_tags,
         )
-        question_paths = {
+        query_paths = {
             context.path
             for context in iter_route_contexts(app.routes)
-            if isinstance(context.original_route, QuestionRoute)
+            if isinstance(context.original_route, QueryRoute)
         }
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
@@ -54,7 +54,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 if is_openai_path(path):
                     operation["responses"].pop("422", None)  # it is answered with 400
                 _name_problem_media_type(operation["responses"])
-                if path in question_paths and method == "post":
+                if path in query_paths and method == "post":
                     operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
                     operation["responses"]["200"]["headers"] = {"Idempotent-Replayed": _REPLAYED}
         document["components"]["schemas"].update(_more_schemas())

@@ -17,7 +17,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from vectorforge.api.openai.errors import openai_error, openai_status
-from vectorforge.api.schemas.problem import FieldProblem, Problem
+from vectorforge.api.schemas import FieldProblem, Problem
+from vectorforge.background import log_unexpected
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
     AnswerStreamLostError,
@@ -48,7 +49,6 @@ from vectorforge.errors import (
     RetrievalError,
     VectorForgeError,
 )
-from vectorforge.failure_log import log_unexpected
 
 logger = logging.getLogger(__name__)
 

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from vectorforge.api.answer_buffer import AnswerBuffer
 from vectorforge.api.dependencies import check_at_most, check_provider
-from vectorforge.api.disconnect import cancelled_on_disconnect
-from vectorforge.api.schemas.dry_run import DryRunResponse
-from vectorforge.api.sse import EventEncoder
-from vectorforge.api.stream import (
+from vectorforge.api.middleware.limits import LAMBDA_MARGIN_S, invocation_time_s
+from vectorforge.api.native.dry_run import DryRunResponse
+from vectorforge.api.streaming.answer_buffer import AnswerBuffer
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.streaming.sse import EventEncoder
+from vectorforge.api.streaming.stream import (
     OpenedQuery,
     QueryEventEncoder,
     QueryEventResponse,
     ResumableQueryResponse,
 )
-from vectorforge.api.time_limit import LAMBDA_MARGIN_S, invocation_time_s
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
-from vectorforge.vectorstore.filters import parse
+from vectorforge.vectorstore.filters.parse import parse
 
 if TYPE_CHECKING:  # imported for the first request that has a key
-    from vectorforge.api.idempotency.kept_answer import KeptAnswer
+    from vectorforge.api.streaming.stored_response import StoredResponse
 
 
-async def find_asked_collection(
+async def find_requested_collection(
     application: Application, tenant: TenantServices, asked: str | None
 ) -> Collection:
     """The collection a request names, else the tenant's default one.
@@ -43,7 +43,7 @@ async def find_asked_collection(
         DeadlineExceededError: The database did not answer in the time of a question.
     """
     name = application.config.query.default_collection
-    async with time_of_a_question(application):
+    async with query_time_limit(application):
         if asked is not None:
             return await tenant.find_collection(asked)
         collection = await tenant.collections.find_by_name(name)
@@ -52,18 +52,18 @@ async def find_asked_collection(
     return collection
 
 
-async def look_up_question(
+async def look_up_query(
     application: Application, tenant: TenantServices, asked: str | None, query: str, config: QueryConfig
-) -> KnownQuestion:
-    """``find_asked_collection``, and in the same statement what is kept of the question.
+) -> QueryLookup:
+    """``find_requested_collection``, and in the same statement what is kept of the question.
 
     Raises:
-        NotFoundError, DeadlineExceededError: As ``find_asked_collection``.
+        NotFoundError, DeadlineExceededError: As ``find_requested_collection``.
     """
     name = application.config.query.default_collection
     try:
-        async with time_of_a_question(application):
-            return await tenant.look_up_question(name if asked is None else asked, query, config)
+        async with query_time_limit(application):
+            return await tenant.look_up_query(name if asked is None else asked, query, config)
     except NotFoundError:
         if asked is None:
             raise _no_default_collection(name) from None
@@ -71,9 +71,7 @@ async def look_up_question(
 
 
 @asynccontextmanager
-async def time_of_a_question(
-    application: Application, deadline: Deadline | None = None
-) -> AsyncIterator[None]:
+async def query_time_limit(application: Application, deadline: Deadline | None = None) -> AsyncIterator[None]:
     """Limits what comes before a question begins, whatever limits a connection and a statement have.
 
     Args:
@@ -141,7 +139,7 @@ async def answer_whole(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | KnownQuestion,
+    asked: Collection | QueryLookup,
     config: QueryConfig,
 ) -> QueryResult:
     """The complete answer; the model is stopped when the client goes away.
@@ -154,8 +152,8 @@ async def answer_whole(
     """
     deadline = deadline_of(request, application)
     async with cancelled_on_disconnect(request.receive):
-        async with time_of_a_question(application, deadline):
-            await tenant.limits.admit_question(query, config, is_stream=False)
+        async with query_time_limit(application, deadline):
+            await tenant.limits.admit_query(query, config, is_stream=False)
         return await tenant.query_service.query(
             query,
             _collection_of(asked).id,
@@ -171,7 +169,7 @@ async def answer_dry(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | KnownQuestion,
+    asked: Collection | QueryLookup,
     config: QueryConfig,
 ) -> DryRunResponse:
     """The request that a model would get, which is not sent.
@@ -180,7 +178,7 @@ async def answer_dry(
         VectorForgeError: The search failed, or the request cannot be known without asking a model.
     """
     deadline = deadline_of(request, application)
-    async with time_of_a_question(application, deadline):
+    async with query_time_limit(application, deadline):
         await tenant.limits.admit()
     return DryRunResponse.of(
         await tenant.query_service.dry_run(query, _collection_of(asked).id, config, deadline=deadline)
@@ -192,7 +190,7 @@ async def answer_as_stream(
     application: Application,
     tenant: TenantServices,
     query: str,
-    asked: Collection | KnownQuestion,
+    asked: Collection | QueryLookup,
     config: QueryConfig,
     *,
     with_sources: bool = True,
@@ -209,11 +207,11 @@ async def answer_as_stream(
         VectorForgeError: The query failed before its answer began.
     """
     state = request.scope["state"]
-    kept: KeptAnswer | None = state.get("kept_answer")
+    kept: StoredResponse | None = state.get("kept_answer")
     stop = StopSignal() if kept is None else kept.stop
     deadline = deadline_of(request, application)
-    async with time_of_a_question(application, deadline):
-        await tenant.limits.admit_question(query, config, is_stream=True)
+    async with query_time_limit(application, deadline):
+        await tenant.limits.admit_query(query, config, is_stream=True)
     events = tenant.query_service.query_events(
         query,
         _collection_of(asked).id,
@@ -255,13 +253,13 @@ async def answer_as_stream(
     return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
 
 
-def _collection_of(asked: Collection | KnownQuestion) -> Collection:
-    return asked.collection if isinstance(asked, KnownQuestion) else asked
+def _collection_of(asked: Collection | QueryLookup) -> Collection:
+    return asked.collection if isinstance(asked, QueryLookup) else asked
 
 
-def _already_known(asked: Collection | KnownQuestion) -> dict[str, Any]:
+def _already_known(asked: Collection | QueryLookup) -> dict[str, Any]:
     """What need not be read again."""
-    return {"known": asked} if isinstance(asked, KnownQuestion) else {"data_version": asked.data_version}
+    return {"known": asked} if isinstance(asked, QueryLookup) else {"data_version": asked.data_version}
 
 
 def _with_cache_control(request: Request, config: QueryConfig) -> QueryConfig:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from vectorforge.api.schemas.events import EVENT_DATA
-from vectorforge.api.schemas.problem import Problem
+from vectorforge.api.native.events import EVENT_DATA
+from vectorforge.api.schemas import Problem
 
 _DESCRIPTIONS = {
     400: "The body is not what it is declared to be: not JSON, not UTF-8, or not a form.",

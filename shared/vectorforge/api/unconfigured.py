@@ -3,9 +3,9 @@
 from fastapi import FastAPI, Request
 
 from vectorforge import __version__
-from vectorforge.api.middleware import RequestContext
+from vectorforge.api.middleware.request import RequestContext
+from vectorforge.api.native.server import Component, HealthResponse
 from vectorforge.api.problems import install_problem_handlers
-from vectorforge.api.schemas.server import Component, HealthResponse
 from vectorforge.errors import NotConfiguredError
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

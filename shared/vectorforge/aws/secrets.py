@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.secret_readers import parameter_reader, secret_reader
 from vectorforge.config import AwsSettings
-from vectorforge.credentials import Credentials, KeyOrigin
 from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.vendors.credentials import Credentials, KeyOrigin
 
 logger = logging.getLogger(__name__)
 

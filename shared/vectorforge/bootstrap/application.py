@@ -12,22 +12,22 @@ from vectorforge.aws.database_login import app_password
 from vectorforge.bootstrap.background_work import BackgroundWork
 from vectorforge.bootstrap.model_registries import credential_store, model_registries
 from vectorforge.config import VectorForgeConfig
-from vectorforge.credentials import CredentialStore, find_credentials
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
 from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.types import Limits
+from vectorforge.limits.settings import Limits
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.variants import VariantCatalogue
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer
+from vectorforge.vendors.credentials import CredentialStore, find_credentials
 
 if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
     from vectorforge.bootstrap.tenant_services import TenantServices
-    from vectorforge.llm.providers.extractive import ExtractiveProvider
-    from vectorforge.pipeline.answer_memory import AnswerMemory
-    from vectorforge.pipeline.log_text import LogTextPolicies
+    from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+    from vectorforge.pipeline.answer_cache.memory import AnswerMemory
+    from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
     from vectorforge.vectorstore.base import VectorStore
 
@@ -237,7 +237,7 @@ class Application(BackgroundWork):
     @cached_property
     def quoter(self) -> "ExtractiveProvider":
         """Quotes passages when no model answers."""
-        from vectorforge.llm.providers.extractive import ExtractiveProvider
+        from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
 
         return ExtractiveProvider(
             embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
@@ -246,14 +246,14 @@ class Application(BackgroundWork):
     @cached_property
     def answer_memory(self) -> "AnswerMemory":
         """Answers that this process keeps, of all tenants."""
-        from vectorforge.pipeline.answer_memory import AnswerMemory
+        from vectorforge.pipeline.answer_cache.memory import AnswerMemory
 
         return AnswerMemory(self.config.cache.answer_cache_memory_bytes)
 
     @cached_property
     def log_text_policies(self) -> "LogTextPolicies":
         """What the query log keeps of the tenants' texts."""
-        from vectorforge.pipeline.log_text import LogTextPolicies
+        from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
 
         return LogTextPolicies(self.config.query.log_text)
 
@@ -267,12 +267,12 @@ class Application(BackgroundWork):
             rerank["max_passages_per_document"] = self.config.query.max_passages_per_document
         return hashlib.sha256(json.dumps([llm, embedding, rerank], sort_keys=True).encode()).hexdigest()
 
-    async def go_on_erasing(self) -> bool:
+    async def resume_erasure(self) -> bool:
         """Go on with an erasure of any tenant that nobody goes on with; False: there is none.
 
         Raises:
             DatabaseError: The database failed; a later call goes on.
         """
-        from vectorforge.bootstrap.erasing import go_on_erasing
+        from vectorforge.bootstrap.erasing import resume_erasure
 
-        return await go_on_erasing(self)
+        return await resume_erasure(self)

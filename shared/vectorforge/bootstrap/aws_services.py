@@ -7,10 +7,9 @@ from vectorforge.config import VectorForgeConfig
 
 if TYPE_CHECKING:  # a function's start is a caller's wait
     from vectorforge.aws.clients import AwsClients
-    from vectorforge.aws.ingestion_queue import IngestionQueue
     from vectorforge.aws.query_log_queue import QueryLogQueue
-    from vectorforge.aws.upload_forms import UploadForms
-    from vectorforge.aws.uploaded_files import UploadedFilesEraser
+    from vectorforge.aws.queues import IngestionQueue
+    from vectorforge.aws.uploads import UploadedFilesEraser, UploadForms
 
 _LOG_CALL_S = 0.5
 """Silence after which a call for the query log ends: with the connecting, one that hangs takes a second."""
@@ -52,7 +51,7 @@ class AwsServices:
         """Wakes the ingest function; None where documents are ingested in this process."""
         if self.config.aws.ingestion_queue_url is None:
             return None
-        from vectorforge.aws.ingestion_queue import IngestionQueue
+        from vectorforge.aws.queues import IngestionQueue
 
         return IngestionQueue(self.aws_clients, self.config.aws.ingestion_queue_url)
 
@@ -61,7 +60,7 @@ class AwsServices:
         """Signs uploads to S3; None where there is no bucket for them."""
         if self.config.aws.uploads_bucket is None:
             return None
-        from vectorforge.aws.upload_forms import UploadForms
+        from vectorforge.aws.uploads import UploadForms
 
         return UploadForms(self.aws_clients, self.config.aws.uploads_bucket)
 
@@ -70,7 +69,7 @@ class AwsServices:
         """Deletes uploaded files from S3; None where there is no bucket for them."""
         if self.config.aws.uploads_bucket is None:
             return None
-        from vectorforge.aws.uploaded_files import UploadedFilesEraser
+        from vectorforge.aws.uploads import UploadedFilesEraser
 
         return UploadedFilesEraser(self.aws_clients, self.config.aws.uploads_bucket)
 

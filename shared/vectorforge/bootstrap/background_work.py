@@ -16,7 +16,7 @@ from vectorforge.errors import VectorForgeError
 if TYPE_CHECKING:  # not every process works
     from vectorforge.bootstrap.tenant_services import TenantServices
     from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
-    from vectorforge.ingestion.worker import IngestionWorker
+    from vectorforge.ingestion.worker.worker import IngestionWorker
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +36,20 @@ class BackgroundWork(AwsServices, ABC):
         """The services of one tenant."""
 
     @abstractmethod
-    async def go_on_erasing(self) -> bool:
+    async def resume_erasure(self) -> bool:
         """Go on with an erasure of any tenant that nobody goes on with; False: there is none."""
 
     @cached_property
     def ingestion_worker(self) -> "IngestionWorker":
         """Runs ingestion jobs of all tenants in this process, once started."""
-        from vectorforge.ingestion.worker import IngestionWorker
+        from vectorforge.ingestion.worker.worker import IngestionWorker
 
         return IngestionWorker(
             self.database,
             lambda tenant_id: self.for_tenant(tenant_id).ingestion,
             kept_log_days=self.config.database.log_retention_days,
             kept_text_days=self.config.database.log_text_retention_days,
-            erase=self.go_on_erasing,
+            erase=self.resume_erasure,
             kept_stale_s=self.config.cache.answer_cache_stale_s,
             backfill=self.embedding_backfill,
         )
@@ -67,8 +67,8 @@ class BackgroundWork(AwsServices, ABC):
         if self.ingestion_queue is None:
             self.ingestion_worker.wake()
             return
-        from vectorforge.aws.ingestion_queue import AnyJob
-        from vectorforge.db.repositories.erasure_repo import LEASE_S
+        from vectorforge.aws.queues import AnyJob
+        from vectorforge.erasure.repo import LEASE_S
 
         try:
             await self.ingestion_queue.announce(AnyJob(math.ceil(LEASE_S) + 1))
@@ -86,7 +86,7 @@ class BackgroundWork(AwsServices, ABC):
         if self.ingestion_queue is None:
             self.ingestion_worker.wake()
             return
-        from vectorforge.aws.ingestion_queue import AnnouncedJob
+        from vectorforge.aws.queues import AnnouncedJob
 
         try:
             await self.ingestion_queue.announce(AnnouncedJob(tenant_id, job_id))

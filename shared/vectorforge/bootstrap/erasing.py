@@ -3,9 +3,9 @@
 import logging
 from typing import TYPE_CHECKING
 
-from vectorforge.db.repositories.erasure_repo import ErasureDatabase, ErasureRepository, claim_erasure
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.eraser import Eraser
+from vectorforge.erasure.repo import ErasureDatabase, ErasureRepository, claim_erasure
 from vectorforge.errors import NotFoundError, ObjectStoreError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def eraser_of(application: "Application", tenant_id: str, *, leaves_files: bool 
     )
 
 
-async def go_on_erasing(application: "Application") -> bool:
-    """See ``Application.go_on_erasing``."""
+async def resume_erasure(application: "Application") -> bool:
+    """See ``Application.resume_erasure``."""
     claimed = await claim_erasure(application.database)
     if claimed is None:
         return False

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitch, EmbeddingSwitchRepository
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository
 from vectorforge.errors import InvalidInputError, UnknownModelError, VectorForgeError
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.types import Collection
@@ -163,7 +163,7 @@ class ModelChanges:
         if queue is None:
             self._application.ingestion_worker.wake()
             return
-        from vectorforge.aws.ingestion_queue import AnyJob
+        from vectorforge.aws.queues import AnyJob
 
         try:
             await queue.announce(AnyJob())

@@ -10,7 +10,7 @@ from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.pipeline.profile import RAGRetrievalPipeline
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.retriever.profile import ProfileVectorStore
 from vectorforge.types import Collection
 
@@ -41,14 +41,14 @@ class ProfileServices:
             raise NotFoundError(_NO_PROFILES)
         return self._checked(found)
 
-    async def look_up_question(self, query: str, config: QueryConfig) -> KnownQuestion:
+    async def look_up_query(self, query: str, config: QueryConfig) -> QueryLookup:
         """``collection``, and in the same statement what is kept of a question to it.
 
         Raises:
             As ``collection``.
         """
         try:
-            known = await self._tenant.look_up_question(self._name, query, config)
+            known = await self._tenant.look_up_query(self._name, query, config)
         except NotFoundError:
             raise NotFoundError(_NO_PROFILES) from None
         self._checked(known.collection)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
+from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
 from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
-from vectorforge.db.repositories.question_repo import QuestionRepository
-from vectorforge.db.repositories.tenant_settings_repo import TenantSettingsRepository
-from vectorforge.pipeline.answer_cache import AnswerCache
-from vectorforge.pipeline.answer_memory import MemoryFirst
-from vectorforge.pipeline.keeping import Keeping
-from vectorforge.pipeline.log_text import LogTexts
+from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
+from vectorforge.pipeline.answer_cache.memory import MemoryFirst
+from vectorforge.pipeline.guardrails.log_text import LogTexts
 
 if TYPE_CHECKING:
     from vectorforge.bootstrap.application import Application
@@ -66,16 +66,16 @@ class TenantCaches:
         )
 
     @cached_property
-    def keeping(self) -> Keeping:
+    def end_write(self) -> QueryEndWrites:
         """What is kept at a question's end."""
-        return Keeping(
+        return QueryEndWrites(
             self._db, answers=self.answer_cache, vectors=self.query_vectors, admission=self._admission
         )
 
     @cached_property
-    def questions(self) -> QuestionRepository:
+    def questions(self) -> QueryLookupRepository:
         """Looks questions up with their collections."""
-        return QuestionRepository(
+        return QueryLookupRepository(
             self._db,
             settings=self._application.settings_digest,
             stale_s=self._settings.answer_cache_stale_s,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.limits.admission import Admission, Riding, charge
-from vectorforge.limits.types import Claim
+from vectorforge.limits.admission import Admission, PiggybackedReservation, charge
+from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.types import QueryConfig
 
@@ -52,20 +52,20 @@ class LimitServices:
         if self.admission is not None:
             await self.admission.admit(lambda: claim)
 
-    async def admit_question(self, query: str, config: QueryConfig, *, is_stream: bool) -> None:
+    async def admit_query(self, query: str, config: QueryConfig, *, is_stream: bool) -> None:
         """As ``admit``, unless the question was let in when it was looked up."""
         if self.admission is not None:
             await self.admission.admit(lambda: self._claim(query, config, is_stream=is_stream))
 
-    def riding(self, query: str, config: QueryConfig) -> Riding | None:
+    def piggyback(self, query: str, config: QueryConfig) -> PiggybackedReservation | None:
         """What asks for the question's admission beside its look-up; None: it need not be asked for.
 
         Raises:
-            LimitExceededError: As ``Admission.riding``.
+            LimitExceededError: As ``Admission.piggyback``.
         """
         if self.admission is None:
             return None
-        return self.admission.riding(lambda: self._claim(query, config, is_stream=config.stream))
+        return self.admission.piggyback(lambda: self._claim(query, config, is_stream=config.stream))
 
     def note_used(self, tokens: int) -> None:
         """Have the end of the request settle these tokens in place of what was claimed."""
@@ -82,10 +82,10 @@ class LimitServices:
         await charge(self._db, self._application.limit_gate, tokens)
 
     def _claim(self, query: str, config: QueryConfig, *, is_stream: bool) -> Claim:
-        from vectorforge.pipeline.reservation import question_claim  # where there may be a limit
+        from vectorforge.pipeline.reservation import query_claim  # where there may be a limit
 
         settings = self._application.config
-        return question_claim(
+        return query_claim(
             query,
             config,
             is_stream=is_stream,

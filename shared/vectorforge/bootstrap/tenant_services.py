@@ -10,16 +10,16 @@ from vectorforge.bootstrap.tenant_repositories import TenantRepositories
 from vectorforge.db.key_check import due_check
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, NotFoundError
+from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.prices import PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
-from vectorforge.pipeline.question import QuestionLookUp
 from vectorforge.pipeline.rag import QueryLogSink, QueryService
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion
+from vectorforge.retriever.base import BaseRetriever, QueryLookup
 from vectorforge.retriever.hybrid import HybridRetriever
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 from vectorforge.vectorstore.base import VectorStore
@@ -104,8 +104,8 @@ class TenantServices(TenantRepositories):
         return LimitServices(self._application, self._db, self._request_id)
 
     @cached_property
-    def _questions(self) -> QuestionLookUp:
-        return QuestionLookUp(
+    def _questions(self) -> QueryLookupService:
+        return QueryLookupService(
             self.caches.questions,
             self,
             self._application.llm_registry,
@@ -147,14 +147,14 @@ class TenantServices(TenantRepositories):
                 metrics=self._application.metrics,
             ),
             answer_cache=self.caches.answer_cache,
-            keeping=self.caches.keeping,
+            end_write=self.caches.end_write,
             log_texts=self.caches.log_texts,
         )
 
     @cached_property
     def ingestion(self) -> "IngestionPipeline":
         """Turns documents into chunks of the tenant."""
-        from vectorforge.db.repositories.embedding_models import EmbeddingModelRepository
+        from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
         from vectorforge.ingestion.pipeline import IngestionPipeline
 
         return IngestionPipeline(
@@ -206,7 +206,7 @@ class TenantServices(TenantRepositories):
         if due_check() is not None:
             await self._db.run([], repeatable=True)
 
-    async def look_up_question(self, name_or_id: str, query: str, config: QueryConfig) -> KnownQuestion:
+    async def look_up_query(self, name_or_id: str, query: str, config: QueryConfig) -> QueryLookup:
         """A collection by its id or its name, and what is kept of a question to it; an id wins.
 
         The tenant's limits are asked for in the same exchange.
@@ -215,7 +215,7 @@ class TenantServices(TenantRepositories):
             NotFoundError: There is none.
             LimitExceededError: A limit is reached.
         """
-        return await self._questions.find(name_or_id, query, config, self.limits.riding(query, config))
+        return await self._questions.find(name_or_id, query, config, self.limits.piggyback(query, config))
 
     async def find_collection(self, name_or_id: str) -> Collection:
         """A collection by its id or its name; an id wins.

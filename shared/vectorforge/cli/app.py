@@ -6,18 +6,18 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from vectorforge.cli import collections, documents, erase, index, keys, limits, logs, providers
-from vectorforge.cli.ask import ask
-from vectorforge.cli.doctor import doctor
-from vectorforge.cli.evaluate import evaluate
+from vectorforge.cli.commands import collections, documents, erase, index, keys, limits, logs, providers
+from vectorforge.cli.commands.ask import ask
+from vectorforge.cli.commands.evaluate import evaluate
+from vectorforge.cli.commands.mcp import mcp
+from vectorforge.cli.commands.migrate import migrate
+from vectorforge.cli.commands.search import search
+from vectorforge.cli.commands.stats import stats
+from vectorforge.cli.commands.up import up
+from vectorforge.cli.doctor.command import doctor
 from vectorforge.cli.exit_codes import EXIT_CODE_HELP, ExitCode
-from vectorforge.cli.flag_help import hide_flag_types
-from vectorforge.cli.ingest import ingest
-from vectorforge.cli.mcp import mcp
-from vectorforge.cli.migrate import migrate
-from vectorforge.cli.search import search
-from vectorforge.cli.stats import stats
-from vectorforge.cli.up import up
+from vectorforge.cli.ingest.command import ingest
+from vectorforge.cli.terminal import hide_flag_types
 
 app = typer.Typer(
     name="vectorforge",

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.cli.database_checks import Check
-from vectorforge.cli.deployed_stacks import Deployed
-from vectorforge.cli.deployment_files import Assembly
+from vectorforge.cli.doctor.database_checks import Check
+from vectorforge.cli.doctor.deployed_stacks import Deployed
+from vectorforge.cli.doctor.deployment_files import Assembly
 
 PERMISSIONS = "logs:DescribeLogGroups, secretsmanager:DescribeSecret and sqs:ListQueues"
 

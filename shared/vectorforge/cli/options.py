@@ -1,10 +1,19 @@
-"""Options that several commands share."""
+"""Options that several commands share.
 
+Asking before something is lost, or costs.
+
+Under which names and addresses this machine is reached.
+"""
+
+import ipaddress
+import socket
+import sys
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+from vectorforge.errors import InvalidInputError
 from vectorforge.types import SearchMode
 
 LimitOption: TypeAlias = Annotated[
@@ -59,3 +68,62 @@ ModeOption: TypeAlias = Annotated[
     ),
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only when the user agrees.
+
+    Raises:
+        typer.Abort: The user said no.
+        InvalidInputError: Nobody is there to be asked, and ``--yes`` was not given.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInputError("Nobody can be asked here; give --yes to go on.", field="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+def own_names(host: str) -> list[str]:
+    """What clients may call a server that listens on ``host``: names and addresses, without port.
+
+    A wildcard stands for every address of every interface.
+    """
+    if host in LOOPBACK:
+        return [host]
+    names = [host, socket.gethostname(), socket.getfqdn()]
+    return names + _interface_addresses() if host in _WILDCARDS else names
+
+
+def reachable_url(bound: socket.socket) -> str:
+    """An address that a browser can open; for a wildcard the one of the first outward interface."""
+    host, port = bound.getsockname()[:2]
+    if host in LOOPBACK:
+        host = "localhost"
+    elif host in _WILDCARDS:
+        host = next((name for name in _interface_addresses() if _is_outward(name)), "localhost")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _interface_addresses() -> list[str]:
+    """IPv4 before IPv6, in the order of the interfaces; none where psutil is not installed."""
+    try:
+        import psutil
+    except ModuleNotFoundError:  # of the extra "local"
+        return []
+    found = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    return [
+        entry.address.partition("%")[0]  # without the zone of a link-local address
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for entry in found
+        if entry.family == family
+    ]
+
+
+def _is_outward(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return not (parsed.is_loopback or parsed.is_link_local)

@@ -1,4 +1,6 @@
-"""What commands print: for a person at a terminal, for a pipe, or as JSON.
+"""Help that shows flags without a type: ``--json``, not ``--json <bool>``.
+
+What commands print: for a person at a terminal, for a pipe, or as JSON.
 
 Results go to stdout; progress, notes and errors go to stderr. Off a terminal nothing is coloured, boxed
 or wrapped, and tables are tab-separated. ``NO_COLOR`` is honoured (https://no-color.org).
@@ -19,12 +21,42 @@ from uuid import UUID
 
 import typer
 from pydantic import BaseModel
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from vectorforge.cli.exit_codes import ExitCode, exit_code_for
 from vectorforge.errors import VectorForgeError
 
-if TYPE_CHECKING:  # loaded for a person's terminal: a tenth of what `vectorforge up` would import
+if TYPE_CHECKING:
     from rich.console import Console
+
+
+def _hide_flag_types(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_bool_flag:
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _hide_flag_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _hide_flag_types(super().get_params(ctx))
+
+
+def hide_flag_types(app: typer.Typer) -> None:
+    """Let the app's help, and that of all its commands, show flags without a type."""
+    app.info.cls = _Group
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        group.cls = _Group
+        if group.typer_instance is not None:
+            hide_flag_types(group.typer_instance)
+
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
 

@@ -10,7 +10,6 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import SettingsError
 
 from vectorforge.config.access import IdentitySettings, LimitSettings, ServerSettings
-from vectorforge.config.aws import AwsSettings
 from vectorforge.config.documents import DatabaseSettings, IngestionSettings
 from vectorforge.config.models import (
     EmbeddingSettings,
@@ -20,7 +19,7 @@ from vectorforge.config.models import (
     RerankSettings,
 )
 from vectorforge.config.questions import CacheSettings, QuerySettings, StreamSettings
-from vectorforge.config.section import Section
+from vectorforge.config.sources import AwsSettings, Section
 from vectorforge.errors import ConfigurationError
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from vectorforge.config.section import Section
+from vectorforge.config.sources import Section
 
 
 class DatabaseSettings(Section):

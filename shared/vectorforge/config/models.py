@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from vectorforge.config.section import Section, env
+from vectorforge.config.sources import Section, env
 
 
 class ModelPrice(BaseModel):

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from vectorforge.config.section import Section
-from vectorforge.variant_settings import VariantOverlays, VariantSplit
+from vectorforge.config.sources import Section
+from vectorforge.config.variants import VariantOverlays, VariantSplit
 
 
 class QuerySettings(Section):

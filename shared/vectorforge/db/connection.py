@@ -8,21 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from vectorforge.db import conninfo as connection_strings
-from vectorforge.db.checks import check_database
+from vectorforge.db.connect_failures import ConnectFailures
 from vectorforge.db.login import PasswordSource
-from vectorforge.db.refusals import Refusals
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.schema.checks import check_database
+from vectorforge.db.tenant_database import Params, run_together
 from vectorforge.db.tenant_database import TenantDatabase as TenantDatabase  # belongs to this interface
-from vectorforge.db.transactions import run_together
 from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.exchange import Call, Outcome
-    from vectorforge.db.kept_connections import KeptConnections
+    from vectorforge.db.connection_cache import ConnectionCache
     from vectorforge.db.session import Session
+    from vectorforge.db.wire import Call, Outcome
 
 _WAITING_PER_CONNECTION = 20
 """Requests that may queue for one connection; more are refused at once instead of late."""
@@ -69,9 +68,9 @@ class Database:
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._password = password
-        self._pool: KeptConnections | None = None
+        self._pool: ConnectionCache | None = None
         self._with_tokens = password is not None and password.makes_tokens
-        self._refusals = Refusals(with_tokens=self._with_tokens)
+        self._refusals = ConnectFailures(with_tokens=self._with_tokens)
 
     def preload(self) -> None:
         """Import ahead what ``open`` needs; connects to nothing, and makes no password.
@@ -102,10 +101,9 @@ class Database:
         from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.json_values import read_json
-        from vectorforge.db.kept_connections import KeptConnections
+        from vectorforge.db.connection_cache import ConnectionCache
         from vectorforge.db.session import Session, session_class
-        from vectorforge.db.vector_types import register_vectors
+        from vectorforge.db.values import read_json, register_vectors
 
         conninfo = self._complete_conninfo()
         sessions = session_class(self._refusals, self._password)
@@ -138,7 +136,7 @@ class Database:
             name="vectorforge",
         )
         await pool.open()
-        self._pool = KeptConnections(pool, max_waiting=self._pool_size * _WAITING_PER_CONNECTION)
+        self._pool = ConnectionCache(pool, max_waiting=self._pool_size * _WAITING_PER_CONNECTION)
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""
@@ -208,12 +206,12 @@ class Database:
                 await pool.give_back(connection)
             asked = True
 
-    def _opened(self) -> "KeptConnections":
+    def _opened(self) -> "ConnectionCache":
         if self._pool is None:
             raise DatabaseUnavailableError("The database connection is not open.")
         return self._pool
 
-    async def _live(self, pool: "KeptConnections", *, asked: bool = True) -> "Session":
+    async def _live(self, pool: "ConnectionCache", *, asked: bool = True) -> "Session":
         # The pool's own check sleeps longer after every dead connection it finds, 15 s for five of them; but
         # they die together, when the server is restarted or this process was frozen.
         import psycopg
@@ -237,7 +235,7 @@ class Database:
                 connection.timeout_s = self._timeout_s
                 return connection
 
-    async def _from_pool(self, pool: "KeptConnections", give_up_at: float) -> "Session":
+    async def _from_pool(self, pool: "ConnectionCache", give_up_at: float) -> "Session":
         from psycopg_pool import PoolTimeout
 
         try:

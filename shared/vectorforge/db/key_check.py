@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vectorforge.errors import AuthenticationError
 
 if TYPE_CHECKING:
-    from vectorforge.db.exchange import Call
+    from vectorforge.db.wire import Call
 
 WRONG_KEY = "The API key is not valid."
 """The same for every key that is none, so that nobody learns which ones there were."""

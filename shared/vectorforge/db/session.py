@@ -13,11 +13,11 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg_pool import PoolClosed, TooManyRequests
 
+from vectorforge.db.connect_failures import ConnectFailures
 from vectorforge.db.conninfo import is_refused
-from vectorforge.db.exchange import Exchange
 from vectorforge.db.key_check import WRONG_KEY
 from vectorforge.db.login import PasswordSource, make_password, password_options
-from vectorforge.db.refusals import Refusals
+from vectorforge.db.wire import Exchange
 from vectorforge.errors import (
     AuthenticationError,
     DatabaseError,
@@ -171,7 +171,7 @@ def _wake(waiting: "asyncio.Future[None]") -> None:
         waiting.set_result(None)
 
 
-def session_class(refusals: Refusals, password: PasswordSource | None = None) -> type[Session]:
+def session_class(refusals: ConnectFailures, password: PasswordSource | None = None) -> type[Session]:
     """The class of connections for one database.
 
     Args:

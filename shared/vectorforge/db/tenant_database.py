@@ -1,18 +1,134 @@
-"""The only way to data, which is with a tenant."""
+"""What a tenant may be called.
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+Statements as one transaction: sent at once where that is one, else between BEGIN and COMMIT.
+
+The only way to data, which is with a tenant.
+"""
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vectorforge.db.key_check import due_check
-from vectorforge.db.tenant_id import checked_tenant
+from vectorforge.errors import DatabaseUnavailableError, InvalidInputError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import DictRow
 
     from vectorforge.db.connection import Database
-    from vectorforge.db.exchange import Call, Outcome
+    from vectorforge.db.session import Session
+    from vectorforge.db.wire import Call, Outcome
+
+
+MAX_TENANT_BYTES = 128
+"""Longest tenant id, in UTF-8 bytes; the tables check the same."""
+
+
+def checked_tenant(tenant_id: str) -> str:
+    """The same tenant id, if the tables can hold it.
+
+    Raises:
+        InvalidInputError: It is empty, too long, or not text that PostgreSQL can hold.
+    """
+    try:
+        size = len(tenant_id.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("tenant_id is not valid text.", field="tenant_id") from exc
+    if not 1 <= size <= MAX_TENANT_BYTES or "\0" in tenant_id:
+        raise InvalidInputError(
+            f"tenant_id must have 1 to {MAX_TENANT_BYTES} bytes and no NUL.", field="tenant_id"
+        )
+    return tenant_id
+
+
+logger = logging.getLogger(__name__)
+
+_ENTER = "SELECT vectorforge.enter_tenant(%s)"
+_READ = "SELECT current_setting('vectorforge.tenant', true) AS tenant"
+
+
+async def run_together(session: "Session", calls: "Sequence[Call]", *, pipeline: bool) -> "list[Outcome]":
+    """Run statements in one transaction.
+
+    Args:
+        session: Used by nobody else meanwhile, and outside a transaction.
+        calls: Statements and their values.
+        pipeline: Send them at once, in libpq's pipeline mode; else one by one, between BEGIN and COMMIT.
+
+    Returns:
+        The outcome of each statement.
+
+    Raises:
+        psycopg.Error: A statement failed; nothing of any is left.
+    """
+    if pipeline:
+        return await session.exchange.run(calls)
+    async with session.transaction():
+        cursors = [await session.execute(query.encode(), params) for query, params in calls]
+        return [
+            (await cursor.fetchall() if cursor.description else [], cursor.rowcount) for cursor in cursors
+        ]
+
+
+async def check_transactions(
+    session: "Session", connect: "Callable[[], Awaitable[Session]]", *, pipeline: bool
+) -> bool:
+    """Prove that the statements of a transaction stay together on the way to the server.
+
+    A proxy may put a Sync between statements that were sent at once. Each is a transaction of its own then:
+    the tenant that the first enters is gone at the second, and row-level security shows no rows.
+
+    Args:
+        session: A connection, which may be closed afterwards.
+        connect: Makes another one.
+        pipeline: Try pipeline mode first.
+
+    Returns:
+        Whether pipeline mode can be used.
+
+    Raises:
+        DatabaseUnavailableError: Not even the statements between BEGIN and COMMIT stay together.
+        psycopg.OperationalError: No other connection.
+    """
+    if pipeline:
+        together = await _stay_together(session, pipeline=True)
+        if together is None and not session.was_cut:  # one connection may be lost for any reason
+            async with await connect() as another:
+                together = await _stay_together(another, pipeline=True)
+        if together:
+            return True
+        async with await connect() as session:
+            together = await _stay_together(session, pipeline=False)
+    else:
+        together = await _stay_together(session, pipeline=False)
+    if not together:
+        raise DatabaseUnavailableError(
+            "The database, or a proxy before it, does not keep the statements of a transaction together; "
+            "use a proxy that pools by transaction or by session."
+        )
+    if pipeline:
+        logger.warning(
+            "The database proxy splits statements that are sent at once: transactions use BEGIN and COMMIT "
+            "now, which takes four round trips instead of one."
+        )
+    return False
+
+
+async def _stay_together(session: "Session", *, pipeline: bool) -> bool | None:
+    """Whether a second statement reads what the first set for their transaction; None: connection lost."""
+    import psycopg
+
+    tenant = f"probe {secrets.token_hex(8)}"
+    calls: list[Call] = [(_ENTER, (tenant,)), (_READ, ())]
+    try:
+        _, (rows, _) = await run_together(session, calls, pipeline=pipeline)
+    except (psycopg.OperationalError, psycopg.InterfaceError):
+        return None
+    return rows == [{"tenant": tenant}]
+
 
 _NOTHING_TO_CHECK = nullcontext()
 

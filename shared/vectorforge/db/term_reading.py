@@ -15,7 +15,7 @@ from vectorforge.db.conninfo import connect_error
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-PASSAGES_A_STEP = 500
+CHUNKS_PER_STEP = 500
 """Passages read in one transaction: a fraction of a second, in which their documents cannot be written."""
 _PAUSE_S = 0.2
 
@@ -46,9 +46,9 @@ class ReadStep(NamedTuple):
 class TermReader:
     """Reads words of all tenants' passages, for a worker that has nothing else to do."""
 
-    def __init__(self, database: Database, *, passages_a_step: int = PASSAGES_A_STEP) -> None:
+    def __init__(self, database: Database, *, chunks_per_step: int = CHUNKS_PER_STEP) -> None:
         self._database = database
-        self._passages_a_step = passages_a_step
+        self._chunks_per_step = chunks_per_step
 
     async def step(self) -> bool:
         """Take one step in one of the collections.
@@ -63,7 +63,7 @@ class TermReader:
             unread = await _unread(connection)
         for collection in unread:
             async with self._database.for_tenant(collection.tenant_id).transaction() as connection:
-                step = await _read(connection, collection.id, self._passages_a_step)
+                step = await _read(connection, collection.id, self._chunks_per_step)
             if step.state != "busy":
                 return True
         return False
@@ -73,7 +73,7 @@ async def read_unread_terms(
     conninfo: str,
     *,
     on_progress: Callable[[int, int], None] | None = None,
-    passages_a_step: int = PASSAGES_A_STEP,
+    chunks_per_step: int = CHUNKS_PER_STEP,
     patience_s: float = 10.0,
 ) -> tuple[int, bool]:
     """Read the words of every passage that is not read.
@@ -81,7 +81,7 @@ async def read_unread_terms(
     Args:
         conninfo: Of the role that migrates.
         on_progress: Called after each step with the documents done by this call, and how many there are.
-        passages_a_step: Passages in one transaction, 1 to 10,000.
+        chunks_per_step: Passages in one transaction, 1 to 10,000.
         patience_s: For how long somebody may be writing all the documents that come next; what is left is
             read by a worker.
 
@@ -107,7 +107,7 @@ async def read_unread_terms(
             total = documents + sum(collection.document_count for collection in unread)
             steps = []
             for collection in unread:
-                async for step in _steps(connection, collection, passages_a_step):
+                async for step in _steps(connection, collection, chunks_per_step):
                     steps.append(step)
                     documents, passages = documents + step.documents, passages + step.passages
                     if on_progress:

@@ -1,4 +1,7 @@
-"""The engine's answers as dictionaries."""
+"""The engine's errors. Each is the pipeline's error of the same kind, too, so either can be caught.
+
+The engine's answers as dictionaries.
+"""
 
 import json
 import logging
@@ -6,11 +9,47 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from vectorforge import errors
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.answer_quality import LOW_RELEVANCE, completeness, relevance
+from vectorforge.pipeline.citations.quality import LOW_RELEVANCE, completeness, relevance
 from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER, accuracy_indicators, history_of
 from vectorforge.pipeline.types import HistoryMessage, QueryResult, StructuredAnswer
 from vectorforge.types import RetrievedChunk
+
+
+class RAGError(errors.VectorForgeError):
+    """The engine failed."""
+
+
+class EmbeddingError(RAGError, errors.EmbeddingError):
+    """A text could not be embedded."""
+
+
+class RetrievalError(RAGError, errors.RetrievalError):
+    """The search failed."""
+
+
+class GenerationError(RAGError, errors.LLMError):
+    """The answer could not be generated."""
+
+
+def rag_error(error: errors.VectorForgeError) -> errors.VectorForgeError:
+    """The engine's error for one of the pipeline's; what the caller has to change stays as it is."""
+    if isinstance(error, RAGError) or not error.is_fault:
+        return error
+    own: RAGError
+    if isinstance(error, errors.EmbeddingError):
+        own = EmbeddingError(f"Failed to generate embedding: {error.message}")
+    elif isinstance(error, errors.LLMError):
+        own = GenerationError(f"Failed to generate response: {error.message}")
+    elif isinstance(error, errors.RetrievalError | errors.DatabaseError):
+        own = RetrievalError(f"Failed to retrieve documents: {error.message}")
+    else:
+        return error
+    own.retryable, own.retry_after_s = error.retryable, error.retry_after_s
+    own.__cause__ = error
+    return own
+
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +85,7 @@ def as_response(result: QueryResult) -> dict[str, Any]:
         "degraded": list(result.degraded),
         "variant": result.variant,
         "request_id": str(result.request_id),
-        "passages": [as_passage(chunk) for chunk in result.retrieved_chunks],
+        "passages": [as_chunk(chunk) for chunk in result.retrieved_chunks],
         "quality": _as_quality(result, said),
         **({"error": "service_unavailable"} if "template" in result.degraded else {}),
     }
@@ -71,7 +110,7 @@ def unavailable(response_time: float) -> dict[str, Any]:
     }
 
 
-def as_passage(found: RetrievedChunk) -> dict[str, Any]:
+def as_chunk(found: RetrievedChunk) -> dict[str, Any]:
     """A passage under the design's names."""
     return {
         "content": found.chunk.text,

@@ -17,11 +17,11 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
     VectorForgeError,
 )
-from vectorforge.float32 import SoundVector, is_surely_sound
+from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
+from vectorforge.vendors.retry import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """(position among the caller's texts, text)"""
@@ -105,13 +105,13 @@ class EmbeddingProvider(ABC):
             EmbeddingError: The provider failed; its subclasses say how.
             DeadlineExceededError: The time ran out.
         """
-        return (await self.embed_question(text, model=model, deadline=deadline)).tolist()
+        return (await self.embed_query_text(text, model=model, deadline=deadline)).tolist()
 
-    async def embed_question(
+    async def embed_query_text(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None
     ) -> "array[float]":
         """As ``embed_query``, but in an array of 4-byte floats."""
-        return (await self._for_queries().embed_passages([text], model=model, deadline=deadline))[0]
+        return (await self._for_queries().embed_chunks([text], model=model, deadline=deadline))[0]
 
     async def embed_documents(
         self,
@@ -136,10 +136,10 @@ class EmbeddingProvider(ABC):
                 in the cache.
             DeadlineExceededError: The time ran out.
         """
-        vectors = await self.embed_passages(texts, model=model, deadline=deadline, on_progress=on_progress)
+        vectors = await self.embed_chunks(texts, model=model, deadline=deadline, on_progress=on_progress)
         return [vector.tolist() for vector in vectors]
 
-    async def embed_passages(
+    async def embed_chunks(
         self,
         texts: Sequence[str],
         *,
@@ -254,8 +254,8 @@ class EmbeddingProvider(ABC):
                 raise EmbeddingError(
                     f"The embedding provider sent {len(values)} dimensions; {model} has {expected}."
                 )
-            vector = SoundVector("f", values)
-            if is_surely_sound(vector):
+            vector = ValidatedVector("f", values)
+            if fast_is_finite(vector):
                 vectors.append(vector)
             else:
                 _check_numbers(vector, index)

@@ -9,7 +9,7 @@ from vectorforge.errors import (
     EmbeddingRateLimitError,
     EmbeddingTimeoutError,
 )
-from vectorforge.vendor_errors import parse_retry_after
+from vectorforge.vendors.errors import parse_retry_after
 
 
 def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> EmbeddingError:

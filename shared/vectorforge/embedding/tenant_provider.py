@@ -39,14 +39,14 @@ class TenantEmbeddingProvider(EmbeddingProvider):
         """As ``EmbeddingProvider.dimension``."""
         return self._shared.dimension(model)
 
-    async def embed_question(
+    async def embed_query_text(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None
     ) -> "array[float]":
-        """As ``EmbeddingProvider.embed_question``."""
+        """As ``EmbeddingProvider.embed_query_text``."""
         with self._as_tenant():
-            return await self._shared.embed_question(text, model=model, deadline=deadline)
+            return await self._shared.embed_query_text(text, model=model, deadline=deadline)
 
-    async def embed_passages(
+    async def embed_chunks(
         self,
         texts: Sequence[str],
         *,
@@ -54,9 +54,9 @@ class TenantEmbeddingProvider(EmbeddingProvider):
         deadline: Deadline | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> "list[array[float]]":
-        """As ``EmbeddingProvider.embed_passages``."""
+        """As ``EmbeddingProvider.embed_chunks``."""
         with self._as_tenant():
-            return await self._shared.embed_passages(
+            return await self._shared.embed_chunks(
                 texts, model=model, deadline=deadline, on_progress=on_progress
             )
 
@@ -65,7 +65,7 @@ class TenantEmbeddingProvider(EmbeddingProvider):
         await self._shared.preload()
 
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        return await self._shared.embed_passages(texts, model=model)
+        return await self._shared.embed_chunks(texts, model=model)
 
     @contextmanager
     def _as_tenant(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from vectorforge.db.repositories.erasure_repo import Erasure
+from vectorforge.erasure.repo import Erasure
 
 FORMAT = "vectorforge.erasure/1"
 

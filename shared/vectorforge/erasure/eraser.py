@@ -6,14 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.erasure_repo import (
-    Erasure,
-    ErasureRepository,
-    LogPolicy,
-    Subject,
-)
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.certificate import make_certificate
+from vectorforge.erasure.repo import Erasure, ErasureRepository, LogPolicy, Subject
 from vectorforge.errors import NotFoundError
 
 logger = logging.getLogger(__name__)

@@ -57,24 +57,41 @@ A vendor's or driver's own exception is always the ``__cause__``; its text is ne
 because it may hold keys, URLs or rows.
 """
 
-from vectorforge.errors.access import (
-    AuthenticationError,
-    GatewayKeysUnavailableError,
-    IdentityProviderUnavailableError,
-    InsufficientScopeError,
-    LimitExceededError,
-)
-from vectorforge.errors.base import VectorForgeError
-from vectorforge.errors.configuration import (
+from vectorforge.errors.base import (
     ConfigurationError,
     NotConfiguredError,
     SecretsUnavailableError,
     UnknownModelError,
+    VectorForgeError,
 )
-from vectorforge.errors.models import (
+from vectorforge.errors.requests import (
+    AnsweringModelNotFoundError,
+    AuthenticationError,
+    ConflictError,
+    DeadlineExceededError,
+    DimensionMismatchError,
+    EmbeddingModelChangedError,
+    EmbeddingSwitchRefusedError,
+    ExtractionError,
+    FilterError,
+    GatewayKeysUnavailableError,
+    IdempotencyKeyReusedError,
+    IdempotentAnswerPendingError,
+    IdempotentAnswerTooLongError,
+    IdentityProviderUnavailableError,
+    InsufficientScopeError,
+    InvalidInputError,
+    LimitExceededError,
+    NotFoundError,
+    TenantBeingErasedError,
+)
+from vectorforge.errors.services import (
     AnswerStreamLostError,
     AnswerStreamTooLongError,
     AnswerUnavailableError,
+    DatabaseError,
+    DatabaseLoginError,
+    DatabaseUnavailableError,
     EmbeddingAuthenticationError,
     EmbeddingError,
     EmbeddingInputError,
@@ -88,27 +105,6 @@ from vectorforge.errors.models import (
     LLMRequestError,
     LLMStreamError,
     LLMTimeoutError,
-)
-from vectorforge.errors.requests import (
-    AnsweringModelNotFoundError,
-    ConflictError,
-    DeadlineExceededError,
-    DimensionMismatchError,
-    EmbeddingModelChangedError,
-    EmbeddingSwitchRefusedError,
-    ExtractionError,
-    FilterError,
-    IdempotencyKeyReusedError,
-    IdempotentAnswerPendingError,
-    IdempotentAnswerTooLongError,
-    InvalidInputError,
-    NotFoundError,
-    TenantBeingErasedError,
-)
-from vectorforge.errors.storage import (
-    DatabaseError,
-    DatabaseLoginError,
-    DatabaseUnavailableError,
     MigrationError,
     ObjectStoreError,
     QueueError,

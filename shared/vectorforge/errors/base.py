@@ -1,4 +1,7 @@
-"""What every error on purpose is."""
+"""What every error on purpose is.
+
+Errors of settings, and of the keys that they lead to.
+"""
 
 from typing import ClassVar
 
@@ -25,3 +28,28 @@ class VectorForgeError(Exception):
     def message(self) -> str:
         """The text to show."""
         return str(self.args[0])
+
+
+class ConfigurationError(VectorForgeError):
+    """A setting is missing or contradicts another."""
+
+    code = "configuration_error"
+
+
+class NotConfiguredError(ConfigurationError):
+    """No embedding provider is configured, so nothing can be searched or ingested."""
+
+    code = "not_configured"
+
+
+class UnknownModelError(ConfigurationError):
+    """The provider has no such model."""
+
+    code = "unknown_model"
+
+
+class SecretsUnavailableError(VectorForgeError):
+    """The providers' keys cannot be read now."""
+
+    code = "secrets_unavailable"
+    retryable = True

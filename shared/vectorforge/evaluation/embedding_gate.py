@@ -7,14 +7,14 @@ from statistics import fmean
 from typing import Final
 
 from vectorforge.bootstrap.tenant_services import TenantServices
-from vectorforge.db.repositories.embedding_models import EmbeddingModel
-from vectorforge.db.repositories.embedding_switch_repo import EmbeddingSwitch, SwitchState
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
 from vectorforge.errors import ConflictError, EmbeddingSwitchRefusedError, InvalidInputError
-from vectorforge.evaluation.judging import SourceIndex, Target, find_hits
 from vectorforge.evaluation.metrics import ndcg
 from vectorforge.evaluation.questions import Question
+from vectorforge.evaluation.scoring import SourceIndex, Target, find_hits
 from vectorforge.types import Collection
-from vectorforge.vectorstore.model_comparison import ModelComparison, NearPassage
+from vectorforge.vectorstore.model_comparison import ModelComparison, NearChunk
 from vectorforge.vectorstore.validation import single_precision
 
 MAX_QUESTIONS: Final = 1_000
@@ -193,11 +193,11 @@ class EmbeddingGate:
 
     async def _rankings(
         self, model: EmbeddingModel, questions: Sequence[Question], k: int
-    ) -> list[list[NearPassage]]:
+    ) -> list[list[NearChunk]]:
         provider = self._services.model_changes.provider(model.provider)
         places = asyncio.Semaphore(_PARALLEL)
 
-        async def ranking(question: Question) -> list[NearPassage]:
+        async def ranking(question: Question) -> list[NearChunk]:
             async with places:
                 vector = await provider.embed_query(
                     model.query_prefix + question.text.strip(), model=model.model
@@ -209,14 +209,14 @@ class EmbeddingGate:
         return list(await asyncio.gather(*(ranking(question) for question in questions)))
 
 
-def _overlap(old: Sequence[NearPassage], new: Sequence[NearPassage]) -> float:
+def _overlap(old: Sequence[NearChunk], new: Sequence[NearChunk]) -> float:
     """Share of the old passages that are among the new ones; 1 when there is none."""
     wanted = {passage.id for passage in old}
     return len(wanted & {passage.id for passage in new}) / len(wanted) if wanted else 1.0
 
 
 def _mean_ndcg(
-    rankings: Sequence[Sequence[NearPassage]],
+    rankings: Sequence[Sequence[NearChunk]],
     targets: Sequence[Sequence[Target]],
     judged: Sequence[int],
     k: int,

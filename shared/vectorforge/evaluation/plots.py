@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from vectorforge.evaluation.figures import change, figure, number, signed
-from vectorforge.evaluation.measures import Measure
+from vectorforge.evaluation.metrics import Measure, change, figure, number, signed
 from vectorforge.evaluation.resampling import Estimate
 
 _WIDTH = 420.0

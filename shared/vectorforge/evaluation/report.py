@@ -8,12 +8,10 @@ from pathlib import Path
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation import plots
-from vectorforge.evaluation.comparison import Column, Difference, Summary, paired
-from vectorforge.evaluation.figures import change, figure
-from vectorforge.evaluation.measures import Measure
+from vectorforge.evaluation.comparison import Column, Difference, Summary, describe, paired, worst_questions
+from vectorforge.evaluation.metrics import Measure, change, figure
 from vectorforge.evaluation.run import Outcome, Run
 from vectorforge.evaluation.scoring import Scored
-from vectorforge.evaluation.worst import describe, worst_questions
 
 _WORST = 20
 """Questions listed of each run."""

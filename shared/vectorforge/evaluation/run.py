@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.errors import InvalidInputError, LLMError, VectorForgeError
-from vectorforge.evaluation.judging import SourceIndex, Target
 from vectorforge.evaluation.questions import Question, QuestionSet
-from vectorforge.evaluation.scoring import Scored, Scorer
+from vectorforge.evaluation.scoring import Scored, Scorer, SourceIndex, Target
 from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.types import Collection, SearchMode

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from vectorforge.background import log_unexpected
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.embedding_models import EmbeddingModel, EmbeddingModelRepository
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DatabaseError, NotFoundError, VectorForgeError
-from vectorforge.failure_log import log_unexpected
-from vectorforge.ingestion.embedded_text import embedded_text
+from vectorforge.ingestion.drafts import embedded_text
 from vectorforge.types import Vector
-from vectorforge.vectorstore.second_vectors import Batch, SecondVectors, SwitchWork
+from vectorforge.vectorstore.writes.second_vectors import Batch, SecondVectors, SwitchWork
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class EmbeddingBackfill:
         if not texts:
             return {}
         provider = embeddings.get(model.provider)
-        made = await provider.embed_passages(list(texts), model=model.model)
+        made = await provider.embed_chunks(list(texts), model=model.model)
         return {key: vector for keys, vector in zip(texts.values(), made, strict=True) for key in keys}
 
     async def _fail(self, vectors: SecondVectors, work: SwitchWork, exc: VectorForgeError) -> None:

@@ -7,15 +7,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from vectorforge.background import log_unexpected
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, VectorForgeError
-from vectorforge.failure_log import log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
-from vectorforge.ingestion.part_reader import PartReader
-from vectorforge.ingestion.passage_vectors import CollectionModels, PassageVectors
+from vectorforge.ingestion.embedding_prefetch import (
+    AT_A_TIME,
+    ChunkVectors,
+    CollectionModels,
+    KnownVectors,
+    PrefetchItem,
+    is_small,
+    make_ahead,
+)
 from vectorforge.ingestion.types import (
     Charge,
     DocumentPart,
@@ -26,7 +33,7 @@ from vectorforge.ingestion.types import (
     IngestionError,
     IngestionStage,
 )
-from vectorforge.ingestion.vectors_ahead import AT_A_TIME, KnownVectors, Upcoming, is_small, make_ahead
+from vectorforge.ingestion.worker.part_reader import PartReader
 from vectorforge.types import Collection, StoredDocument
 from vectorforge.vectorstore.base import VectorStore
 
@@ -110,7 +117,9 @@ class IngestionPipeline:
         results: list[DocumentResult] = []
         for start in range(0, len(parts), AT_A_TIME):
             group = parts[start : start + AT_A_TIME]
-            known = await self.vectors_ahead(collection, [Upcoming(p, title, metadata or {}) for p in group])
+            known = await self.embedding_prefetch(
+                collection, [PrefetchItem(p, title, metadata or {}) for p in group]
+            )
             for part in group:
                 result = await self.ingest_part(
                     collection, part, title, metadata, on_stage=on_stage, on_progress=on_progress, known=known
@@ -169,7 +178,7 @@ class IngestionPipeline:
     ) -> DocumentResult:
         """Read and store one document; a failure is a result, so that its siblings go on.
 
-        ``known`` are vectors made ahead; see ``vectors_ahead``.
+        ``known`` are vectors made ahead; see ``embedding_prefetch``.
         """
         warnings: tuple[str, ...] = ()
         try:
@@ -227,7 +236,7 @@ class IngestionPipeline:
         _tell(on_stage, IngestionStage.CHUNK)
         chunks = await asyncio.to_thread(draft_chunks, document, self._chunking)
         self._reader.limits.check_chunks(len(chunks))
-        vectors = PassageVectors(self._embeddings, collection, draft.title, self._models, known)
+        vectors = ChunkVectors(self._embeddings, collection, draft.title, self._models, known)
         for attempt in range(1, _WRITE_ATTEMPTS + 1):
             stored = current.chunk_hashes if current else frozenset()
             new = [c for c in chunks if c.content_hash not in stored]
@@ -248,7 +257,9 @@ class IngestionPipeline:
             current = await self._documents.current_hashes(collection.id, document.source)
         raise AssertionError("the last attempt returns or raises")
 
-    async def vectors_ahead(self, collection: Collection, upcoming: Sequence[Upcoming]) -> KnownVectors:
+    async def embedding_prefetch(
+        self, collection: Collection, upcoming: Sequence[PrefetchItem]
+    ) -> KnownVectors:
         """Ask the model at once for the vectors of the small ones among documents that come next.
 
         Returns:
@@ -264,10 +275,10 @@ class IngestionPipeline:
     async def vectors_of(
         self, collection: Collection, documents: Sequence[ExtractedDocument]
     ) -> KnownVectors:
-        """As ``vectors_ahead``, of small documents that have been read."""
+        """As ``embedding_prefetch``, of small documents that have been read."""
         if len(documents) < 2:
             return {}
-        vectors = PassageVectors(self._embeddings, collection, None, self._models)
+        vectors = ChunkVectors(self._embeddings, collection, None, self._models)
         return await make_ahead(documents, collection.id, self._documents, self._chunking, vectors)
 
 

@@ -14,10 +14,17 @@ from vectorforge.errors import (
     ExtractionError,
 )
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
-from vectorforge.ingestion.embedded_text import embedded_text
+from vectorforge.ingestion.drafts import embedded_text
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.profile_drafts import Drafted, ProfileDrafter, check_documents, parent_source
-from vectorforge.ingestion.profile_text import ProfileDocument, Row, profile_documents
+from vectorforge.ingestion.profile_text import (
+    Drafted,
+    ProfileDocument,
+    ProfileDrafter,
+    Row,
+    check_documents,
+    parent_source,
+    profile_documents,
+)
 from vectorforge.ingestion.types import Charge, ExtractionLimits
 from vectorforge.profile_types import SourceType, VectorChunk
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore
@@ -231,7 +238,7 @@ async def _embed(
     """Add the vectors of these texts, under the hashes of their chunks."""
     if not texts:
         return
-    made = await provider.embed_passages(
+    made = await provider.embed_chunks(
         [collection.document_prefix + text for text in texts.values()], model=collection.embedding_model
     )
     vectors.update(zip(texts, made, strict=True))

@@ -12,16 +12,11 @@ from typing import Any, Final
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.drafts import FORMAT
+from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES, KnownVectors
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json
 from vectorforge.ingestion.pipeline import IngestionPipeline, failed
-from vectorforge.ingestion.types import (
-    MAX_SOURCE_CHARS,
-    DocumentResult,
-    DocumentStatus,
-    ExtractedDocument,
-)
-from vectorforge.ingestion.vectors_ahead import SMALL_BYTES, KnownVectors
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, DocumentStatus, ExtractedDocument
 from vectorforge.types import Collection
 
 ROW_VERSION: Final = "row_version"
@@ -153,8 +148,8 @@ class RowIngestion:
         """What a document of a row with this time of change has in ``row_version``; None: nothing tells."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
-    async def vectors_ahead(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
-        """Ask the model at once for the vectors of short rows; see ``IngestionPipeline.vectors_ahead``."""
+    async def embedding_prefetch(self, rows: Sequence[Mapping[str, Any]]) -> KnownVectors:
+        """Embed short rows in one request; see ``IngestionPipeline.embedding_prefetch``."""
         documents = []
         for row in rows:
             with suppress(VectorForgeError):  # told when its turn comes
@@ -170,7 +165,7 @@ class RowIngestion:
 
         Args:
             row: Values by column.
-            known: What ``vectors_ahead`` has made of it and others.
+            known: What ``embedding_prefetch`` has made of it and others.
 
         Returns:
             What became of it; None when the row holds no text, and so makes no document.

@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
 from vectorforge.limits.gate import LimitGate
-from vectorforge.limits.types import Claim, LimitState
+from vectorforge.limits.settings import Claim, LimitState
 
 if TYPE_CHECKING:
-    from vectorforge.db.exchange import Call, Outcome
     from vectorforge.db.tenant_database import TenantDatabase
+    from vectorforge.db.wire import Call, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Admission:
         self.state: LimitState | None = None
         """What was said; None: nobody was asked, or the tenant has no limits."""
 
-    def riding(self, make_claim: MakeClaim) -> "Riding | None":
+    def piggyback(self, make_claim: MakeClaim) -> "PiggybackedReservation | None":
         """What asks for admission beside statements of the same tenant; None: it need not be asked for.
 
         Raises:
@@ -71,7 +71,7 @@ class Admission:
         if (refusal := self._gate.refusal(self._db.tenant_id)) is not None:
             self.state = refusal
             raise _refused(refusal, Claim())
-        return Riding(self, make_claim(), self._gate.now())
+        return PiggybackedReservation(self, make_claim(), self._gate.now())
 
     async def admit(self, make_claim: MakeClaim = Claim) -> None:
         """Ask for admission in a transaction of its own, if nobody has.
@@ -81,9 +81,9 @@ class Admission:
             InvalidInputError: The request claims more than a limit allows in its whole period.
             DatabaseError: It could not be asked for.
         """
-        riding = self.riding(make_claim)
-        if riding is not None:
-            riding.note(await self._db.run([riding.call], repeatable=True))
+        piggyback = self.piggyback(make_claim)
+        if piggyback is not None:
+            piggyback.note(await self._db.run([piggyback.call], repeatable=True))
 
     def call(self, claim: Claim) -> "Call":
         """The statement that asks for admission. With the same request id it may be run twice."""
@@ -151,7 +151,7 @@ class Admission:
         return _SETTLE, (self._db.tenant_id, self._request_id, tokens, cost_usd)
 
 
-class Riding:
+class PiggybackedReservation:
     """A request for admission that goes with other statements, in one transaction.
 
     Args:

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vectorforge.limits.types import Limits, LimitState
+from vectorforge.limits.settings import Limits, LimitState
 
 REMEMBERED_S = 10.0
 """After so many seconds at most, a limit that somebody has set or raised holds in every process."""

@@ -8,16 +8,11 @@ from contextlib import aclosing, closing
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from vectorforge.deadline import Deadline
-from vectorforge.errors import (
-    LLMAuthenticationError,
-    LLMError,
-    VectorForgeError,
-)
+from vectorforge.errors import LLMAuthenticationError, LLMError, VectorForgeError
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.llm.guard import VendorGuard
-from vectorforge.llm.request_checks import check_messages, check_sampling
+from vectorforge.llm.request_shaping import check_messages, check_sampling
+from vectorforge.llm.resilience import SilenceLimit, VendorGuard
 from vectorforge.llm.run import Run
-from vectorforge.llm.silence import SilenceLimit
 from vectorforge.llm.types import (
     Completion,
     GroundingSource,
@@ -31,8 +26,8 @@ from vectorforge.llm.types import (
     StreamEnd,
     TextDelta,
 )
-from vectorforge.retry import LONGEST_WAIT_S, RetryBudget
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
+from vectorforge.vendors.retry import LONGEST_WAIT_S, RetryBudget
 
 logger = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings, VectorForgeConfig
-from vectorforge.credentials import Credentials, CredentialStore, find_credentials
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreakers
+from vectorforge.llm.resilience import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
-from vectorforge.retry import RetryBudget
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendor_accounts import anthropic_credentials, openai_credentials
+from vectorforge.vendors.accounts import anthropic_credentials, openai_credentials
+from vectorforge.vendors.credentials import Credentials, CredentialStore, find_credentials
+from vectorforge.vendors.retry import RetryBudget
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ PROVIDER_SPECS = (
         "vectorforge.llm.providers.anthropic:AnthropicProvider",
         anthropic_credentials,
     ),
-    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.ollama:OllamaProvider"),
-    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.google:GoogleProvider"),
-    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.cohere:CohereProvider"),
+    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.openai_compatible:OllamaProvider"),
+    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.openai_compatible:GoogleProvider"),
+    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.openai_compatible:CohereProvider"),
     ProviderSpec("max_serve", "max_serve_base_url", "vectorforge.llm.providers.max_serve:MaxServeProvider"),
     ProviderSpec("bedrock", "bedrock_model", "vectorforge.llm.providers.bedrock:BedrockProvider"),
 )
@@ -70,7 +70,7 @@ PROVIDER_SPECS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class ModelTarget:
     """A provider and the model that it is asked for."""
 
     provider: BaseLLMProvider
@@ -100,7 +100,7 @@ class LLMProviderRegistry:
         """
         self.breakers = breakers or CircuitBreakers()
         self._retry_budget = retry_budget or RetryBudget()
-        self._fallbacks: tuple[Writer, ...] = ()
+        self._fallbacks: tuple[ModelTarget, ...] = ()
         self._metrics = metrics
         self._health_checker = health_checker
         self._specs = specs
@@ -162,7 +162,7 @@ class LLMProviderRegistry:
         """
         quoting = {n for n, p in self._providers.items() if ProviderCapability.EXTRACTIVE in p.capabilities}
         known = ({spec.name for spec in self._specs} | set(self._providers)) - quoting
-        writers: list[Writer] = []
+        writers: list[ModelTarget] = []
         for entry in names:
             name, _, model = entry.partition(":")
             if name not in known:
@@ -173,10 +173,10 @@ class LLMProviderRegistry:
             if provider is None:
                 logger.warning("LLM fallback %r is left out: it has no credentials", name)
             else:
-                writers.append(Writer(provider, model or provider.default_model))
+                writers.append(ModelTarget(provider, model or provider.default_model))
         self._fallbacks = tuple(writers)
 
-    def fallbacks_of(self, provider: BaseLLMProvider) -> list[Writer]:
+    def fallbacks_of(self, provider: BaseLLMProvider) -> list[ModelTarget]:
         """Who may write in this one's place, best first."""
         return [writer for writer in self._fallbacks if writer.provider.name != provider.name]
 

@@ -15,7 +15,7 @@ _DRAIN_S = 0.1
 
 
 class ResponseBody(Protocol):
-    """What an answer offers whose body has not been read; see ``vectorforge.vendor_session``."""
+    """What an answer offers whose body has not been read; see ``vectorforge.vendors.session``."""
 
     async def chunk(self) -> bytes:
         """What has arrived, or what arrives next; empty at the end. Raises ``ConnectionError``."""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from vectorforge.background import off_event_loop
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError
 from vectorforge.llm import failures
@@ -15,10 +16,9 @@ from vectorforge.llm.types import (
     Message,
     ProviderCall,
 )
-from vectorforge.retry import RetryBudget, with_retries
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
+from vectorforge.vendors.retry import RetryBudget, with_retries
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Run:
         metadata = {"finish_reason": completion.finish_reason, "attempts": self.attempts}
         if prompt_tokens is None or completion_tokens is None:
             prompt = "\n".join(message["content"] for message in self.messages)
-            prompt_tokens, completion_tokens = await beside_the_loop(
+            prompt_tokens, completion_tokens = await off_event_loop(
                 len(prompt) + len(content),
                 lambda: [estimate_tokens(text, completion.model) for text in (prompt, content)],
             )

@@ -17,15 +17,19 @@ from pathlib import Path
 
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
 from vectorforge.local.account import Account, account_for, closed_above, make_folder
-from vectorforge.local.cluster import binaries, initialise, is_new, passable, version
-from vectorforge.local.postmaster import (
+from vectorforge.local.cluster import (
     Postmaster,
+    binaries,
+    initialise,
     is_alive,
+    is_new,
     is_server,
     launch,
+    passable,
     processes,
     read_pid_file,
     shut_down,
+    version,
 )
 
 DATABASE = "vectorforge"

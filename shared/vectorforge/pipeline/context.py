@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from vectorforge.pipeline.citations import neutralise_labels
+from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fence, fill_template, render_template
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
+from vectorforge.background import off_event_loop
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
-from vectorforge.llm.registry import Writer
+from vectorforge.llm.registry import ModelTarget
+from vectorforge.llm.resilience import CircuitBreaker
 from vectorforge.llm.types import (
     GroundingSource,
     LLMRequestConfig,
@@ -21,16 +22,15 @@ from vectorforge.llm.types import (
     ProviderCapability,
     TextDelta,
 )
-from vectorforge.pipeline.addresses import KnownAddresses
-from vectorforge.pipeline.citation_check import CitationChecker
+from vectorforge.pipeline.citations.check import CitationChecker
+from vectorforge.pipeline.citations.labels import InventedLabels, without_invented_labels
 from vectorforge.pipeline.context import ContextPayload
-from vectorforge.pipeline.invented_labels import InventedLabels, without_invented_labels
-from vectorforge.pipeline.links import LinkFilter, without_foreign_links
+from vectorforge.pipeline.guardrails.addresses import AllowedAddresses
+from vectorforge.pipeline.guardrails.links import LinkFilter, without_foreign_links
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
-from vectorforge.text_work import beside_the_loop
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64
@@ -43,7 +43,7 @@ _STEP_CHARS = 1_024
 async def generate_answer(
     run: QueryRun,
     payload: ContextPayload,
-    writer: Writer,
+    writer: ModelTarget,
     breaker: CircuitBreaker,
     *,
     limit_s: float | None = None,
@@ -101,7 +101,7 @@ async def generate_answer(
     yield await _usage(run, payload)
 
 
-def known_addresses(run: QueryRun, payload: ContextPayload) -> KnownAddresses:
+def known_addresses(run: QueryRun, payload: ContextPayload) -> AllowedAddresses:
     """The addresses that an answer may name: those of the passages, and what the caller sent."""
 
     def texts() -> Iterator[str]:
@@ -111,7 +111,7 @@ def known_addresses(run: QueryRun, payload: ContextPayload) -> KnownAddresses:
         yield from (run.query, run.search_text, run.config.system_prompt or "")
         yield from (message.content for message in run.config.history)
 
-    return KnownAddresses(texts)
+    return AllowedAddresses(texts)
 
 
 def _pass_on(run: QueryRun, checker: CitationChecker, text: str) -> Iterator[QueryEvent]:
@@ -132,7 +132,7 @@ def _contain(run: QueryRun, links: int, labels: int) -> None:
         run.response = replace(run.response, content=run.answer)
 
 
-def _contain_examples(run: QueryRun, known: KnownAddresses, passages: int) -> None:
+def _contain_examples(run: QueryRun, known: AllowedAddresses, passages: int) -> None:
     if run.structured is not None and run.structured.examples:
         examples = tuple(
             without_invented_labels(without_foreign_links(example, known), passages)
@@ -141,7 +141,7 @@ def _contain_examples(run: QueryRun, known: KnownAddresses, passages: int) -> No
         run.structured = replace(run.structured, examples=examples)
 
 
-def spoken(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
+def replay_as_events(answer: str, citations: Iterable[Citation]) -> Iterator[QueryEvent]:
     """An answer that is there already, as a model would have said it: each citation after its label."""
     said = 0
     for citation in citations:
@@ -201,7 +201,7 @@ def _until_stopped(run: QueryRun, texts: AsyncGenerator[str, None]) -> AsyncGene
 
 
 async def _texts(
-    run: QueryRun, writer: Writer, payload: ContextPayload, limit_s: float | None
+    run: QueryRun, writer: ModelTarget, payload: ContextPayload, limit_s: float | None
 ) -> AsyncGenerator[str, None]:
     """The answer's pieces; one piece when the query is buffered."""
     messages, request = prompt(run, payload, writer.provider), request_for(run, writer.model)
@@ -280,7 +280,7 @@ async def _in_steps(run: QueryRun, texts: AsyncIterator[str]) -> AsyncGenerator[
 
 
 async def _first(
-    events: AsyncGenerator[LLMStreamEvent, None], writer: Writer, limit_s: float | None
+    events: AsyncGenerator[LLMStreamEvent, None], writer: ModelTarget, limit_s: float | None
 ) -> LLMStreamEvent | None:
     try:
         async with asyncio.timeout(limit_s):
@@ -299,7 +299,7 @@ async def _usage(run: QueryRun, payload: ContextPayload) -> UsageEvent:
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     texts = (payload.system_prompt, payload.user_message, run.answer)
-    system, question, answer = await beside_the_loop(
+    system, question, answer = await off_event_loop(
         sum(map(len, texts)), lambda: [estimate_tokens(text) for text in texts]
     )
     return UsageEvent(system + question, answer, system + question + answer, estimated=True)

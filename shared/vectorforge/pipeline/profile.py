@@ -16,7 +16,7 @@ from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.retriever.base import with_current_model
 from vectorforge.retriever.profile import ProfilesNow, ProfileVectorStore, RetrievedChunk
 from vectorforge.types import SearchMode, Vector
-from vectorforge.vectorstore import filters as filter_language
+from vectorforge.vectorstore.filters import parse as filter_language
 from vectorforge.vectorstore.validation import checked_profile
 
 __all__ = ["RAGRetrievalPipeline", "RetrievedChunk"]

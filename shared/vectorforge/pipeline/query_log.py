@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.errors import VectorForgeError
-from vectorforge.pipeline.keeping import KEEP_TIMEOUT_S, Keeping
-from vectorforge.pipeline.log_text import LogTexts
+from vectorforge.pipeline.answer_cache.end_writes import KEEP_TIMEOUT_S, QueryEndWrites
+from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.telemetry import MetricsCollector, Tracer, measure
 
@@ -39,7 +39,7 @@ class QueryLogging:
         metrics: Where ``query_log.write.*`` goes: one measurement for each query, of its end.
         tracer: Where the span log goes.
         timeout_s: Longest time for one record.
-        keeping: The statements that are to be run at a query's end beside its record; None: there are none.
+        end_write: The statements that are to be run at a query's end beside its record; None: there are none.
         texts: What may be kept of the texts, of the same tenant; None: all of it.
     """
 
@@ -50,14 +50,14 @@ class QueryLogging:
         metrics: MetricsCollector,
         tracer: Tracer,
         timeout_s: float,
-        keeping: Keeping | None = None,
+        end_write: QueryEndWrites | None = None,
         texts: LogTexts | None = None,
     ) -> None:
         self._sink = sink
         self._metrics = metrics
         self._tracer = tracer
         self._timeout_s = timeout_s
-        self._keeping = keeping
+        self._keeping = end_write
         self._texts = texts
 
     @property
@@ -71,11 +71,11 @@ class QueryLogging:
 
     async def start(self, run: QueryRun) -> None:
         """Log that the query has begun. Never raises, except to go on being cancelled."""
-        await _to_the_end(self._start(run))
+        await shielded(self._start(run))
 
     async def end(self, run: QueryRun) -> None:
         """Log how the query ended. Never raises, except to go on being cancelled."""
-        await _to_the_end(self._end(run))
+        await shielded(self._end(run))
 
     async def _start(self, run: QueryRun) -> None:
         with _FailuresAreWarnings():
@@ -90,15 +90,15 @@ class QueryLogging:
                 await self._create(run)
 
     async def _create(self, run: QueryRun) -> None:
-        keeping, record = self._keeping, await self._allowed(run.log_record())
-        beside = [] if keeping is None else keeping.statements(run)
-        if not beside or keeping is None or run.deadline.remaining_s() <= 0:  # settled by the request's end
+        end_write, record = self._keeping, await self._allowed(run.log_record())
+        beside = [] if end_write is None else end_write.statements(run)
+        if not beside or end_write is None or run.deadline.remaining_s() <= 0:  # settled by the request's end
             await self._sink.create(record)
         elif isinstance(self._sink, QueryLogRepository):
             if await self._sink.create_with(record, beside, timeout_s=KEEP_TIMEOUT_S):
-                keeping.confirm()
+                end_write.confirm()
         else:
-            await asyncio.gather(self._sink.create(record), keeping.run(beside))
+            await asyncio.gather(self._sink.create(record), end_write.run(beside))
 
     async def _allowed(self, record: QueryLog) -> QueryLog:
         return record if self._texts is None else await self._texts.apply(record)
@@ -124,7 +124,7 @@ class _FailuresAreWarnings:
         return True
 
 
-async def _to_the_end(step: Coroutine[Any, Any, None]) -> None:
+async def shielded(step: Coroutine[Any, Any, None]) -> None:
     """Log, also when the client goes away meanwhile; then the cancellation goes on."""
     task = asyncio.create_task(step)
     try:

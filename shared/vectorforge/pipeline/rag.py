@@ -10,17 +10,17 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from uuid import UUID, uuid4
 
+from vectorforge.background import log_unexpected
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
-from vectorforge.failure_log import log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_cache import AnswerCache
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
 from vectorforge.pipeline.dry_run import DryRun, describe_request
-from vectorforge.pipeline.keeping import Keeping
-from vectorforge.pipeline.log_text import LogTexts
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
+from vectorforge.pipeline.guardrails.log_text import LogTexts
 from vectorforge.pipeline.prices import PUBLISHED_PRICES, PriceList
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
@@ -28,15 +28,8 @@ from vectorforge.pipeline.query_log import QueryLogSink as QueryLogSink  # belon
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
-from vectorforge.pipeline.types import (
-    DoneEvent,
-    ErrorEvent,
-    QueryConfig,
-    QueryEvent,
-    QueryResult,
-    TokenEvent,
-)
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion
+from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
+from vectorforge.retriever.base import BaseRetriever, QueryLookup
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
@@ -60,7 +53,7 @@ class QueryService:
         memory: Of the same tenant; None: only conversations that are sent along.
         ladder: Who or what answers when the model does not; None: nobody, errors are raised.
         answer_cache: Of the same tenant; None: every question is answered anew.
-        keeping: Of the same tenant, with the same cache: what is kept goes with the record of the end. None:
+        end_write: Writes batched with the final log record; same tenant and cache. None:
             the cache keeps answers by itself, and the retriever vectors.
         log_texts: What records may hold of questions and answers, of the same tenant; None: all.
     """
@@ -81,13 +74,13 @@ class QueryService:
         memory: ConversationMemory | None = None,
         ladder: DegradationLadder | None = None,
         answer_cache: AnswerCache | None = None,
-        keeping: Keeping | None = None,
+        end_write: QueryEndWrites | None = None,
         log_texts: LogTexts | None = None,
     ) -> None:
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self._timeout_s = timeout_s
         self._prices = prices
-        self._keeping = keeping
+        self._keeping = end_write
         self._retriever = retriever
         self._context_builder = context_builder
         self._llm_registry = llm_registry
@@ -102,7 +95,7 @@ class QueryService:
             metrics=self.metrics,
             tracer=self._tracer,
             timeout_s=log_timeout_s,
-            keeping=keeping,
+            end_write=end_write,
             texts=log_texts,
         )
 
@@ -130,7 +123,7 @@ class QueryService:
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
         data_version: int | None = None,
-        known: KnownQuestion | None = None,
+        known: QueryLookup | None = None,
     ) -> QueryResult:
         """The complete answer.
 
@@ -142,7 +135,7 @@ class QueryService:
             deadline: None allows ``timeout_s``.
             data_version: Of the collection, when the caller has read it for this question; it saves reading
                 it again.
-            known: What ``QuestionLookUp`` has found for just this question and configuration.
+            known: What ``QueryLookupService`` has found for just this question and configuration.
 
         Raises:
             InvalidInputError: The question or a setting is not usable.
@@ -199,7 +192,7 @@ class QueryService:
         request_id: UUID | None = None,
         deadline: Deadline | None = None,
         data_version: int | None = None,
-        known: KnownQuestion | None = None,
+        known: QueryLookup | None = None,
         stop: StopSignal | None = None,
     ) -> AsyncGenerator[QueryEvent, None]:
         """The query as typed events, in the order that ``pipeline.types`` describes.
@@ -255,7 +248,7 @@ class QueryService:
             prices=self._prices,
         )
 
-    def _note_known(self, run: QueryRun, data_version: int | None, known: KnownQuestion | None) -> None:
+    def _note_known(self, run: QueryRun, data_version: int | None, known: QueryLookup | None) -> None:
         run.data_version = data_version if known is None else known.collection.data_version
         if self._keeping is not None:  # who would keep what a search leaves to others
             run.known = known

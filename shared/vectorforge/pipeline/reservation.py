@@ -2,7 +2,7 @@
 
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import VectorForgeError
-from vectorforge.limits.types import Claim
+from vectorforge.limits.settings import Claim
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import ProviderCapability
@@ -19,7 +19,7 @@ _REWRITING_TOKENS = 2_500
 """Of a model that rewrites a question that follows up: see ``rewriting``."""
 
 
-def question_claim(
+def query_claim(
     query: str,
     config: QueryConfig,
     *,

@@ -30,11 +30,11 @@ from vectorforge.pipeline.types import (
     StructuredAnswer,
     UsageEvent,
 )
-from vectorforge.retriever.base import KnownQuestion, Passages
+from vectorforge.retriever.base import Passages, QueryLookup
 from vectorforge.types import RetrievedChunk
 
 if TYPE_CHECKING:
-    from vectorforge.pipeline.stored_answer import StoredAnswer
+    from vectorforge.pipeline.answer_cache.stored_answer import StoredAnswer
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class QueryRun:
     provider: BaseLLMProvider | None = None
     llm_model: str | None = None
     """Model that the provider is asked for; None: its default."""
-    known: KnownQuestion | None = None
+    known: QueryLookup | None = None
     """What was looked up of the question beforehand."""
     cache_key: bytes | None = None
     data_version: int | None = None

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vectorforge.background import off_event_loop
 from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.pipeline.answer_cache import AnswerCache
-from vectorforge.pipeline.answer_quality import note_quality
+from vectorforge.pipeline.answer_cache.cache import AnswerCache
+from vectorforge.pipeline.citations.quality import note_quality
 from vectorforge.pipeline.context import ContextBuilder, ContextPayload
 from vectorforge.pipeline.conversation import ConversationMemory
-from vectorforge.pipeline.degradation import DegradationLadder
+from vectorforge.pipeline.fallback.ladder import DegradationLadder
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.query import QueryPreprocessor
 from vectorforge.pipeline.query_log import QueryLogging
@@ -22,7 +23,6 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import MetricsCollector, Tracer
-from vectorforge.text_work import beside_the_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class QuerySteps:
         if run.links_removed:
             self.metrics.increment("pipeline.answers.links_removed", run.links_removed)
         if not run.cached and run.outcome != "aborted":
-            await beside_the_loop(len(run.answer), lambda: note_quality(run, self.metrics))
+            await off_event_loop(len(run.answer), lambda: note_quality(run, self.metrics))
 
     async def until_the_model(self, run: QueryRun) -> ContextPayload:
         """The steps before a model is asked, without one, and without a cache or a record; fills in ``run``.
@@ -99,9 +99,9 @@ class QuerySteps:
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find passages or a cached answer; before the event leaves, the log knows of the query."""
         if self.query_log.goes_elsewhere:
-            async with _beside(self.query_log.start(run)) as started:
+            async with concurrently(self.query_log.start(run)) as started:
                 run.cached = await self._look_up(run)
-                async with _beside(self._find_passages(run)) as search:
+                async with concurrently(self._find_chunks(run)) as search:
                     await started
                     yield run.meta()
                     await search
@@ -110,15 +110,15 @@ class QuerySteps:
         if not run.cached:  # else its end is near, and its row is written at once
             await self.query_log.start(run)
         yield run.meta()
-        await self._find_passages(run)
+        await self._find_chunks(run)
 
     async def _look_up(self, run: QueryRun) -> bool:
         return self.answer_cache is not None and await self.answer_cache.look_up(run)
 
-    async def _find_passages(self, run: QueryRun) -> None:
+    async def _find_chunks(self, run: QueryRun) -> None:
         """Search, unless the answer is there already."""
         if run.cached and run.stored is not None:
-            run.stored.bring_passages(run)
+            run.stored.restore_chunks(run)
         else:
             await self._retrieve(run)
 
@@ -142,7 +142,7 @@ class QuerySteps:
                     profile_id=run.config.profile_id,
                     deadline=run.deadline,
                     search_mode=run.config.search_mode,
-                    words_suffice=self.ladder.enabled,
+                    allow_lexical_fallback=self.ladder.enabled,
                     **known,
                 )
         except TimeoutError as exc:
@@ -166,7 +166,7 @@ class QuerySteps:
 
 
 @asynccontextmanager
-async def _beside(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
+async def concurrently(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
     """Run a step while the block goes on with something else; it has ended when the block has."""
     task = asyncio.create_task(step)
     try:

@@ -1,5 +1,10 @@
-"""Step 2 of a query: the interface of everything that finds passages."""
+"""Step 1 of a query: clean the question.
 
+Step 2 of a query: the interface of everything that finds passages.
+"""
+
+import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,9 +13,58 @@ from uuid import UUID
 
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.deadline import Deadline
-from vectorforge.errors import EmbeddingModelChangedError, VectorForgeError
+from vectorforge.errors import EmbeddingModelChangedError, InvalidInputError, VectorForgeError
 from vectorforge.types import Collection, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks
+
+logger = logging.getLogger(__name__)
+
+MAX_QUERY_LENGTH = 10_000
+"""Characters of a question; what is longer is cut."""
+
+_SPACES = re.compile(r" {2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanQuery:
+    """A question ready to be searched for."""
+
+    text: str
+    truncated: bool
+    """Whether its end was cut off."""
+
+
+class QueryPreprocessor:
+    """Trims, collapses runs of spaces (line breaks and tabs stay) and bounds the length. Idempotent."""
+
+    def __init__(self, max_query_length: int = MAX_QUERY_LENGTH) -> None:
+        self._max_query_length = max_query_length
+
+    def preprocess(self, query: str) -> str:
+        """The cleaned question.
+
+        Raises:
+            InvalidInputError: Nothing is left; it is a ``ValueError`` too.
+        """
+        return self.clean(query).text
+
+    def clean(self, query: str) -> CleanQuery:
+        """The cleaned question and whether it was cut, which is also logged as a warning.
+
+        Raises:
+            InvalidInputError: Nothing is left.
+        """
+        # PostgreSQL cannot store NUL, and a lone surrogate cannot be encoded: both come from broken clients.
+        query = query.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        query = _SPACES.sub(" ", query.strip())
+        if not query:
+            raise InvalidInputError("Query cannot be empty", field="query")
+        limit = self._max_query_length
+        if len(query) <= limit:
+            return CleanQuery(query, truncated=False)
+        logger.warning(f"Query truncated from {len(query)} to {limit} chars")  # exact text: A-028
+        return CleanQuery(query[:limit].rstrip(), truncated=True)
+
 
 _MODELS_MET: Final = 3
 """Changes of the model during one question are hardly ever two."""
@@ -33,7 +87,7 @@ async def with_current_model(search: Callable[[], Awaitable[T]]) -> T:
 
 
 @dataclass(slots=True)
-class KnownQuestion:
+class QueryLookup:
     """What was looked up of a question before its search, all at once; the search fills in the rest."""
 
     collection: Collection
@@ -92,8 +146,8 @@ class BaseRetriever(ABC):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         """The passages that answer a question best, best first.
 
@@ -108,7 +162,7 @@ class BaseRetriever(ABC):
             profile_id: Only passages of this profile; a filter can only narrow it further.
             deadline: When an answer is no longer wanted.
             search_mode: What passages are found by; None leaves it to the collection.
-            words_suffice: Whether a hybrid search may go without vectors when the question cannot be embedded
+            allow_lexical_fallback: Search by words alone when the query cannot be embedded
                 now; ``Passages.vectors_error`` then says why.
             known: What the caller has looked up of the question. He keeps its new vector, too.
 

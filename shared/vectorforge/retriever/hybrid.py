@@ -19,10 +19,15 @@ from vectorforge.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from vectorforge.retriever.base import BaseRetriever, KnownQuestion, Passages, with_current_model
-from vectorforge.retriever.document_cap import search_capped
-from vectorforge.retriever.kept_vectors import QueryVectors, kept_beside
-from vectorforge.retriever.preprocessing import QueryPreprocessor
+from vectorforge.retriever.base import (
+    BaseRetriever,
+    Passages,
+    QueryLookup,
+    QueryPreprocessor,
+    with_current_model,
+)
+from vectorforge.retriever.kept_vectors import QueryVectors, store_in_background
+from vectorforge.retriever.rerank import search_capped
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, instrument
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
@@ -97,8 +102,8 @@ class HybridRetriever(BaseRetriever):
         profile_id: int | None = None,
         deadline: Deadline | None = None,
         search_mode: SearchMode | None = None,
-        words_suffice: bool = False,
-        known: KnownQuestion | None = None,
+        allow_lexical_fallback: bool = False,
+        known: QueryLookup | None = None,
     ) -> Passages:
         """See ``BaseRetriever.retrieve``."""
         self._check_top_k(top_k)
@@ -117,14 +122,14 @@ class HybridRetriever(BaseRetriever):
                 profile_id=profile_id,
                 deadline=deadline,
                 search_mode=search_mode,
-                words_suffice=words_suffice,
+                allow_lexical_fallback=allow_lexical_fallback,
             )
 
         return await with_current_model(search)
 
     async def _search(
         self,
-        known: KnownQuestion | None,
+        known: QueryLookup | None,
         *,
         query: str,
         collection_id: UUID,
@@ -135,7 +140,7 @@ class HybridRetriever(BaseRetriever):
         profile_id: int | None,
         deadline: Deadline | None,
         search_mode: SearchMode | None,
-        words_suffice: bool,
+        allow_lexical_fallback: bool,
     ) -> Passages:
         """One search with the collection as it is now; ``query`` is preprocessed."""
         collection, kept = await self._find(collection_id, query, embedding_provider, known)
@@ -143,7 +148,7 @@ class HybridRetriever(BaseRetriever):
         metric = self._resolve_metric(collection)
         fresh, error = None, None
         if mode is not SearchMode.LEXICAL and kept is None:
-            replaceable = words_suffice and mode is SearchMode.HYBRID
+            replaceable = allow_lexical_fallback and mode is SearchMode.HYBRID
             # so that a provider that hangs leaves time for the words, and for an answer
             limit = _half(deadline) if replaceable else deadline
             try:
@@ -213,7 +218,7 @@ class HybridRetriever(BaseRetriever):
             self.metrics.increment("retriever.empty_results", tags=self.tags)
 
     async def _find(
-        self, collection_id: UUID, query: str, embedding_provider: str | None, known: KnownQuestion | None
+        self, collection_id: UUID, query: str, embedding_provider: str | None, known: QueryLookup | None
     ) -> tuple[Collection, Vector | None]:
         """The collection, and the question's vector if its own model has made it before.
 
@@ -239,7 +244,7 @@ class HybridRetriever(BaseRetriever):
 
     def _keeping(
         self,
-        known: KnownQuestion | None,
+        known: QueryLookup | None,
         collection: Collection,
         query: str,
         vector: Vector | None,
@@ -252,7 +257,7 @@ class HybridRetriever(BaseRetriever):
         if not self._embedding_registry.get(collection.embedding_provider).is_remote:
             return _NOTHING_BESIDE  # made again as fast as it is read
         if known is None:
-            return kept_beside(partial(vectors.keep, collection, query, vector))
+            return store_in_background(partial(vectors.keep, collection, query, vector))
         known.made = (collection, query, vector)
         return _NOTHING_BESIDE
 
@@ -276,7 +281,7 @@ class HybridRetriever(BaseRetriever):
         provider = self._embedding_registry.get(provider_name)
         # Another provider does not know the collection's model by name; it uses its own.
         model = config["model"] if provider_name == config["default_provider"] else None
-        vector = await provider.embed_question(
+        vector = await provider.embed_query_text(
             collection.query_prefix + query, model=model, deadline=deadline
         )
         if len(vector) != collection.dimension:

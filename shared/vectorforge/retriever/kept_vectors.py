@@ -28,7 +28,7 @@ class QueryVectors(Protocol):
 
 
 @asynccontextmanager
-async def kept_beside(keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def store_in_background(keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Keep a vector while the block searches. Its failure is not the block's; the block's ends it."""
 
     async def keep_in_time() -> None:

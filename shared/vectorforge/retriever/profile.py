@@ -12,14 +12,7 @@ from vectorforge.db.repositories.document_repo import CurrentDocument
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import ConfigurationError, ConflictError, RetrievalError
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
-from vectorforge.types import (
-    ChunkDraft,
-    Collection,
-    DistanceMetric,
-    DocumentDraft,
-    ReplacedProfile,
-    Vector,
-)
+from vectorforge.types import ChunkDraft, Collection, DistanceMetric, DocumentDraft, ReplacedProfile, Vector
 from vectorforge.types import RetrievedChunk as FoundChunk
 from vectorforge.vectorstore.base import VectorStore
 

@@ -22,18 +22,18 @@ The whole story with its pitfalls: ``docs/streaming-on-lambda.md``. Nothing here
 library.
 """
 
-from vectorforge.runtime.base_path import mounted
-from vectorforge.runtime.errors import (
+from vectorforge.runtime.event_loop import event_loop, run_in_loop
+from vectorforge.runtime.handler import StreamedResponse, StreamingHandler
+from vectorforge.runtime.http_event import mounted
+from vectorforge.runtime.invocation import (
     DeadlineExceededError,
     LifespanError,
     ProtocolError,
     StreamingRuntimeError,
     StreamingUnavailableError,
     UnsupportedEventError,
+    can_stream,
 )
-from vectorforge.runtime.event_loop import event_loop, run_in_loop
-from vectorforge.runtime.handler import StreamedResponse, StreamingHandler
-from vectorforge.runtime.invocation import can_stream
 
 __all__ = [
     "DeadlineExceededError",

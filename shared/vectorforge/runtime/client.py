@@ -16,8 +16,7 @@ from awslambdaric.lambda_runtime_client import (
     LambdaRuntimeClient,
 )
 
-from vectorforge.runtime.errors import ProcessExitError
-from vectorforge.runtime.invocation import Invocation
+from vectorforge.runtime.invocation import Invocation, ProcessExitError
 
 _logger = logging.getLogger(__name__)
 

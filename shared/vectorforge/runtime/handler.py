@@ -5,21 +5,27 @@ import logging
 from functools import partial
 from typing import Any
 
-from vectorforge.runtime.asgi import AsgiApp, LifespanMode
-from vectorforge.runtime.errors import (
+from vectorforge.runtime.event_loop import (
+    GeneratorFinaliser,
+    call_before_close,
+    event_loop,
+    shutdown_remaining_s,
+)
+from vectorforge.runtime.http_cycle import HttpCycle, OpenStream
+from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
+from vectorforge.runtime.invocation import (
+    AsgiApp,
     DeadlineExceededError,
+    Invocation,
+    LifespanMode,
     ProtocolError,
     ResponseLostError,
     StreamingUnavailableError,
+    can_stream,
+    current_invocation,
 )
-from vectorforge.runtime.event_loop import call_before_close, event_loop
-from vectorforge.runtime.generators import GeneratorFinaliser
-from vectorforge.runtime.http_cycle import HttpCycle, OpenStream
-from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
-from vectorforge.runtime.invocation import Invocation, can_stream, current_invocation
 from vectorforge.runtime.lifespan import Lifespan
 from vectorforge.runtime.response_stream import ResponseStream
-from vectorforge.runtime.shutdown_budget import shutdown_remaining_s
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +87,7 @@ class StreamingHandler:
     def shutdown(self) -> None:
         """End a request that is still at hand, then leave the app's lifespan.
 
-        Fits the time that Lambda gives a process to end (``vectorforge.runtime.shutdown_budget``), unless the
+        Fits the time that Lambda gives a process to end (``vectorforge.runtime.event_loop``), unless the
         app blocks the event loop. A request gets at most half of it, the lifespan the rest.
         """
         loop = event_loop()

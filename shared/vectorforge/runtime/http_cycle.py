@@ -5,18 +5,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
-from vectorforge.runtime.asgi import AsgiApp, Message
-from vectorforge.runtime.errors import (
+from vectorforge.runtime.event_loop import GeneratorFinaliser, shutdown_remaining_s
+from vectorforge.runtime.http_event import HttpRequest
+from vectorforge.runtime.invocation import (
+    AsgiApp,
     DeadlineExceededError,
+    Message,
     ProcessExitError,
     ProtocolError,
     ResponseLostError,
 )
-from vectorforge.runtime.generators import GeneratorFinaliser
-from vectorforge.runtime.http_event import HttpRequest
 from vectorforge.runtime.prelude import prelude
 from vectorforge.runtime.response_stream import ResponseStream
-from vectorforge.runtime.shutdown_budget import shutdown_remaining_s
 
 _logger = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ import asyncio
 import logging
 from typing import Any
 
-from vectorforge.runtime.asgi import AsgiApp, LifespanMode, Message
-from vectorforge.runtime.errors import LifespanError
+from vectorforge.runtime.invocation import AsgiApp, LifespanError, LifespanMode, Message
 
 _logger = logging.getLogger(__name__)
 

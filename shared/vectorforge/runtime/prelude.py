@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from vectorforge.runtime.errors import ProtocolError
+from vectorforge.runtime.invocation import ProtocolError
 
 CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"
 DELIMITER = b"\0" * 8

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
-from vectorforge.runtime.errors import ResponseLostError
-from vectorforge.runtime.invocation import Invocation
+from vectorforge.runtime.invocation import Invocation, ResponseLostError
 from vectorforge.runtime.prelude import CONTENT_TYPE
 
 PIECE_BYTES = 64 * 1024

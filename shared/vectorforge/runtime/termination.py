@@ -3,8 +3,7 @@
 import signal
 from types import FrameType
 
-from vectorforge.runtime.event_loop import event_loop, event_loop_is_running
-from vectorforge.runtime.shutdown_budget import begin_shutdown
+from vectorforge.runtime.event_loop import begin_shutdown, event_loop, event_loop_is_running
 
 _PATIENCE_S = 0.06
 """For the event loop to come by; one that is blocked for longer is interrupted."""

@@ -22,19 +22,19 @@ from vectorforge.types import (
     StoredDocument,
     Vector,
 )
-from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.document_filters import checked_selection
+from vectorforge.vectorstore.filters import parse as filter_language
+from vectorforge.vectorstore.filters.documents import checked_selection
 from vectorforge.vectorstore.plain_words import bm25
 from vectorforge.vectorstore.ranking import Ranking, distance_between
-from vectorforge.vectorstore.replacement import (
+from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
+from vectorforge.vectorstore.writes.replacement import (
     PreparedChunk,
     check_dimension,
     plan,
     prepare,
     prepare_profile,
 )
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
 
 
 @dataclass(slots=True)

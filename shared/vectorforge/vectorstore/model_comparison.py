@@ -7,7 +7,7 @@ from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.document_writer import wire_vector
+from vectorforge.vectorstore.writes.document import wire_vector
 
 _OPERATORS = {
     DistanceMetric.COSINE: "<=>",
@@ -46,7 +46,7 @@ WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND to_version I
 
 
 @dataclass(frozen=True, slots=True)
-class NearPassage:
+class NearChunk:
     """A passage near a question, with what judgements look at."""
 
     id: UUID
@@ -70,11 +70,11 @@ class ModelComparison:
 
     async def nearest(
         self, space: str, metric: DistanceMetric, query: "array[float]", k: int
-    ) -> list[NearPassage]:
+    ) -> list[NearChunk]:
         """The k passages nearest to a vector of a space, nearest first; exactly, whatever index there is."""
         values = {**self._scope, "space": space, "query": wire_vector(query), "k": k}
         rows = await self._db.fetch_all(_NEAREST.format(operator=_OPERATORS[metric]), values)
-        return [NearPassage(**row) for row in rows]
+        return [NearChunk(**row) for row in rows]
 
     async def size(self) -> tuple[int, int]:
         """Passages of the collection, and their tokens as they were estimated at ingestion."""

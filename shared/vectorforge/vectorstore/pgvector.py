@@ -16,23 +16,18 @@ from vectorforge.types import (
     StoredDocument,
     Vector,
 )
-from vectorforge.vectorstore import filters as filter_language
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.document_filters import SelectedDocuments, checked_selection
-from vectorforge.vectorstore.document_writer import DocumentWriter, delete_document, wire_vector
-from vectorforge.vectorstore.filter_paths import necessary_path
-from vectorforge.vectorstore.new_document import store_new
-from vectorforge.vectorstore.profile_writer import ProfileWriter, stored_documents
-from vectorforge.vectorstore.replacement import check_dimension, prepare, prepare_profile
-from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
-from vectorforge.vectorstore.search_sql import compile_filter
-from vectorforge.vectorstore.searching import Search, Searcher
-from vectorforge.vectorstore.validation import (
-    checked_profile,
-    checked_top_k,
-    search_mode,
-    single_precision,
-)
+from vectorforge.vectorstore.filters import parse as filter_language
+from vectorforge.vectorstore.filters.documents import SelectedDocuments, checked_selection
+from vectorforge.vectorstore.filters.sql import necessary_path
+from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search.search import Search, Searcher
+from vectorforge.vectorstore.search.statement import compile_filter
+from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
+from vectorforge.vectorstore.writes.chunk_rows import store_new
+from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document, wire_vector
+from vectorforge.vectorstore.writes.profile import ProfileWriter, stored_documents
+from vectorforge.vectorstore.writes.replacement import check_dimension, prepare, prepare_profile
 
 
 class PgVectorStore(VectorStore):

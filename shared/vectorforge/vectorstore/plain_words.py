@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from vectorforge.vectorstore.lexical_sql import K1, B
+from vectorforge.vectorstore.search.lexical import K1, B
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 

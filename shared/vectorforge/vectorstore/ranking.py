@@ -9,8 +9,8 @@ from statistics import fmean
 from uuid import UUID
 
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, SearchMode
-from vectorforge.vectorstore.search_relevance import DOCUMENT_SHARE, SHARPNESS
-from vectorforge.vectorstore.search_sql import LEG_DEPTH
+from vectorforge.vectorstore.search.lexical import DOCUMENT_SHARE, SHARPNESS
+from vectorforge.vectorstore.search.statement import LEG_DEPTH
 from vectorforge.vectorstore.validation import score_of
 
 

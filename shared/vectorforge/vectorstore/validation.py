@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.float32 import SoundVector, is_surely_sound
+from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
 
 MAX_TOP_K: Final = 1_000
@@ -38,21 +38,21 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
         field: What to call it in an error.
 
     Returns:
-        The same numbers as 4-byte floats; a ``SoundVector`` itself.
+        The same numbers as 4-byte floats; a ``ValidatedVector`` itself.
 
     Raises:
         InvalidInputError: Not numbers, NaN or infinite, all zero (no metric can rank a zero vector), too long
             or too short for single precision, or with more dimensions than can be searched.
     """
     try:
-        numbers = vector if isinstance(vector, SoundVector) else array("f", vector)
+        numbers = vector if isinstance(vector, ValidatedVector) else array("f", vector)
     except (TypeError, OverflowError) as error:
         raise InvalidInputError(f"{field} must hold finite numbers only.", field=field) from error
     if not 1 <= len(numbers) <= MAX_DIMENSION:
         raise InvalidInputError(
             f"{field} must have 1 to {MAX_DIMENSION} dimensions, not {len(numbers)}.", field=field
         )
-    if not (isinstance(numbers, SoundVector) or is_surely_sound(numbers)):
+    if not (isinstance(numbers, ValidatedVector) or fast_is_finite(numbers)):
         _check_length(numbers, field)
     halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
     if halved and max(map(abs, numbers)) > MAX_HALF:

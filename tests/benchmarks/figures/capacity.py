@@ -17,11 +17,11 @@ from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.query_log_writer import QueryLogWriter
+from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 TOP_K = 10
 _CLUSTERS = 200

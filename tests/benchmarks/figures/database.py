@@ -16,7 +16,7 @@ from psycopg import connect
 from psycopg.conninfo import make_conninfo
 from rich.progress import track
 
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import ChunkDraft, DocumentDraft, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore

@@ -14,7 +14,7 @@ from tests.support.rag.collections import insert_collection
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.lexical_sql import lexical_ctes
+from vectorforge.vectorstore.search.lexical import lexical_ctes
 
 WORDS_IN_A_CHUNK = 110
 WORDS_IN_A_QUESTION = 6.6

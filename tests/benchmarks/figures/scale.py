@@ -13,11 +13,11 @@ from figures.measuring import progress
 from rich.progress import track
 
 from vectorforge.db.connection import Database, TenantDatabase
-from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Metadata: TypeAlias = dict[str, int]

@@ -10,8 +10,8 @@ from figures.measuring import Table, percentile, postgres_cpu_s, progress
 from rich.progress import track
 
 from vectorforge.db.connection import Database
-from vectorforge.db.index_building import build_indexes
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore

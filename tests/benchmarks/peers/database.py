@@ -17,11 +17,11 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from peers.job import Place
-from vectorforge.db import migrate as migrations
-from vectorforge.db.index_building import build_indexes
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema import migrate as migrations
+from vectorforge.db.schema.index_building import build_indexes
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.vectorstore.search_nearest import EXACT_SCAN_LIMIT
+from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 SERVICE_DATABASE = "service"
 SETTINGS = {

@@ -18,7 +18,7 @@ from tests.campaigns.faults.fault import Fault, is_refused
 from tests.campaigns.faults.load import Answer, Load
 from tests.campaigns.faults.system import POOL_SIZE, TENANT, System
 from tests.support.postgres.pin_detector import PinDetector
-from vectorforge.local.postmaster import processes
+from vectorforge.local.cluster import processes
 
 _WRITE_ROW = "UPDATE vectorforge.collections SET name = name WHERE tenant_id = %s RETURNING 1"
 _END_HOLDERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"

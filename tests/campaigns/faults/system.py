@@ -24,7 +24,7 @@ from tests.support.postgres.faulty_relay import FaultyRelay
 from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_vendor import FakeVendor
-from vectorforge.db.migrate import migrate
+from vectorforge.db.schema.migrate import migrate
 from vectorforge.local.postgres import EmbeddedPostgres
 
 TENANT = "campaign"

@@ -14,7 +14,7 @@ from tests.support.http.live_api import (
 )
 from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_dispatcher import JobDispatcher
+from vectorforge.db.repositories.job_repo import JobDispatcher
 from vectorforge.local.postgres import EmbeddedPostgres
 
 

@@ -16,10 +16,8 @@ from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.types import (
-    DocumentResult,
-)
-from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.ingestion.types import DocumentResult
+from vectorforge.ingestion.worker.worker import IngestionWorker
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

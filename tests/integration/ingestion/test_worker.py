@@ -20,10 +20,8 @@ from vectorforge.db.repositories.job_repo import IngestionJob, JobDispatcher, Ne
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError
 from vectorforge.ingestion.pipeline import IngestionPipeline
-from vectorforge.ingestion.types import (
-    DocumentPart,
-)
-from vectorforge.ingestion.worker import MAX_CLAIMS, IngestionWorker
+from vectorforge.ingestion.types import DocumentPart
+from vectorforge.ingestion.worker.worker import MAX_CLAIMS, IngestionWorker
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
 

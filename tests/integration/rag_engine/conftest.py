@@ -12,19 +12,13 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
 from vectorforge.bootstrap import Application
-from vectorforge.config import (
-    DatabaseSettings,
-    ServerSettings,
-    VectorForgeConfig,
-)
+from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
+from vectorforge.docrag.engine import RAGEngine
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_engine import (
-    RAGEngine,
-)
 
 URL = "https://docs.example/install"
 

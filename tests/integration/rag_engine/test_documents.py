@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, RUN_TEXT, URL
-from vectorforge.rag_engine import (
-    RAGEngine,
-)
+from vectorforge.docrag.engine import RAGEngine
 
 
 def test_adding_again(filled: RAGEngine, caplog: pytest.LogCaptureFixture) -> None:  # D-012, D-014, C19

@@ -14,9 +14,9 @@ from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, URL, F
 from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
+from vectorforge.docrag.engine import RAGEngine, RetrievalError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.docrag import UNAVAILABLE_ANSWER
-from vectorforge.rag_engine import RAGEngine, RetrievalError
 
 UNKNOWN = "Something that nobody has asked before?"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, RUN, RUN_TEXT, SAID, URL, build
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
+from vectorforge.docrag.engine import Config, GenerationError, RAGEngine
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_engine import Config, GenerationError, RAGEngine
 
 
 # D-007, D-030, D-032, C21

@@ -13,10 +13,10 @@ from tests.integration.rag_engine.conftest import INSTALL_TEXT, QUESTION, RUN, R
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Failure, Reply
+from vectorforge.docrag.engine import Config, RAGEngine
 from vectorforge.errors import ConfigurationError
-from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.extractive.provider import NO_ANSWER
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_engine import Config, RAGEngine
 
 KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DEFAULT_EMBEDDING_PROVIDER", "ANTHROPIC_API_KEY")
 

@@ -16,16 +16,10 @@ from tests.integration.rag_engine.conftest import (
 )
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge import errors
-from vectorforge.docrag.errors import rag_error
+from vectorforge.docrag.engine import EmbeddingError, GenerationError, RAGEngine, RAGError, RetrievalError
+from vectorforge.docrag.responses import rag_error
 from vectorforge.errors import InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_engine import (
-    EmbeddingError,
-    GenerationError,
-    RAGEngine,
-    RAGError,
-    RetrievalError,
-)
 
 
 def test_embedding_provider_is_down(

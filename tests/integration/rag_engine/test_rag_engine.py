@@ -33,13 +33,9 @@ from vectorforge.config import (
     VectorForgeConfig,
 )
 from vectorforge.docrag.cache import CacheManager
+from vectorforge.docrag.engine import Config, GenerationError, RAGEngine
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
-from vectorforge.rag_engine import (
-    Config,
-    GenerationError,
-    RAGEngine,
-)
 
 
 def test_members(engine: RAGEngine) -> None:  # D-001, D-002, D-004, D-005, D-006

@@ -12,7 +12,7 @@ from typing import Self
 
 from psycopg.conninfo import make_conninfo
 
-from vectorforge.db.login_roles import LOGIN_ROLES
+from vectorforge.db.login import LOGIN_ROLES
 
 PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 ADMINISTRATOR = "postgres"

@@ -51,12 +51,6 @@ SELECT (
                 AND p.term = ANY (t.terms)
         )
     ))
-) + (
-    SELECT count(*) FROM vectorforge.postings AS p
-    WHERE p.scope NOT IN (SELECT scope FROM others) AND NOT EXISTS (
-        SELECT FROM vectorforge.chunk_terms AS t
-        WHERE t.chunk_id = p.chunk_id AND t.scope = p.scope AND t.number IS NULL AND p.term = ANY (t.terms)
-    )
 )
 """
 _COUNTS = (

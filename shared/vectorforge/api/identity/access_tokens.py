@@ -9,9 +9,9 @@ from unicodedata import is_normalized
 
 from vectorforge.api.identity.key_set import KeySet
 from vectorforge.config import IdentitySettings
-from vectorforge.db.tenant_id import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import AuthenticationError, InvalidInputError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 MAX_TOKEN_CHARS = 8192
 LEEWAY_S = 30

@@ -19,9 +19,9 @@ from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys
 from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.config import ServerSettings
 from vectorforge.db.key_check import WRONG_KEY
-from vectorforge.db.tenant_id import checked_tenant
+from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import AuthenticationError, ConfigurationError, InvalidInputError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 if TYPE_CHECKING:  # where there is an identity provider
     from vectorforge.api.identity.access_tokens import AccessTokens

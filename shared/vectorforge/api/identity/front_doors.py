@@ -13,7 +13,7 @@ from typing import Any, Self
 from vectorforge.api.identity.gateway_keys import API_KEY_ID, StoredGatewayKeys, holder_of
 from vectorforge.config import ServerSettings
 from vectorforge.errors import ConfigurationError
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns
 _NAME = r"(?P<name>[A-Za-z0-9_+=,.@-]{1,64})"

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vectorforge.config import ServerSettings
-from vectorforge.db.tenant_id import MAX_TENANT_BYTES, checked_tenant
+from vectorforge.db.tenant_database import MAX_TENANT_BYTES, checked_tenant
 from vectorforge.errors import (
     ConfigurationError,
     GatewayKeysUnavailableError,
     InvalidInputError,
     VectorForgeError,
 )
-from vectorforge.principal import Principal, Scope
+from vectorforge.types import Principal, Scope
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from vectorforge.db.repositories.api_key_repo import FoundApiKey, digest_of, is_issued_key
 from vectorforge.errors import DatabaseUnavailableError
-from vectorforge.principal import Principal
+from vectorforge.types import Principal
 
 Value = TypeVar("Value")
 

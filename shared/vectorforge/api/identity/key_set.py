@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vectorforge.errors import IdentityProviderUnavailableError
-from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-    from vectorforge.vendor_response import VendorResponse
+    from vectorforge.vendors.http import VendorResponse
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +163,6 @@ def _algorithm(entry: Any) -> str | None:
 
 def _import_sessions() -> ModuleType:
     """The HTTP client, whose import takes half a second."""
-    from vectorforge import vendor_session
+    from vectorforge.vendors import session as vendor_session
 
     return vendor_session

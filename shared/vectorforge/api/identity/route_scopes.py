@@ -9,7 +9,7 @@ from re import Pattern
 
 from starlette.routing import compile_path
 
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json", "/statistics"})
 """Need no credential: they hold no tenant's data. ``/health?deep=1`` asks for one itself."""

@@ -12,7 +12,7 @@ from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline
 from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
 
 _NAMED_COLLECTIONS = 50
@@ -70,17 +70,17 @@ class Caller:
 
     async def question(
         self, asked: str | None, query: str, config: QueryConfig, *, profile_id: int | None = None
-    ) -> KnownQuestion:
+    ) -> QueryLookup:
         """``collection``, and in the same statement what is kept of a question to it.
 
         Raises:
             As ``collection``.
         """
         if asked is None and profile_id is not None:
-            return await self.tenant.profiles.look_up_question(query, config)
+            return await self.tenant.profiles.look_up_query(query, config)
         wanted = asked or self.application.config.query.default_collection
         try:
-            return await self.tenant.look_up_question(wanted, query, config)
+            return await self.tenant.look_up_query(wanted, query, config)
         except NotFoundError as exc:
             raise NotFoundError(await self._what_there_is(wanted)) from exc
 

@@ -3,23 +3,28 @@
 Protocol 2026-07-28, and 2025-11-25 and its forerunners with their handshake
 (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http). As nothing is
 kept between two requests, any process and any Lambda function can answer any of them.
+
+``/mcp``: tools for agents, over the Model Context Protocol.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from vectorforge.api.disconnect import cancelled_on_disconnect
+from vectorforge.api.dependencies import find_tenant_services
 from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.server import make_server
+from vectorforge.api.responses import problems
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 """Largest message: the longest question and filters, escaped, and room for what clients add."""
@@ -93,3 +98,56 @@ class _CollectedResponse:
         response = Response(bytes(self._body), self._start["status"])
         response.raw_headers = [*self._start["headers"]]
         return response
+
+
+router = APIRouter(tags=["agents"])
+
+_MESSAGE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "integer"], "description": "Absent in notifications."},
+        "method": {"type": "string", "examples": ["tools/list", "tools/call"]},
+        "params": {"type": "object"},
+    },
+    "required": ["jsonrpc", "method"],
+}
+
+
+@router.post("/mcp/", include_in_schema=False)
+@router.post(
+    "/mcp",
+    response_class=Response,
+    dependencies=[Depends(find_tenant_services)],
+    responses={
+        200: {
+            "description": "The message's answer. A tool that fails says so in its result (`isError`).",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        202: {"description": "It was a notification."},
+        **problems(413, 415),
+        400: {
+            "description": "It is no JSON-RPC message; the body is a JSON-RPC error.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        406: {
+            "description": "`Accept` names other types than JSON; the body is a JSON-RPC error.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+    },
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _MESSAGE}}}},
+)
+async def mcp(request: Request) -> Response:
+    """Call tools over the Model Context Protocol: streamable HTTP, one message and one JSON answer a request.
+
+    The tools are `semantic_search`, `semantic_search_with_context` and `ask`; `tools/list` describes them.
+    There are no sessions, so GET and DELETE are refused with 405.
+    """
+    # The package is imported with the first request, beside the loop: others are being answered.
+    answer_message = await asyncio.to_thread(_load)
+    return await answer_message(request)
+
+
+def _load() -> Callable[[Request], Awaitable[Response]]:
+
+    return answer_message

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.schemas.answer_figures import Usage
-from vectorforge.api.schemas.answers import CitationBody
-from vectorforge.api.schemas.search import SEARCH_DEGRADED
-from vectorforge.pipeline.citations import neutralise_labels
+from vectorforge.api.native.answer_figures import Usage
+from vectorforge.api.native.answer_schemas import CitationBody
+from vectorforge.api.native.search import SEARCH_DEGRADED
+from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.types import QueryResult, SourceCitation
 from vectorforge.types import Collection, RetrievedChunk

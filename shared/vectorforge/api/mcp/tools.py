@@ -18,14 +18,14 @@ from vectorforge.api.mcp.results import (
     SearchResult,
     answer_text,
 )
-from vectorforge.api.querying import check_config, is_extractive, time_of_a_question
-from vectorforge.api.schemas.base import RequestBody
+from vectorforge.api.querying import check_config, is_extractive, query_time_limit
+from vectorforge.api.schemas import RequestBody
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig
 from vectorforge.pipeline.presets import PROFILE, VECTORFORGE
 from vectorforge.retriever.base import Passages
 from vectorforge.tools.schemas import SEMANTIC_SEARCH, SEMANTIC_SEARCH_WITH_CONTEXT
 from vectorforge.types import Collection
-from vectorforge.vectorstore.filters import parse
+from vectorforge.vectorstore.filters.parse import parse
 
 ASK: Final = "ask"
 
@@ -88,9 +88,9 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
     explicit = asked.model_dump(include={"top_k", "filters", "profile_id", "search_mode"}, exclude_none=True)
     config = preset.config(caller.tenant.choose_variant(None), **explicit)
     check_config(caller.application, config, {})
-    async with time_of_a_question(caller.application, caller.deadline):
+    async with query_time_limit(caller.application, caller.deadline):
         known = await caller.question(asked.collection, asked.query, config, profile_id=asked.profile_id)
-        await caller.tenant.limits.admit_question(asked.query, config, is_stream=False)
+        await caller.tenant.limits.admit_query(asked.query, config, is_stream=False)
     answer = await caller.tenant.query_service.query(
         asked.query,
         known.collection.id,
@@ -106,7 +106,7 @@ async def _ask(caller: Caller, asked: AskArguments) -> Answered:
 async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Passages]:
     check_at_most("top_k", asked.top_k, caller.application.config.query.max_top_k)
     parse(asked.filters)  # before the embedding is paid for
-    async with time_of_a_question(caller.application, caller.deadline):
+    async with query_time_limit(caller.application, caller.deadline):
         collection = await caller.collection(asked.collection, profile_id=asked.profile_id)
         await caller.tenant.limits.admit()
     found = await caller.tenant.retriever.retrieve(
@@ -118,7 +118,7 @@ async def _find(caller: Caller, asked: SearchArguments) -> tuple[Collection, Pas
         profile_id=asked.profile_id,
         deadline=caller.deadline,
         search_mode=asked.search_mode,
-        words_suffice=caller.application.config.query.degraded_answers,
+        allow_lexical_fallback=caller.application.config.query.degraded_answers,
     )
     return collection, found
 

@@ -1,4 +1,7 @@
-"""Answers as chat completions, whole and in chunks."""
+"""``/v1/chat/completions``: OpenAI's API over questions to a collection.
+
+Answers as chat completions, whole and in chunks.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,16 +9,28 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from vectorforge.api.json_events import encode_json, json_event
-from vectorforge.api.numbered_labels import LabelRewriter, rewrite_labels
-from vectorforge.api.openai.annotations import url_citations
-from vectorforge.api.openai.errors import openai_error
+from fastapi import APIRouter, Request, Response
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.native.answer_figures import Usage
+from vectorforge.api.native.answer_schemas import SourceBody
+from vectorforge.api.openai.chat_schemas import (
+    AnswerChoice,
+    AnswerMessage,
+    ChatCompletion,
+    ChatCompletionRequest,
+    OwnDetails,
+)
+from vectorforge.api.openai.conversation import Conversation, url_citations
+from vectorforge.api.openai.errors import openai_error, openai_problems, refuse_impossible
+from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
+from vectorforge.api.openai.models import RequestedModel, look_up_answering_collection
 from vectorforge.api.problems import problem_of
-from vectorforge.api.querying import is_extractive
-from vectorforge.api.schemas.answer_figures import Usage
-from vectorforge.api.schemas.answers import SourceBody
-from vectorforge.api.schemas.openai_chat import AnswerChoice, AnswerMessage, ChatCompletion, OwnDetails
-from vectorforge.api.sources_footer import sources_footer
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
+from vectorforge.api.responses import nameless_events_content
+from vectorforge.api.streaming.sse import encode_json, json_event
+from vectorforge.background import off_event_loop
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -27,6 +42,47 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer: JSON, or with `stream: true` chunks as server-sent events that end with "
+        "`data: [DONE]`.",
+        "content": nameless_events_content("JSON of a `chat.completion.chunk`, or `[DONE]`."),
+    },
+    **openai_problems(404, 409, 413, 415, 429, 502, 504),
+}
+
+
+@router.post("/chat/completions", response_model=ChatCompletion, responses=_RESPONSES)
+async def create_chat_completion(
+    request: Request, body: ChatCompletionRequest, application: ApplicationDep, tenant: Tenant
+) -> Response | ChatCompletion:
+    """Answer the last message from a collection, with citations as `[n]` and as annotations."""
+    refuse_impossible(body)
+    asked = RequestedModel.parse(body.model)
+    conversation = Conversation.of(body.messages)
+    config = asked.preset.config(
+        tenant.choose_variant(body.variant, body.conversation_id),
+        **body.options(),
+        history=conversation.history,
+    )
+    check_config(application, config, {"max_tokens": body.limit_field})
+    question = conversation.question
+    known = await look_up_answering_collection(application, tenant, asked, question, config)
+    wanted = ChatFormat(
+        model=asked.name,
+        base_url=str(request.base_url).rstrip("/"),
+        append_sources=bool(body.append_sources),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+    )
+    if body.stream:
+        encoder = ChatChunkEncoder(wanted, request_id=request.scope["state"]["request_id"])
+        return await answer_as_stream(request, application, tenant, question, known, config, encoder=encoder)
+    result = await answer_whole(request, application, tenant, question, known, config)
+    return await off_event_loop(len(result.answer), lambda: chat_completion(result, wanted))
+
 
 FinishReason = Literal["stop", "length", "content_filter"]
 _FINISH_REASONS: Mapping[str, FinishReason] = {

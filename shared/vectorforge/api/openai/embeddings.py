@@ -1,11 +1,25 @@
-"""Texts to vectors: which provider a model's name means, and vectors as OpenAI's packages read them."""
+"""Bodies of ``/v1/embeddings``: https://platform.openai.com/docs/api-reference/embeddings.
 
+Texts to vectors: which provider a model's name means, and vectors as OpenAI's packages read them.
+
+``/v1/embeddings``: the vectors of texts, by the same providers that collections use.
+"""
+
+import asyncio
 import base64
 import sys
 from array import array
 from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from vectorforge.api.schemas.openai_embeddings import MAX_TOTAL_CHARS, EmbeddingsRequest
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, BeforeValidator, Field
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.openai.chat_schemas import OpenAIBody
+from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.querying import deadline_of
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -15,7 +29,78 @@ from vectorforge.errors import (
     InvalidInputError,
     UnknownModelError,
 )
+from vectorforge.limits.settings import Claim
 from vectorforge.tokens import estimate_tokens
+
+MAX_INPUTS = 2048
+MAX_INPUT_CHARS = 100_000
+MAX_TOTAL_CHARS = 1_000_000
+"""Of all inputs together: about the 300,000 tokens that OpenAI takes in one request."""
+
+
+def _no_tokens(value: Any) -> Any:
+    """Refuse token numbers: each model has its own, and which tokeniser made these is not known.
+
+    Raises:
+        ValueError: There are some.
+    """
+    first = value[0] if isinstance(value, list) and value else None
+    if isinstance(first, int | list):
+        raise ValueError(
+            "must be text, not tokens; with LangChain's OpenAIEmbeddings set check_embedding_ctx_length=False"
+        )
+    return [value] if isinstance(value, str) else value
+
+
+class EmbeddingsRequest(OpenAIBody):
+    """Texts to be embedded. What is not listed here is ignored."""
+
+    model: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=300,
+            description="A provider (`local`), a provider and a model (`openai/text-embedding-3-small`), or "
+            "a provider's default model.",
+        ),
+    ]
+    input: Annotated[
+        list[Annotated[str, Field(max_length=MAX_INPUT_CHARS)]],
+        BeforeValidator(_no_tokens, json_schema_input_type=str | list[str]),
+        Field(min_length=1, max_length=MAX_INPUTS, description="A text, or texts. Not tokens."),
+    ]
+    encoding_format: Literal["float", "base64"] | None = Field(
+        default=None,
+        description="Numbers (the default), or their little-endian float32 bytes, which is what OpenAI's "
+        "packages ask for.",
+    )
+    dimensions: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="The model's own number; vectors are not shortened here."
+    )
+
+
+class EmbeddingBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="Of its input, from 0.")
+    embedding: list[float] | str = Field(description="Numbers, or base64 of their bytes.")
+
+
+class EmbeddingUsage(BaseModel):
+    """Tokens, as we count them; the provider may count otherwise."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """The vectors, in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str = Field(description="The provider and the model: a name that can be asked for.")
+    usage: EmbeddingUsage
 
 
 def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[EmbeddingProvider, str]:
@@ -95,3 +180,30 @@ def count_tokens(texts: Sequence[str], model: str) -> int:
 def _check_dimensions(asked: int | None, actual: int | None) -> None:
     if asked is not None and actual is not None and asked != actual:
         raise InvalidInputError(f"The model's vectors have {actual} dimensions.", field="dimensions")
+
+
+router = APIRouter(prefix="/v1", tags=["openai"])
+
+
+@router.post("/embeddings", responses=openai_problems(404, 413, 415, 429, 502, 504))
+async def create_embeddings(
+    request: Request, body: EmbeddingsRequest, application: ApplicationDep, tenant: Tenant
+) -> EmbeddingList:
+    """Embed texts as passages are: no prefix of a collection is put before them."""
+    check_size(body)
+    provider, model = find_embedder(tenant.embeddings, body.model)
+    async with cancelled_on_disconnect(request.receive):
+        tokens = await asyncio.to_thread(count_tokens, body.input, model)
+        await tenant.limits.admit(Claim(tokens=tokens, field="input"))
+        await tenant.confirm_credential()
+        vectors = await embed(provider, model, body, deadline_of(request, application))
+        tenant.limits.note_used(tokens)
+    is_base64 = body.encoding_format == "base64"
+    return EmbeddingList(
+        data=[
+            EmbeddingBody(index=index, embedding=as_base64(vector) if is_base64 else vector)
+            for index, vector in enumerate(vectors)
+        ],
+        model=f"{provider.provider_name()}/{model}",
+        usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
+    )

@@ -1,21 +1,89 @@
-"""Which collection a model's name means, and which models there are."""
+"""``model`` in OpenAI's words: a preset of ours and, after a slash, a collection.
+
+Bodies of ``/v1/models``: https://platform.openai.com/docs/api-reference/models.
+
+Which collection a model's name means, and which models there are.
+
+``/v1/models``: what the ``model`` of a question may be.
+"""
 
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, Self
 
-from vectorforge.api.openai.model_names import ASKABLE, AskedModel, model_name
-from vectorforge.api.querying import find_asked_collection, look_up_question, time_of_a_question
-from vectorforge.api.schemas.openai_models import ModelBody
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.querying import find_requested_collection, look_up_query, query_time_limit
+from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import AnsweringModelNotFoundError, NotFoundError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
-from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.presets import DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.pipeline.types import QueryConfig
-from vectorforge.retriever.base import KnownQuestion
+from vectorforge.retriever.base import QueryLookup
 from vectorforge.types import Collection
+
+ASKABLE = {preset.name: preset for preset in (VECTORFORGE, RAG_QUERY, DOCRAG)}
+"""Presets that a model's name may begin with; profiles need a number and have a door of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedModel:
+    """What a model's name asks for."""
+
+    name: str
+    """As it was asked for, to be said again in the answer."""
+    preset: Preset
+    collection: str | None
+    """Name or id; None: the default collection."""
+
+    @classmethod
+    def parse(cls, name: str) -> "RequestedModel":
+        """``vectorforge``, ``vectorforge/handbook``, ``docrag/handbook`` and so on.
+
+        Raises:
+            AnsweringModelNotFoundError: It begins with no preset, or no collection can
+                have the name that follows.
+        """
+        prefix, slash, collection = name.partition("/")
+        preset = ASKABLE.get(prefix)
+        if preset is None or (slash and not collection) or len(collection) > MAX_NAME_CHARS:
+            raise AnsweringModelNotFoundError
+        return cls(name, preset, collection or None)
+
+
+def model_name(preset: str, collection: str | None = None) -> str:
+    """The name of the model that answers from this collection."""
+    return f"{preset}/{collection}" if collection else preset
+
+
+class ModelBody(BaseModel):
+    """A preset that answers from a collection."""
+
+    id: str = Field(description="What `model` of a question says.")
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the collection was made; Unix time in seconds.")
+    owned_by: Literal["vectorforge"] = "vectorforge"
+
+    @classmethod
+    def of(cls, name: str, collection: Collection) -> Self:
+        """The body of the model of this name."""
+        made = collection.created_at
+        return cls(id=name, created=int(made.timestamp()) if made else 0)
+
+
+class ModelList(BaseModel):
+    """Every model of the tenant."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelBody]
 
 
 async def find_answering_collection(
-    application: Application, tenant: TenantServices, asked: AskedModel
+    application: Application, tenant: TenantServices, asked: RequestedModel
 ) -> Collection:
     """The collection that the model answers from.
 
@@ -25,9 +93,9 @@ async def find_answering_collection(
     """
     if asked.collection is None and asked.preset is DOCRAG:
         own = await tenant.collections.find_by_name(DEFAULT_COLLECTION)
-        return own or await find_asked_collection(application, tenant, None)
+        return own or await find_requested_collection(application, tenant, None)
     try:
-        return await find_asked_collection(application, tenant, asked.collection)
+        return await find_requested_collection(application, tenant, asked.collection)
     except NotFoundError as exc:
         if asked.collection is None:
             raise
@@ -35,8 +103,12 @@ async def find_answering_collection(
 
 
 async def look_up_answering_collection(
-    application: Application, tenant: TenantServices, asked: AskedModel, question: str, config: QueryConfig
-) -> KnownQuestion:
+    application: Application,
+    tenant: TenantServices,
+    asked: RequestedModel,
+    question: str,
+    config: QueryConfig,
+) -> QueryLookup:
     """``find_answering_collection``, and in the same statement what is kept of the question.
 
     Raises:
@@ -44,10 +116,10 @@ async def look_up_answering_collection(
     """
     if asked.collection is None and asked.preset is DOCRAG:
         with suppress(NotFoundError):
-            async with time_of_a_question(application):
-                return await tenant.look_up_question(DEFAULT_COLLECTION, question, config)
+            async with query_time_limit(application):
+                return await tenant.look_up_query(DEFAULT_COLLECTION, question, config)
     try:
-        return await look_up_question(application, tenant, asked.collection, question, config)
+        return await look_up_query(application, tenant, asked.collection, question, config)
     except NotFoundError as exc:
         if asked.collection is None:
             raise
@@ -66,3 +138,19 @@ async def list_models(tenant: TenantServices) -> list[ModelBody]:
         for preset in ASKABLE
         for collection in collections
     ]
+
+
+router = APIRouter(prefix="/v1/models", tags=["openai"])
+
+
+@router.get("", responses=openai_problems())
+async def list_answering_models(tenant: Tenant) -> ModelList:
+    """Presets and collections that can be asked."""
+    return ModelList(data=await list_models(tenant))
+
+
+@router.get("/{model:path}", responses=openai_problems(404))
+async def show_answering_model(model: str, application: ApplicationDep, tenant: Tenant) -> ModelBody:
+    """One of them; its name has a slash, which need not be encoded."""
+    asked = RequestedModel.parse(model)
+    return ModelBody.of(asked.name, await find_answering_collection(application, tenant, asked))

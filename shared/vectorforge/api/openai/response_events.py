@@ -8,18 +8,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from vectorforge.api.json_events import encode_json, json_event
-from vectorforge.api.numbered_labels import LabelRewriter
 from vectorforge.api.openai.errors import openai_error
-from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
-from vectorforge.api.problems import problem_of
-from vectorforge.api.schemas.openai_response_objects import (
+from vectorforge.api.openai.labels import LabelRewriter
+from vectorforge.api.openai.response_object_schemas import (
     FileCitation,
     FileSearchCall,
     OutputMessage,
     OutputText,
     ResponseFailure,
 )
+from vectorforge.api.openai.response_objects import ResponseFormat, ResponseParts, file_citation
+from vectorforge.api.problems import problem_of
+from vectorforge.api.streaming.sse import encode_json, json_event
 from vectorforge.errors import LLMRateLimitError
 from vectorforge.pipeline.types import (
     Citation,

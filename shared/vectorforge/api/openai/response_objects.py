@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
-from vectorforge.api.numbered_labels import rewrite_labels
-from vectorforge.api.openai.asked_response import ResponseIds
 from vectorforge.api.openai.chat import own_details
-from vectorforge.api.schemas.openai_files import attributes_of
-from vectorforge.api.schemas.openai_response_objects import (
+from vectorforge.api.openai.file_schemas import attributes_of
+from vectorforge.api.openai.labels import rewrite_labels
+from vectorforge.api.openai.response_object_schemas import (
     EchoedRequest,
     FileCitation,
     FileSearchCall,
@@ -23,6 +22,7 @@ from vectorforge.api.schemas.openai_response_objects import (
     ResponseFailure,
     ResponseUsage,
 )
+from vectorforge.api.openai.response_requests import ResponseIds
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation, UsageEvent
 from vectorforge.types import RetrievedChunk
 

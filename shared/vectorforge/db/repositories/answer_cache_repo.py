@@ -162,9 +162,11 @@ class AnswerCacheRepository:
             data_version: Of the collection, read before the search that the answer rests on.
             answer: A JSON object.
         """
-        await self._db.execute(*self.keeping(key, collection_id, data_version, answer), repeatable=True)
+        await self._db.execute(*self.end_write(key, collection_id, data_version, answer), repeatable=True)
 
-    def keeping(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> tuple[str, Params]:
+    def end_write(
+        self, key: bytes, collection_id: UUID, data_version: int, answer: str
+    ) -> tuple[str, Params]:
         """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
         return _KEEP, {
             "tenant_id": self._db.tenant_id,

@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
-from vectorforge.principal import Scope
+from vectorforge.types import Scope
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow

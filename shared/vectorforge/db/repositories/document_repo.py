@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.repositories.page import checked_page
-from vectorforge.db.repositories.sql_condition import SqlCondition
+from vectorforge.db.repositories.paging import checked_page
+from vectorforge.db.repositories.query_filter import SqlCondition
 from vectorforge.types import Chunk
 
 DOCUMENT_COLUMNS = """

@@ -15,7 +15,7 @@ from vectorforge.db.repositories.answer_stream_repo import (
 )
 
 if TYPE_CHECKING:
-    from vectorforge.db.exchange import Call
+    from vectorforge.db.wire import Call
 
 LEASE_S = 15.0
 """Silence of who makes an answer after which somebody else may: it says twice a second that it is there."""

@@ -1,10 +1,24 @@
-"""Which queries of the log are meant: the conditions that the list of queries and the statistics share."""
+"""A further condition on the rows of a statement, written by those who know what it means.
+
+Which queries of the log are meant: the conditions that the list of queries and the statistics share.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCondition:
+    """A boolean expression that is never NULL, and its values; ``TRUE`` without any."""
+
+    text: str = "TRUE"
+    """In psycopg's ``%(name)s`` style; holds no value of a caller's."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """By names that begin with ``filter_``."""
+
 
 # The values are known when a statement without a name is planned, so that conditions without one are dropped:
 # https://www.postgresql.org/docs/current/sql-prepare.html (custom plans)

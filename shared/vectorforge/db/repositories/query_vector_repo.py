@@ -67,9 +67,9 @@ class QueryVectorRepository:
 
     async def keep(self, collection: Collection, query: str, vector: Vector) -> None:
         """Store the vector that the collection's own model made of the question and the query prefix."""
-        await self._db.execute(*self.keeping(collection, query, vector), repeatable=True)
+        await self._db.execute(*self.end_write(collection, query, vector), repeatable=True)
 
-    def keeping(self, collection: Collection, query: str, vector: Vector) -> tuple[str, Params]:
+    def end_write(self, collection: Collection, query: str, vector: Vector) -> tuple[str, Params]:
         """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
         return _KEEP, {
             "tenant_id": self._db.tenant_id,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 from pydantic import SecretStr
 
-from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.embedding import failures
 from vectorforge.embedding.base import Batch, EmbeddingProvider
 from vectorforge.errors import EmbeddingError, EmbeddingInputError
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
-from vectorforge.vendor_errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S
-from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, openai_transport
+from vectorforge.vendors.credentials import Credentials, as_credentials
+from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.http import CONNECT_TIMEOUT_S
+from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, openai_transport
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

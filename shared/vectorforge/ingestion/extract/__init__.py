@@ -9,8 +9,7 @@ from vectorforge.ingestion.extract.decode import clean, decode
 from vectorforge.ingestion.extract.html import extract_html
 from vectorforge.ingestion.extract.isolation import Reader, read_isolated
 from vectorforge.ingestion.extract.markdown import read_markdown
-from vectorforge.ingestion.extract.records import extract_record, split_records
-from vectorforge.ingestion.extract.rows import extract_rows
+from vectorforge.ingestion.extract.records import extract_record, extract_rows, split_records
 from vectorforge.ingestion.types import (
     MAX_SOURCE_CHARS,
     Cancellation,

@@ -8,20 +8,18 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
-from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
-from vectorforge.llm.response_format import anthropic_format
+from vectorforge.llm.request_shaping import RefusedParameters, anthropic_format, named_parameter
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendor_accounts import vertex_of
-from vectorforge.vendor_errors import VendorStatusError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S
-from vectorforge.vendor_response import VendorResponse
-from vectorforge.vendor_sdk_clients import ClientKind, VertexAI, anthropic_transport
+from vectorforge.vendors.accounts import vertex_of
+from vectorforge.vendors.credentials import Credentials, as_credentials
+from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse
+from vectorforge.vendors.sdk_clients import ClientKind, VertexAI, anthropic_transport
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncAnthropicVertex
@@ -149,7 +147,7 @@ class AnthropicProvider(BaseLLMProvider):
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
-        written = _Written()
+        written = StreamAccumulator()
         async with aclosing(response), aclosing(response_body.events(response)) as events:
             async for arrived in events:
                 if text := written.read_together(arrived, self.name):
@@ -207,7 +205,7 @@ class AnthropicProvider(BaseLLMProvider):
         return self._transport.without_key(exc)
 
 
-class _Written:
+class StreamAccumulator:
     """What the events of a stream have said so far, besides the text.
 
     https://docs.claude.com/en/docs/build-with-claude/streaming

@@ -7,18 +7,17 @@ from typing import Any, ClassVar, Self
 
 from pydantic import SecretStr
 
-from vectorforge.bedrock_client import BedrockClient, stream_events
-from vectorforge.bedrock_errors import error_code, error_message, failure_of, status_of
 from vectorforge.config import LLMSettings
-from vectorforge.credentials import Credentials
 from vectorforge.errors import InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
-from vectorforge.llm.response_format import bedrock_format
+from vectorforge.llm.request_shaping import RefusedParameters, bedrock_format, named_parameter
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Message, ProviderCall
 from vectorforge.telemetry import MetricsCollector
+from vectorforge.vendors.bedrock import BedrockClient, stream_events
+from vectorforge.vendors.bedrock_errors import error_code, error_message, failure_of, status_of
+from vectorforge.vendors.credentials import Credentials
 
 _SPELLINGS = {"top_p": "topP", "temperature": "temperature", "stop_sequences": "stopSequences"}
 """Parameters that may be left out, and Converse's names for them. Where a model takes only one of temperature

@@ -1,16 +1,52 @@
-"""MAX Serve (https://docs.modular.com/max/cli/serve), which speaks OpenAI's two completion APIs."""
+"""The prompt format of Llama 3.3, for servers that take a text instead of messages.
 
+MAX Serve (https://docs.modular.com/max/cli/serve), which speaks OpenAI's two completion APIs.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
-from vectorforge.credentials import Credentials
 from vectorforge.deadline import Deadline
-from vectorforge.llm.llama_prompt import STOP_TOKENS, format_chat_prompt
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.request_shaping import check_messages
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall
+from vectorforge.vendors.credentials import Credentials
+
+STOP_TOKENS: Final = ("<|eot_id|>", "<|end_of_text|>")
+"""Where the model ends a turn, and a text."""
+
+_SPECIAL_TOKEN = re.compile(r"<\|(?=\w+\|>)")
+
+
+def format_chat_prompt(messages: Sequence[Message]) -> str:
+    """The conversation as Llama 3.3 was trained to read it, up to the header of its own turn.
+
+    Format: https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_3/. Contents are trimmed, as in
+    Meta's reference code. What looks like a special token within a content is broken up by a blank: Meta's
+    tokenizer never reads contents as tokens, but a server that gets the whole as one text would, and a
+    document could end its turn and speak as the system.
+
+    Args:
+        messages: Oldest first; at least one.
+
+    Raises:
+        InvalidInputError: There is no message, or one has an unknown role or no text.
+    """
+    check_messages(messages)
+    turns = [
+        f"{_header(message['role'])}{_SPECIAL_TOKEN.sub('< |', message['content'].strip())}<|eot_id|>"
+        for message in messages
+    ]
+    return f"<|begin_of_text|>{''.join(turns)}{_header('assistant')}"
+
+
+def _header(role: str) -> str:
+    return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
+
 
 Mode = Literal["chat", "completions"]
 

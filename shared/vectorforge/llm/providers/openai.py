@@ -8,21 +8,25 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
-from vectorforge.credentials import Credentials, as_credentials
 from vectorforge.errors import LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm import failures, response_body
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.context_overflow import find_overflow
-from vectorforge.llm.refused_parameters import RefusedParameters, named_parameter
-from vectorforge.llm.response_format import openai_format, refused_openai_format, refused_steps
+from vectorforge.llm.failures import find_overflow
+from vectorforge.llm.request_shaping import (
+    RefusedParameters,
+    named_parameter,
+    openai_format,
+    refused_openai_format,
+    refused_steps,
+)
 from vectorforge.llm.types import Completion, FinishReason, ProviderCall
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendor_accounts import azure_of
-from vectorforge.vendor_errors import VendorStatusError
-from vectorforge.vendor_http import CONNECT_TIMEOUT_S, refuses_key
-from vectorforge.vendor_response import VendorResponse
-from vectorforge.vendor_sdk_clients import AzureOpenAI, ClientKind, openai_transport
+from vectorforge.vendors.accounts import azure_of
+from vectorforge.vendors.credentials import Credentials, as_credentials
+from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse, refuses_key
+from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, openai_transport
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -136,7 +140,7 @@ class OpenAIProvider(BaseLLMProvider):
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
         response, dropped = await self._send(call, stream=True)
-        written = _Written(self.name, self._text_and_reason)
+        written = StreamAccumulator(self.name, self._text_and_reason)
         async with aclosing(response), aclosing(response_body.events(response)) as events:
             async for arrived in events:
                 if text := written.read(arrived):
@@ -232,7 +236,7 @@ class OpenAIProvider(BaseLLMProvider):
         return self._transport.without_key(exc)
 
 
-class _Written:
+class StreamAccumulator:
     """What a stream has said so far, besides the text.
 
     Args:

@@ -74,7 +74,7 @@ class Contestant:
 
     async def _store(self, collection: Collection, start: int, chunks: Sequence[job.Chunk]) -> None:
         provider = self._application.embedding_registry.get(collection.embedding_provider)
-        vectors = await provider.embed_passages(
+        vectors = await provider.embed_chunks(
             [chunk.text for chunk in chunks], model=collection.embedding_model
         )
         drafts, offset = [], 0

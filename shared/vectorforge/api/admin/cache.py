@@ -1,0 +1,59 @@
+"""Bodies of ``/v1/cache``.
+
+``/v1/cache``: the tenant's cached answers and vectors.
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Self
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.responses import problems
+from vectorforge.db.repositories.answer_cache_repo import CacheStatistics
+
+
+class CacheBody(BaseModel):
+    """What the tenant's caches hold, and of what use they were."""
+
+    enabled: bool = Field(description="Whether answers are cached at all.")
+    ttl_s: float = Field(description="Seconds for which an answer is fresh.")
+    fresh: int = Field(description="Answers that the next equal question gets.")
+    stale: int = Field(description="Expired ones, which may take the place of an answer that cannot be had.")
+    outdated: int = Field(description="Of documents that have changed; deleted by and by.")
+    bytes: int = Field(description="Of all these answers, as they are stored.")
+    oldest_at: datetime | None
+    newest_at: datetime | None
+    embeddings: int = Field(description="Vectors of questions.")
+    answered_last_day: int = Field(description="Questions of the last 24 hours that were answered.")
+    hits_last_day: int = Field(description="Those of them that were answered from the cache.")
+
+    @classmethod
+    def of(cls, found: CacheStatistics, *, enabled: bool, ttl_s: float) -> Self:
+        """The body for the statistics."""
+        return cls(enabled=enabled, ttl_s=ttl_s, **asdict(found))
+
+
+class CacheCleared(BaseModel):
+    """What was deleted."""
+
+    deleted: int = Field(description="Answers and vectors.")
+
+
+router = APIRouter(prefix="/v1/cache", tags=["cache"])
+
+
+@router.get("", responses=problems())
+async def show_cache(application: ApplicationDep, tenant: Tenant) -> CacheBody:
+    """What the caches hold, and how many questions of the last day they answered."""
+    settings = application.config.cache
+    found = await tenant.caches.shared_answers.statistics()
+    return CacheBody.of(found, enabled=settings.answer_cache, ttl_s=settings.answer_cache_ttl_s)
+
+
+@router.delete("", responses=problems())
+async def clear_cache(tenant: Tenant) -> CacheCleared:
+    """Forget all cached answers and vectors. Other processes may give theirs for another minute."""
+    return CacheCleared(deleted=await tenant.caches.clear())

@@ -1,0 +1,233 @@
+"""Bodies of ``/v1/collections/{collection_id}/embedding-switch``.
+
+``/v1/collections/{collection_id}/embedding-switch``: another embedding model, without a pause.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, BeforeValidator, Field
+
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_provider
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas import ModelName, ProviderName, RequestBody
+from vectorforge.bootstrap.model_changes import EmbeddingEstimate
+from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.errors import NotFoundError
+from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
+from vectorforge.evaluation.questions import Question, Relevant
+from vectorforge.types import Collection
+
+
+class SwitchRequest(RequestBody):
+    """The model to come; what is left out comes from the embedding provider."""
+
+    embedding_provider: ProviderName | None = None
+    embedding_model: ModelName | None = None
+    query_prefix: str | None = Field(default=None, max_length=500)
+    document_prefix: str | None = Field(default=None, max_length=500)
+    dry_run: bool = Field(default=False, description="True: only say what it would take; begin nothing.")
+
+
+def _of_name(value: Any) -> Any:
+    """A source's name alone is a whole document."""
+    return {"source": value} if isinstance(value, str) else value
+
+
+class JudgedQuestion(RequestBody):
+    """A question, and what is known to be relevant to it."""
+
+    question: Annotated[str, Field(min_length=1, max_length=100_000)]
+    relevant: list[Annotated[Relevant, BeforeValidator(_of_name)]] = Field(
+        default_factory=list, max_length=1_000
+    )
+
+
+class ComparisonRequest(RequestBody):
+    """What the two models are compared by before the new one answers."""
+
+    questions: list[JudgedQuestion] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_QUESTIONS,
+        description="Left out: the 100 questions that the collection was asked last.",
+    )
+    k: int = Field(default=10, ge=1, le=100, description="Ranks that are compared.")
+    min_overlap: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Mean share of the old model's first k that the new one's must hold. Left out: 0.4, or 0 "
+        "where questions are judged.",
+    )
+    max_ndcg_loss: float = Field(
+        default=MAX_NDCG_LOSS, ge=0, le=1, description="How much nDCG@k may fall on judged questions."
+    )
+    dry_run: bool = Field(default=False, description="True: only compare; the old model goes on answering.")
+    skip_comparison: bool = Field(default=False, description="True: let the new model answer unseen.")
+
+    def asked(self) -> list[Question] | None:
+        """The questions as the gate takes them."""
+        if self.questions is None:
+            return None
+        return [
+            Question(str(number), question.question, tuple(question.relevant))
+            for number, question in enumerate(self.questions)
+        ]
+
+    def thresholds(self) -> GateThresholds:
+        """The thresholds as the gate takes them."""
+        return GateThresholds(self.k, self.min_overlap, self.max_ndcg_loss)
+
+
+class EstimateBody(BaseModel):
+    """What it takes to embed the collection by the model to come."""
+
+    provider: str
+    model: str
+    dimension: int
+    passages: int
+    tokens: int
+    passages_per_s: float | None
+    seconds: float | None
+    cost_usd: float | None = Field(description="By the price list; null: it does not have the model.")
+
+    @classmethod
+    def of(cls, estimate: EmbeddingEstimate) -> Self:
+        """The body for the estimate."""
+        return cls.model_validate(estimate, from_attributes=True)
+
+
+class SwitchBody(BaseModel):
+    """A change of a collection's embedding model."""
+
+    id: UUID
+    state: SwitchState
+    other_provider: str = Field(description="Of the model to come; once switched, of the one before.")
+    other_model: str
+    other_dimension: int
+    passages: int
+    vectors: int = Field(description="Passages that have a vector of the other model.")
+    failures: int = Field(description="Attempts to embed that failed since one last succeeded.")
+    error_code: str | None
+    error_message: str | None
+    comparison: dict[str, Any] | None = Field(description="What the last comparison has shown.")
+    created_at: datetime
+    switched_at: datetime | None
+
+    @classmethod
+    def of(cls, switch: EmbeddingSwitch) -> Self:
+        """The body for the change."""
+        return cls(
+            id=switch.id,
+            state=switch.state,
+            other_provider=switch.other.provider,
+            other_model=switch.other.model,
+            other_dimension=switch.other.dimension,
+            passages=switch.passages,
+            vectors=switch.vectors,
+            failures=switch.failures,
+            error_code=switch.error_code,
+            error_message=switch.error_message,
+            comparison=None if switch.gate is None else dict(switch.gate),
+            created_at=switch.created_at,
+            switched_at=switch.switched_at,
+        )
+
+
+class StartedSwitch(BaseModel):
+    """What beginning a change did, or would do."""
+
+    estimate: EstimateBody
+    change: SwitchBody | None = Field(description="Null after a dry run.")
+
+
+router = APIRouter(prefix="/v1/collections/{collection_id}/embedding-switch", tags=["collections"])
+
+_STEP_PROBLEMS = problems(404, 409)
+
+
+async def _collection(collection_id: UUID, tenant: Tenant) -> Collection:
+    collection = await tenant.collections.find_by_id(collection_id)
+    if collection is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+    return collection
+
+
+CollectionInPath = Annotated[Collection, Depends(_collection)]
+
+
+@router.post("", status_code=202, responses=problems(404, 409, 413, 415, 429, 502, 504))
+async def start_switch(
+    body: SwitchRequest, collection: CollectionInPath, application: ApplicationDep, tenant: AdmittedTenant
+) -> StartedSwitch:
+    """Begin to embed the collection by another model, in the background; the old one answers meanwhile."""
+    check_provider(
+        "embedding_provider", body.embedding_provider, application.embedding_registry.list_providers()
+    )
+    changes = tenant.model_changes
+    estimate = await changes.estimate(collection, body.embedding_provider, body.embedding_model)
+    if body.dry_run:
+        return StartedSwitch(estimate=EstimateBody.of(estimate), change=None)
+    started = await changes.start(
+        collection,
+        body.embedding_provider,
+        body.embedding_model,
+        query_prefix=body.query_prefix,
+        document_prefix=body.document_prefix,
+    )
+    return StartedSwitch(estimate=EstimateBody.of(estimate), change=SwitchBody.of(started))
+
+
+@router.get("", responses=problems(404))
+async def show_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+    """How far the change has come; 404 when none is open."""
+    return SwitchBody.of(await tenant.model_changes.stored.get(collection.id))
+
+
+@router.post("/switch", responses=problems(404, 409, 413, 415, 429, 502, 504))
+async def switch_model(
+    body: ComparisonRequest, collection: CollectionInPath, tenant: AdmittedTenant
+) -> SwitchBody:
+    """Compare the models by questions, and let the new one answer if it finds enough of the same."""
+    gate, stored = EmbeddingGate(tenant, collection), tenant.model_changes.stored
+    if body.dry_run:
+        await gate.measure(body.asked(), body.thresholds())
+        return SwitchBody.of(await stored.get(collection.id))
+    if body.skip_comparison:
+        return SwitchBody.of(await stored.switch(collection.id))
+    switched, _ = await gate.switch(body.asked(), body.thresholds())
+    return SwitchBody.of(switched)
+
+
+@router.post("/rollback", responses=_STEP_PROBLEMS)
+async def roll_back(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+    """Let the model before answer again, at once; the change stays open."""
+    return SwitchBody.of(await tenant.model_changes.stored.rollback(collection.id))
+
+
+@router.post("/finish", status_code=202, responses=_STEP_PROBLEMS)
+async def finish_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+    """End a change that was switched; the vectors of the model before are deleted in the background."""
+    stored = tenant.model_changes.stored
+    found = await stored.get(collection.id)
+    await stored.finish(collection.id)
+    return await _removing(found, tenant)
+
+
+@router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
+async def cancel_switch(collection: CollectionInPath, tenant: Tenant) -> SwitchBody:
+    """End a change that was not switched; the vectors of the model to come are deleted in the background."""
+    stored = tenant.model_changes.stored
+    found = await stored.get(collection.id)
+    await stored.cancel(collection.id)
+    return await _removing(found, tenant)
+
+
+async def _removing(found: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
+    """The change as it has begun to end: it may be over before it could be read again."""
+    await tenant.model_changes.announce()
+    return SwitchBody.of(replace(found, state=SwitchState.REMOVING))

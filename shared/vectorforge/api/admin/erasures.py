@@ -1,0 +1,155 @@
+"""Bodies of ``/v1/erasures``, and of what deletes documents, profiles, collections and tenants.
+
+What routes that delete do: erase with all traces, and answer with the certificate or where it will be.
+
+``/v1/erasures``: what was erased, and its certificates; and the erasure of the tenant itself.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from vectorforge.api.dependencies import ApplicationDep, Limit, Tenant
+from vectorforge.api.querying import deadline_of
+from vectorforge.api.responses import problems
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.erasure.repo import Erasure, Kind, Subject
+from vectorforge.errors import InvalidInputError, NotFoundError, ObjectStoreError
+
+
+class ErasureBody(BaseModel):
+    """An erasure, and at its end what proves it."""
+
+    id: UUID
+    kind: Kind
+    status: Literal["running", "done"]
+    stage: str = Field(description="What is being done: waiting, jobs, documents and so on, done.")
+    erased: Mapping[str, int] = Field(
+        description="Rows that have gone, by table; and texts that were emptied."
+    )
+    requested_by: str = Field(description="Id of the credential that asked for it.")
+    begun_at: datetime
+    finished_at: datetime | None
+    certificate: Mapping[str, Any] | None = Field(
+        description="What was erased, without content; null until it is done."
+    )
+    sha256: str | None = Field(
+        description="Of the certificate in its canonical form (RFC 8785), in hex; null until it is done."
+    )
+
+    @classmethod
+    def of(cls, erasure: Erasure) -> Self:
+        """The body for an erasure."""
+        return cls(
+            id=erasure.id,
+            kind=erasure.kind,
+            status="done" if erasure.is_done else "running",
+            stage=erasure.stage,
+            erased=erasure.counts,
+            requested_by=erasure.requested_by,
+            begun_at=erasure.begun_at,
+            finished_at=erasure.finished_at,
+            certificate=json.loads(erasure.certificate) if erasure.certificate else None,
+            sha256=erasure.certificate_sha256,
+        )
+
+
+class ErasureList(BaseModel):
+    """Erasures, newest first."""
+
+    erasures: Sequence[ErasureBody]
+
+
+logger = logging.getLogger(__name__)
+
+ERASURE_RESPONSES = {
+    **problems(404, 409),
+    202: {
+        "model": ErasureBody,
+        "description": "It goes on in the background; what Location names tells how far it is.",
+    },
+}
+
+
+async def erase(
+    request: Request, response: Response, application: Application, tenant: TenantServices, subject: Subject
+) -> ErasureBody:
+    """Erase, and answer with the certificate; or with 202, and with where it will be.
+
+    Raises:
+        NotFoundError: There is nothing of the kind.
+    """
+    done = await erase_in_time(request, application, tenant, subject)
+    response.headers["Location"] = f"/v1/erasures/{done.id}"
+    if not done.is_done:
+        response.status_code = 202
+    return ErasureBody.of(done)
+
+
+async def erase_in_time(
+    request: Request, application: Application, tenant: TenantServices, subject: Subject
+) -> Erasure:
+    """Erase as much as the request's time allows; a worker does the rest.
+
+    Raises:
+        NotFoundError: There is nothing of the kind.
+    """
+    eraser = tenant.eraser
+    logs = application.config.database.erased_logs
+    erasure_id = await eraser.begin(subject, logs=logs, requested_by=requester_of(request))
+    try:
+        done = await eraser.run(erasure_id, deadline_of(request, application))
+    except ObjectStoreError as exc:  # a worker tries again
+        logger.warning("Uploaded files are still to be erased: %s", exc.message)
+        done = await eraser.find(erasure_id)
+    if not done.is_done:
+        await application.announce_erasure()
+    return done
+
+
+def requester_of(request: Request) -> str:
+    """The id of the credential that asks, never the credential itself."""
+    principal = request.scope["state"].get("principal")
+    return str(getattr(principal, "credential", None) or "api")
+
+
+router = APIRouter(prefix="/v1", tags=["erasures"])
+
+
+@router.get("/erasures", responses=problems())
+async def list_erasures(tenant: Tenant, limit: Limit = 50) -> ErasureList:
+    """The tenant's erasures, newest first; also of a time before the tenant was erased itself."""
+    found = await tenant.eraser.erasures.list(limit)
+    return ErasureList(erasures=[ErasureBody.of(erasure) for erasure in found])
+
+
+@router.get("/erasures/{erasure_id}", responses=problems(404))
+async def show_erasure(erasure_id: UUID, tenant: Tenant) -> ErasureBody:
+    """How far an erasure is, and its certificate. Answers also while the tenant is being erased."""
+    found = await tenant.eraser.erasures.find_by_id(erasure_id)
+    if found is None:
+        raise NotFoundError(f"Erasure {erasure_id} not found")
+    return ErasureBody.of(found)
+
+
+@router.delete("/tenant", responses=ERASURE_RESPONSES)
+async def erase_tenant(
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    tenant: Tenant,
+    confirm: Annotated[str, Query(description="The tenant's name, so that nobody does this by mistake.")],
+) -> ErasureBody:
+    """Erase everything that belongs to the tenant: documents, questions, conversations, jobs, keys, settings.
+
+    Until it is done every other request of the tenant is refused (409 `tenant_being_erased`).
+    """
+    if confirm != tenant.tenant_id:
+        raise InvalidInputError("confirm must be the name of the tenant whose key this is.", field="confirm")
+    return await erase(request, response, application, tenant, Subject("tenant"))

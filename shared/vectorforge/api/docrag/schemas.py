@@ -1,0 +1,137 @@
+"""Bodies of ``/v1/docrag/query``."""
+
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from vectorforge.api.native.answer_figures import DocRagQuality, RetrievalStats, Usage
+from vectorforge.api.native.answer_schemas import AnswerDetails, CitationBody, SourceBody, Structured
+from vectorforge.api.native.rag_schemas import (
+    ALLOW_UNGROUNDED,
+    NO_SETTINGS,
+    ConversationReference,
+    DryRunFlag,
+    ResumableFlag,
+    Rewrite,
+    Temperature,
+    VariantReference,
+    given,
+)
+from vectorforge.api.schemas import (
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.pipeline.docrag import history_of
+from vectorforge.pipeline.presets import DOCRAG
+from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
+
+MAX_EXCHANGES = 50
+
+
+class Exchange(BaseModel):
+    """An earlier question and its answer."""
+
+    model_config = {"extra": "forbid"}
+
+    user_query: str = Field(max_length=100_000)
+    ai_response: str = Field(max_length=100_000)
+
+
+class DocRagQueryRequest(RequestBody):
+    """A question to the documentation."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS)
+    conversation_history: Annotated[list[Exchange], Field(max_length=MAX_EXCHANGES)] | None = Field(
+        default=None,
+        description="Oldest first. The model sees the last three, of each answer the first 200 characters.",
+    )
+    n_results: int = Field(default=5, ge=1, description="Passages to retrieve; max_top_k at most.")
+    min_score: float | None = Field(
+        default=None,
+        description="Chunks that score less are dropped, which retrieval_stats counts; null drops none.",
+    )
+    filters: Filters | None = None
+    temperature: Temperature | None = 0.3
+    max_tokens: int = Field(default=1000, ge=1)
+    stream: bool = Field(default=False, description="True: the answer comes as server-sent events.")
+    resumable: ResumableFlag = False
+    collection: CollectionReference | None = Field(
+        default=None, description="Default: `docrag_embeddings` if there is one, else the default collection."
+    )
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    provider: ProviderName | None = None
+    model: ModelName | None = None
+
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = None
+    rewrite: Rewrite = False
+    dry_run: DryRunFlag = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant."""
+        explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS})
+        for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
+            if own in explicit:
+                explicit[field] = explicit.pop(own)
+        exchanges = [(e.user_query, e.ai_response) for e in self.conversation_history or ()]
+        return DOCRAG.config(variant, **explicit, history=history_of(exchanges))
+
+
+class DocRagQueryResponse(AnswerDetails):
+    """The answer, and what the model says beside it."""
+
+    id: UUID
+    query: str
+    answer: str
+    examples: list[str] = Field(description="Code examples.")
+    sources: list[str] = Field(description="Of the sources that the model named, those it was given.")
+    dropped_sources: int = Field(description="Sources that the model named, but was not given.")
+    confidence: Literal["high", "medium", "low"] = Field(description="As the model says; low if it does not.")
+    response_time: float = Field(description="Seconds.")
+    passages: list[SourceBody] = Field(description="What the model was given, best first.")
+    citations: list[CitationBody]
+    quality: DocRagQuality | None
+    provider: str | None
+    model: str | None
+    extractive: bool = Field(description="True: the answer quotes the documents and is written by no model.")
+    usage: Usage
+    retrieval_stats: RetrievalStats
+    finish_reason: str
+    outcome: str
+    error: Literal["service_unavailable"] | None = Field(
+        description="Nobody could answer: the answer is a fixed sentence, `degraded` ends with `template`."
+    )
+
+    @classmethod
+    def of(cls, result: QueryResult, *, extractive: bool) -> Self:
+        """The body for the result."""
+        response, said = result.llm_response, Structured.of(result)
+        assert said is not None  # noqa: S101 - this door asks for JSON
+        return cls(
+            id=result.request_id,
+            query=result.query,
+            answer=result.answer,
+            **said.model_dump(),
+            response_time=result.total_latency_ms / 1000,
+            passages=[SourceBody.of(n, source) for n, source in enumerate(result.sources, start=1)],
+            citations=[CitationBody.of(citation) for citation in result.citations],
+            provider=response.provider if response else None,
+            model=response.model if response else None,
+            extractive=extractive,
+            usage=Usage.of(result),
+            retrieval_stats=RetrievalStats.of(result),
+            finish_reason=result.finish_reason,
+            outcome=result.outcome,
+            error="service_unavailable" if "template" in result.degraded else None,
+            **cls.fields_of(result),
+        )

@@ -1,0 +1,1 @@
+"""ASGI middleware, outermost first."""

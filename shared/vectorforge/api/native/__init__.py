@@ -1,0 +1,1 @@
+"""The native API: /v1/rag, collections, documents, jobs, search, statistics."""

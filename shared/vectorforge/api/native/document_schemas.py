@@ -1,0 +1,176 @@
+"""Bodies of documents and chunks."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from vectorforge.api.schemas import Filters, Metadata, ProfileId, RequestBody
+from vectorforge.db.repositories.document_repo import CitedChunk, Document
+from vectorforge.types import Chunk
+
+MAX_SOURCE_CHARS = 2000
+
+
+class NewDocument(BaseModel):
+    """A document as text."""
+
+    model_config = {"extra": "forbid"}
+
+    source: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_SOURCE_CHARS)
+    ] = Field(
+        description="Identity within the collection: path, URL or key. Sent again, it is a new version."
+    )
+    text: str
+    title: Annotated[str, Field(max_length=1000)] | None = None
+    media_type: str = Field(default="text/plain", max_length=200)
+    metadata: Metadata = Field(default_factory=dict)
+
+
+class DocumentsRequest(RequestBody):
+    """Documents to be ingested."""
+
+    documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
+
+
+class DocumentsDeletion(RequestBody):
+    """Which documents are to be deleted."""
+
+    filters: Annotated[Filters, Field(min_length=1)]
+    profile_id: ProfileId | None = None
+    dry_run: bool = Field(default=False, description="Count them only.")
+
+
+class DeletedDocuments(BaseModel):
+    """What a deletion did."""
+
+    matched: int = Field(description="Documents that matched before.")
+    deleted: int = Field(description="Documents deleted, with their passages; in a dry run none.")
+    remaining: int = Field(
+        description="Documents that match still: in a dry run all, else those there was no time for; "
+        "send the request again."
+    )
+
+
+class DocumentBody(BaseModel):
+    """A stored document, without its text."""
+
+    id: UUID
+    collection_id: UUID
+    source: str
+    title: str | None
+    media_type: str
+    metadata: dict[str, Any]
+    version: int
+    chunk_count: int
+    size_chars: int
+    created_at: datetime | None
+    updated_at: datetime | None
+
+    @classmethod
+    def of(cls, document: Document) -> Self:
+        """The body for the document."""
+        return cls(
+            id=document.id,
+            collection_id=document.collection_id,
+            source=document.source,
+            title=document.title,
+            media_type=document.media_type,
+            metadata=dict(document.metadata),
+            version=document.version,
+            chunk_count=document.chunk_count,
+            size_chars=document.size_chars,
+            created_at=document.created_at,
+            updated_at=document.updated_at,
+        )
+
+
+class DocumentList(BaseModel):
+    """A page of documents."""
+
+    documents: list[DocumentBody]
+    total: int
+    limit: int
+    offset: int
+
+
+class DocumentText(BaseModel):
+    """A document's extracted text; the offsets of chunks and citations point into it."""
+
+    id: UUID
+    source: str
+    title: str | None
+    media_type: str
+    text: str
+
+
+class ChunkBody(BaseModel):
+    """A passage of a document."""
+
+    id: UUID
+    index: int
+    text: str
+    start_offset: int
+    end_offset: int
+    heading: str | None
+    token_count: int
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self:
+        """The body for the chunk."""
+        return cls(**_chunk_fields(chunk))
+
+
+class ChunkList(BaseModel):
+    """A page of a document's passages, in order."""
+
+    chunks: list[ChunkBody]
+    total: int
+    limit: int
+    offset: int
+
+
+class ChunkDocument(BaseModel):
+    """The document a passage is from."""
+
+    id: UUID
+    source: str
+    title: str | None
+
+
+class ChunkWithDocument(ChunkBody):
+    """A passage and where it is from."""
+
+    retired: bool = Field(
+        description="Whether the document has changed since and no longer holds the passage; then the "
+        "offsets do not count in its current text."
+    )
+    document_version: int = Field(description="Version of the document whose text the offsets count in.")
+    document: ChunkDocument
+
+    @classmethod
+    def of_document(cls, cited: CitedChunk, document: Document) -> Self:
+        """The body for the chunk of this document."""
+        origin = ChunkDocument(id=document.id, source=document.source, title=document.title)
+        return cls(
+            **_chunk_fields(cited.chunk),
+            retired=cited.retired,
+            document_version=cited.document_version,
+            document=origin,
+        )
+
+
+def _chunk_fields(chunk: Chunk) -> dict[str, Any]:
+    return {
+        "id": chunk.id,
+        "index": chunk.index,
+        "text": chunk.text,
+        "start_offset": chunk.start_offset,
+        "end_offset": chunk.end_offset,
+        "heading": chunk.heading,
+        "token_count": chunk.token_count,
+        "metadata": dict(chunk.metadata),
+    }

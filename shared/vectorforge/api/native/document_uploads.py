@@ -1,0 +1,198 @@
+"""Documents in a request, as files or as JSON, made into items of an ingestion job."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS, DocumentsRequest, NewDocument
+from vectorforge.api.schemas import MAX_METADATA_BYTES, storable
+from vectorforge.config import IngestionSettings
+from vectorforge.db.repositories.job_repo import NewJobItem
+from vectorforge.errors import InvalidInputError
+
+REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["files"],
+                "properties": {
+                    "files": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                        "description": "Each file's name becomes its source.",
+                    },
+                    "metadata": {
+                        "type": "string",
+                        "contentMediaType": "application/json",
+                        "description": "A JSON object for all files.",
+                    },
+                },
+            }
+        },
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}},
+    },
+}
+"""For OpenAPI: FastAPI knows one body type for each route only."""
+_MAX_NAMED_SOURCES = 5
+
+
+async def read_job_items(request: Request, settings: IngestionSettings) -> list[NewJobItem]:
+    """The documents in the request's body.
+
+    Raises:
+        HTTPException: 415, the body is neither JSON nor multipart; 413, a document is too large; 400, the
+            body is malformed.
+        RequestValidationError: The JSON is not a ``DocumentsRequest``.
+        InvalidInputError: There is no file, there are too many documents, two have the same name, or the
+            metadata is not an object.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "multipart/form-data":
+        form = await _read_form(request, settings)
+        try:
+            return await _items_of_form(form, settings)
+        finally:
+            await form.close()
+    if media_type == "application/json":
+        return _items_of_json(await _read_json(request), settings)
+    raise HTTPException(415, "Send multipart/form-data with files, or application/json.")
+
+
+async def _read_form(request: Request, settings: IngestionSettings) -> FormData:
+    parser = _WholeForm(
+        request,
+        max_files=settings.max_documents_per_request,
+        max_fields=10,
+        max_part_size=MAX_METADATA_BYTES,
+    )
+    try:
+        return await parser.parse()
+    except MultiPartException as exc:
+        raise HTTPException(400, exc.message) from exc
+
+
+class _WholeForm(MultiPartParser):
+    """Refuses a body without its last boundary: the file before it would be left out without a word."""
+
+    def __init__(self, request: Request, **limits: int) -> None:
+        super().__init__(request.headers, self._body(request), **limits)
+        self._is_whole = False
+
+    def on_end(self) -> None:
+        self._is_whole = True
+
+    async def _body(self, request: Request) -> AsyncGenerator[bytes, None]:
+        async for chunk in request.stream():
+            yield chunk
+        if not self._is_whole:
+            raise MultiPartException("The body ends before its last boundary.")
+
+
+async def _items_of_form(form: FormData, settings: IngestionSettings) -> list[NewJobItem]:
+    unknown = set(form) - {"files", "metadata"}
+    if unknown:
+        name = min(unknown)[:100]
+        raise InvalidInputError("Only the parts files and metadata are known.", field=name)
+    uploads = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
+    if not uploads:
+        raise InvalidInputError("At least one file is required, as a part named files.", field="files")
+    metadata = _metadata_of(form)
+    items = [await _item_of_upload(upload, metadata, settings) for upload in uploads]
+    _check_sources((item.source for item in items), field="files")
+    return items
+
+
+def _check_sources(sources: Iterable[str], *, field: str) -> None:
+    """Refuse documents of one request that would replace each other."""
+    repeated = [source[:100] for source, times in Counter(sources).items() if times > 1]
+    if repeated:
+        names = ", ".join(repr(source) for source in repeated[:_MAX_NAMED_SOURCES])
+        more = " and others" if len(repeated) > _MAX_NAMED_SOURCES else ""
+        raise InvalidInputError(
+            f"Each document needs a name of its own; more than one is called {names}{more}.", field=field
+        )
+
+
+def _metadata_of(form: FormData) -> dict[str, Any]:
+    texts = [part for part in form.getlist("metadata") if isinstance(part, str)]
+    if not texts:
+        return {}
+    problem = InvalidInputError("metadata must be one JSON object of at most 64 KiB.", field="metadata")
+    if len(texts) > 1:
+        raise problem
+    try:
+        metadata = storable(json.loads(texts[0]))
+    except (ValueError, RecursionError):
+        raise problem from None
+    if not isinstance(metadata, dict):
+        raise problem
+    return metadata
+
+
+async def _item_of_upload(
+    upload: UploadFile, metadata: dict[str, Any], settings: IngestionSettings
+) -> NewJobItem:
+    source = source_of(upload.filename or "")
+    if not source:
+        raise InvalidInputError("Every file needs a name.", field="files")
+    if (upload.size or 0) > settings.max_document_bytes:
+        raise HTTPException(413, f"{source!r} is larger than {settings.max_document_bytes} bytes.")
+    return NewJobItem(
+        source=source,
+        media_type=upload.content_type or None,
+        content=await upload.read(),
+        title=None,
+        metadata=metadata,
+    )
+
+
+def source_of(file_name: str) -> str:
+    """The last component of a file's name, without control characters; empty when nothing is left."""
+    last = file_name.replace("\\", "/").rsplit("/", 1)[-1]
+    printable = "".join(c for c in storable(last) if c.isprintable()).strip()
+    return "" if printable in (".", "..") else printable[:MAX_SOURCE_CHARS]
+
+
+async def _read_json(request: Request) -> DocumentsRequest:
+    try:
+        return DocumentsRequest.model_validate(json.loads(await request.body()))
+    except ValidationError as exc:
+        errors = [{**error, "loc": ("body", *error["loc"])} for error in exc.errors(include_input=False)]
+        raise RequestValidationError(errors) from exc
+    except (ValueError, RecursionError) as exc:
+        raise HTTPException(400, "The body is not JSON.") from exc
+
+
+def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[NewJobItem]:
+    limit = settings.max_documents_per_request
+    if len(body.documents) > limit:
+        raise InvalidInputError(f"At most {limit} documents fit into one request.", field="documents")
+    _check_sizes(body.documents, settings.max_document_bytes)
+    _check_sources((document.source for document in body.documents), field="documents")
+    return [
+        NewJobItem(
+            source=document.source,
+            media_type=document.media_type,
+            content=document.text.encode(),
+            title=document.title,
+            metadata=document.metadata,
+        )
+        for document in body.documents
+    ]
+
+
+def _check_sizes(documents: Sequence[NewDocument], limit: int) -> None:
+    for document in documents:
+        if len(document.text.encode()) > limit:
+            raise HTTPException(413, f"{document.source!r} is larger than {limit} bytes.")

@@ -1,0 +1,159 @@
+"""Documents of a collection, single documents and chunks."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Limit, Offset, PartsLimit, Tenant
+from vectorforge.api.native.document_schemas import (
+    ChunkBody,
+    ChunkList,
+    ChunkWithDocument,
+    DeletedDocuments,
+    DocumentBody,
+    DocumentList,
+    DocumentsDeletion,
+    DocumentText,
+)
+from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
+from vectorforge.api.native.jobs import JobWithDocuments
+from vectorforge.api.native.query_filters import FilteredDocuments
+from vectorforge.api.querying import deadline_of
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas import MAX_PARTS
+from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.document_repo import Document
+from vectorforge.erasure.repo import Subject
+from vectorforge.errors import NotFoundError
+
+router = APIRouter(prefix="/v1", tags=["documents"])
+
+
+async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:
+    document = await tenant.documents.find_by_id(document_id)
+    if document is None:
+        raise NotFoundError(f"Document {document_id} not found")
+    return document
+
+
+async def _require_collection(tenant: TenantServices, collection_id: UUID) -> None:
+    if await tenant.collections.find_by_id(collection_id) is None:
+        raise NotFoundError(f"Collection {collection_id} not found")
+
+
+@router.get("/collections/{collection_id}/documents", responses=problems(404))
+async def list_documents(
+    collection_id: UUID,
+    tenant: Tenant,
+    filtered: FilteredDocuments,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> DocumentList:
+    """A page of the collection's documents."""
+    await _require_collection(tenant, collection_id)
+    found, total = await tenant.documents.list(collection_id, limit=limit, offset=offset, condition=filtered)
+    return DocumentList(
+        documents=[DocumentBody.of(document) for document in found], total=total, limit=limit, offset=offset
+    )
+
+
+@router.post(
+    "/collections/{collection_id}/documents",
+    status_code=202,
+    responses=problems(404, 413, 415, 429),
+    openapi_extra={"requestBody": REQUEST_BODY},
+)
+async def add_documents(
+    request: Request,
+    collection_id: UUID,
+    response: Response,
+    application: ApplicationDep,
+    tenant: AdmittedTenant,
+) -> JobWithDocuments:
+    """Take in documents, as files or as JSON. The work is done afterwards; the job tells how far it is."""
+    await _require_collection(tenant, collection_id)
+    new_items = await read_job_items(request, application.config.ingestion)
+    job = await tenant.jobs.create(collection_id, new_items)
+    await application.announce_job(tenant.tenant_id, job.id)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    items = await tenant.jobs.items(job.id, limit=MAX_PARTS)
+    return JobWithDocuments.with_items(job, items, limit=MAX_PARTS, offset=0)
+
+
+@router.post("/collections/{collection_id}/documents/delete", responses=problems(404, 409, 413, 415))
+async def delete_documents(
+    request: Request,
+    collection_id: UUID,
+    body: DocumentsDeletion,
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> DeletedDocuments:
+    """Delete the documents whose metadata match, or count them. Large deletions take several requests."""
+    deadline = deadline_of(request, application)
+    store, chosen = tenant.vector_store, (collection_id, body.filters)
+    matched = await store.count_documents(*chosen, profile_id=body.profile_id)
+    if body.dry_run:
+        return DeletedDocuments(matched=matched, deleted=0, remaining=matched)
+    deleted = remaining = 0
+    while gone := await store.delete_documents(*chosen, profile_id=body.profile_id):
+        deleted += gone
+        if deadline.remaining_s() <= 0:
+            remaining = await store.count_documents(*chosen, profile_id=body.profile_id)
+            break
+    return DeletedDocuments(matched=matched, deleted=deleted, remaining=remaining)
+
+
+@router.get("/documents/{document_id}", responses=problems(404))
+async def show_document(document_id: UUID, tenant: Tenant) -> DocumentBody:
+    """One document, without its text."""
+    return DocumentBody.of(await _find_document(tenant, document_id))
+
+
+@router.delete("/documents/{document_id}", responses=ERASURE_RESPONSES)
+async def delete_document(
+    request: Request, response: Response, document_id: UUID, application: ApplicationDep, tenant: Tenant
+) -> ErasureBody:
+    """Erase a document with all traces: passages, vectors, answers made of it, its uploaded file."""
+    subject = Subject("document", document_id=document_id)
+    return await erase(request, response, application, tenant, subject)
+
+
+@router.get("/documents/{document_id}/text", responses=problems(404))
+async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
+    """The document's extracted text."""
+    document = await _find_document(tenant, document_id)
+    text = await tenant.documents.text(document_id)
+    if text is None:
+        raise NotFoundError(f"Document {document_id} not found")
+    return DocumentText(
+        id=document.id,
+        source=document.source,
+        title=document.title,
+        media_type=document.media_type,
+        text=text,
+    )
+
+
+@router.get("/documents/{document_id}/chunks", responses=problems(404))
+async def list_chunks(
+    document_id: UUID, tenant: Tenant, limit: PartsLimit = MAX_PARTS, offset: Offset = 0
+) -> ChunkList:
+    """A page of the document's passages, in order."""
+    document = await _find_document(tenant, document_id)
+    found = await tenant.documents.chunks(document_id, limit=limit, offset=offset)
+    return ChunkList(
+        chunks=[ChunkBody.of(chunk) for chunk in found],
+        total=document.chunk_count,
+        limit=limit,
+        offset=offset,
+    )
+
+
+@router.get("/chunks/{chunk_id}", responses=problems(404))
+async def show_chunk(chunk_id: UUID, tenant: Tenant) -> ChunkWithDocument:
+    """One passage and the document it is from; also one that the document no longer holds (`retired`)."""
+    cited = await tenant.documents.chunk(chunk_id)
+    if cited is None:
+        raise NotFoundError(f"Chunk {chunk_id} not found")
+    return ChunkWithDocument.of_document(cited, await _find_document(tenant, cited.chunk.document_id))

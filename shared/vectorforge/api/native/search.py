@@ -1,0 +1,137 @@
+"""Bodies of ``/v1/search``.
+
+``/v1/search``: passages without an answer.
+"""
+
+import time
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most
+from vectorforge.api.native.answer_figures import SCAN, SCAN_REASON
+from vectorforge.api.native.answer_schemas import RELEVANCE
+from vectorforge.api.querying import deadline_of, find_requested_collection
+from vectorforge.api.responses import problems
+from vectorforge.api.schemas import (
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ProfileId,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.retriever.base import Passages
+from vectorforge.types import RetrievedChunk, ScanReason, SearchMode
+from vectorforge.vectorstore.filters.parse import parse
+
+SEARCH_DEGRADED = '["lexical"]: the question could not be embedded, and was searched for by its words only.'
+
+
+class SearchRequest(RequestBody):
+    """A search without an answer; no language model is asked."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS)
+    collection: CollectionReference | None = None
+    top_k: int = Field(default=10, ge=1, description="Passages to return; the server's max_top_k at most.")
+    filters: Filters | None = None
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    min_score: float | None = Field(default=None, description="Passages below are dropped; null drops none.")
+
+
+class SearchResult(BaseModel):
+    """A passage that was found."""
+
+    chunk_id: UUID
+    document_id: UUID
+    source: str
+    title: str | None
+    heading: str | None
+    index: int
+    text: str
+    score: float = Field(description="By vectors; of a search by words only, the relevance.")
+    relevance: float | None = Field(description=RELEVANCE)
+    lexical_score: float | None = Field(description="BM25; null: not asked for.")
+    start_offset: int
+    end_offset: int
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, found: RetrievedChunk) -> Self:
+        """The body for the passage."""
+        chunk = found.chunk
+        return cls(
+            chunk_id=chunk.id,
+            document_id=chunk.document_id,
+            source=found.document_source,
+            title=found.document_title,
+            heading=chunk.heading,
+            index=chunk.index,
+            text=chunk.text,
+            score=found.score,
+            relevance=found.relevance,
+            lexical_score=found.lexical_score,
+            start_offset=chunk.start_offset,
+            end_offset=chunk.end_offset,
+            metadata=dict(chunk.metadata),
+        )
+
+
+class SearchResponse(BaseModel):
+    """Passages, best first."""
+
+    query: str
+    collection_id: UUID
+    results: list[SearchResult]
+    search_mode: SearchMode | None = Field(description="What they were found by.")
+    degraded: list[str] = Field(description=SEARCH_DEGRADED)
+    scan: Literal["exact", "index"] | None = Field(description=SCAN)
+    scan_reason: ScanReason | None = Field(description=SCAN_REASON)
+    matched: int | None = Field(description="Passages that collection, profile and filters let through.")
+    matched_is_at_least: bool = Field(description="Counting stopped at `matched`: there are more.")
+    latency_ms: float
+
+    @classmethod
+    def of(cls, query: str, collection_id: UUID, found: Passages, latency_ms: float) -> Self:
+        """The body for the passages."""
+        return cls(
+            query=query,
+            collection_id=collection_id,
+            results=[SearchResult.of(chunk) for chunk in found],
+            search_mode=found.search_mode,
+            degraded=found.degraded,
+            scan=found.scan.method if found.scan else None,
+            scan_reason=found.scan.reason if found.scan else None,
+            matched=found.matched,
+            matched_is_at_least=found.matched_is_at_least,
+            latency_ms=latency_ms,
+        )
+
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+@router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
+async def search(
+    request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
+) -> SearchResponse:
+    """Find the passages that answer a question best, best first."""
+    check_at_most("top_k", body.top_k, application.config.query.max_top_k)
+    parse(body.filters)  # before the embedding is paid for
+    collection = await find_requested_collection(application, tenant, body.collection)
+    started = time.perf_counter()
+    found = await tenant.retriever.retrieve(
+        body.query,
+        collection.id,
+        body.top_k,
+        body.filters,
+        body.min_score,
+        profile_id=body.profile_id,
+        deadline=deadline_of(request, application),
+        search_mode=body.search_mode,
+        allow_lexical_fallback=application.config.query.degraded_answers,
+    )
+    return SearchResponse.of(body.query, collection.id, found, (time.perf_counter() - started) * 1000)

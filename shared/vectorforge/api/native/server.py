@@ -1,0 +1,222 @@
+"""Bodies of ``/``, ``/health`` and ``/v1/providers``.
+
+``/health``: is it working.
+
+``/v1/providers``: what is configured, and which models the vendors offer.
+
+``/``: the web page for browsers, a description for everyone else.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from vectorforge import __version__
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.pages import page_response
+from vectorforge.api.responses import problems
+from vectorforge.embedding.base import EmbeddingProvider
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import AuthenticationError, NotFoundError
+from vectorforge.health import HealthChecker
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.llm.types import ProviderCapability, ProviderInfo
+
+
+class Component(BaseModel):
+    """What the probe of one part found."""
+
+    name: str
+    healthy: bool
+    detail: str
+    latency_ms: float
+
+
+class HealthResponse(BaseModel):
+    """Health of the server; degraded when any probed part is unhealthy."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    components: list[Component]
+
+
+class LLMProviderBody(BaseModel):
+    """A provider that writes answers."""
+
+    name: str
+    default_model: str
+    capabilities: list[str]
+    is_default: bool
+    extractive: bool
+
+    @classmethod
+    def of(cls, info: ProviderInfo) -> Self:
+        """The body for the description."""
+        return cls(
+            name=info.name,
+            default_model=info.default_model,
+            capabilities=sorted(info.capabilities),
+            is_default=info.is_default,
+            extractive=ProviderCapability.EXTRACTIVE in info.capabilities,
+        )
+
+
+class EmbeddingProviderBody(BaseModel):
+    """A provider that turns text into vectors."""
+
+    name: str
+    default_model: str
+    dimension: int | None
+    is_default: bool
+
+    @classmethod
+    def of(cls, provider: EmbeddingProvider, *, is_default: bool) -> Self:
+        """The body for the provider."""
+        return cls(
+            name=provider.provider_name(),
+            default_model=provider.default_model,
+            dimension=provider.dimension(),
+            is_default=is_default,
+        )
+
+
+class ProvidersResponse(BaseModel):
+    """What is configured."""
+
+    llm: list[LLMProviderBody]
+    embedding: list[EmbeddingProviderBody]
+    generation_enabled: bool
+
+    @classmethod
+    def of(cls, llm: LLMProviderRegistry, embedding: EmbeddingProviderRegistry) -> Self:
+        """The body for what is registered."""
+        default = embedding.get_default()
+        providers = [embedding.get(name) for name in embedding.list_providers()]
+        writers = [LLMProviderBody.of(info) for info in llm.infos()]
+        return cls(
+            llm=writers,
+            embedding=[EmbeddingProviderBody.of(p, is_default=p is default) for p in providers],
+            generation_enabled=bool(writers),
+        )
+
+
+class ModelsResponse(BaseModel):
+    """What a vendor offers to the key that is configured."""
+
+    provider: str
+    default_model: str = Field(description="Asked when a request names none.")
+    default_is_offered: bool = Field(description="Whether it is in the list.")
+    models: list[str] = Field(description="In the vendor's order.")
+
+
+class RootResponse(BaseModel):
+    """What this server is and what it can be asked."""
+
+    name: str
+    version: str
+    documentation: str
+    endpoints: dict[str, str]
+
+
+router = APIRouter(tags=["server"])
+
+DATABASE_TIMEOUT_S = 3.0
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: response for status, response in problems().items() if status in (401, 422, 500)
+}
+_RESPONSES[503] = {"model": HealthResponse, "description": "The database does not answer."}
+
+
+@router.head("/health", include_in_schema=False)
+@router.get("/health", responses=_RESPONSES)
+async def health(
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    deep: Annotated[bool, Query(description="Also ask the providers; needs a credential.")] = False,
+) -> HealthResponse:
+    """Probe the database; with `deep=1` every provider too, and how transactions are sent."""
+    if deep and "tenant_id" not in request.scope["state"]:
+        raise AuthenticationError(
+            "An API key is required for the deep check, because it calls the providers."
+        )
+    database = HealthChecker(timeout_s=DATABASE_TIMEOUT_S)
+    database.register("database", application.database.health)
+    found = await database.check()
+    if not found[0].healthy:
+        response.status_code = 503
+    if deep:
+        found.append(application.database.transaction_health())
+        found += [probe for probe in await application.health_checker.check() if probe.name != "database"]
+    components = [
+        Component(name=c.name, healthy=c.healthy, detail=c.detail, latency_ms=c.latency_ms) for c in found
+    ]
+    healthy = all(component.healthy for component in components)
+    return HealthResponse(status="ok" if healthy else "degraded", version=__version__, components=components)
+
+
+@router.get("/v1/providers", responses=problems())
+async def list_providers(application: ApplicationDep, tenant: Tenant) -> ProvidersResponse:
+    """The configured language and embedding models. Nothing is asked of them, and no secret is shown."""
+    return ProvidersResponse.of(application.llm_registry, application.embedding_registry)
+
+
+@router.get("/v1/providers/{name}/models", responses=problems(404, 429, 502, 504))
+async def list_models(
+    name: Annotated[str, Path(max_length=100, description="Of a provider that writes answers.")],
+    application: ApplicationDep,
+    tenant: Tenant,
+) -> ModelsResponse:
+    """The models that a vendor offers to the configured key. The vendor is asked once for each request."""
+    registry = application.llm_registry
+    if name not in registry.list_providers():
+        there = ", ".join(registry.list_providers()) or "none"
+        raise NotFoundError(f"No provider of this name writes answers. There are: {there}.")
+    provider = registry.get(name)
+    models = await provider.list_models()
+    return ModelsResponse(
+        provider=name,
+        default_model=provider.default_model,
+        default_is_offered=provider.default_model in models,
+        models=models,
+    )
+
+
+ENDPOINTS = {
+    "POST /v1/rag/query": "Ask the default collection: an answer with citations, whole or streamed.",
+    "POST /v1/collections/{id}/query": "Ask one collection.",
+    "POST /v1/search": "Find passages without an answer.",
+    "POST /v1/collections": "Make a collection.",
+    "POST /v1/collections/{id}/documents": "Add documents, as files or as JSON.",
+    "GET /v1/jobs/{id}": "How far an ingestion is.",
+    "GET /v1/queries": "The log of every question.",
+    "GET /v1/stats": "How many questions, how fast, how dear, how good.",
+    "GET /v1/providers": "The configured models.",
+    "GET /v1/providers/{name}/models": "The models that a vendor offers.",
+    "GET /health": "Whether it works.",
+}
+
+
+@router.head("/", response_model=RootResponse, include_in_schema=False)
+@router.get(
+    "/",
+    response_model=RootResponse,
+    responses={
+        200: {
+            "description": "The description, or for `Accept: text/html` the web page.",
+            "content": {"text/html": {}},
+        }
+    },
+)
+async def root(request: Request) -> Response | RootResponse:
+    """What this server is."""
+    if "text/html" in request.headers.get("accept", ""):
+        response = page_response("index.html")
+        response.headers["Vary"] = "Accept"
+        return response
+    return RootResponse(
+        name="VectorForge", version=__version__, documentation="/openapi.json", endpoints=ENDPOINTS
+    )

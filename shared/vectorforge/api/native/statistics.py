@@ -1,0 +1,153 @@
+"""Bodies of ``/v1/stats``.
+
+``/v1/stats``: numbers about the tenant's queries, and ``/statistics``: the page that draws them.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from vectorforge.api.dependencies import Tenant
+from vectorforge.api.native.query_filters import RangeParameters
+from vectorforge.api.pages import page_response
+from vectorforge.api.responses import problems
+from vectorforge.db.repositories.statistics_types import Bucket
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class PercentilesBody(_Body):
+    """Milliseconds below which half, 95 and 99 of 100 queries lie."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class UsageBody(_Body):
+    """What some queries came to."""
+
+    queries: int
+    outcomes: dict[str, int] = Field(description="How many ended how; outcomes of no query are left out.")
+    cached: int = Field(description="Answers from the cache.")
+    degraded: int = Field(description="Answers that came down at least one step.")
+    low_quality: int = Field(description="Answers that the quality checks found wanting.")
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float = Field(description="Of the answers whose model has a known price.")
+    unpriced: int = Field(description="Queries that used a model whose price is not known.")
+
+
+class ActivityBody(UsageBody):
+    """Usage, and how long the queries took."""
+
+    latency_ms: dict[str, PercentilesBody] = Field(
+        description="By stage: total, retrieval, context, generation, first_token (from the question to the "
+        "first token); those that were measured. Of models, variants and collections only total and "
+        "first_token."
+    )
+
+
+class IntervalBody(ActivityBody):
+    """One hour or day in UTC."""
+
+    start: datetime
+
+
+class ModelActivityBody(ActivityBody):
+    """Queries that one model answered; null: none was asked."""
+
+    provider: str | None
+    model: str | None
+
+
+class VariantActivityBody(ActivityBody):
+    """Queries with the settings of one variant; null: without any."""
+
+    variant: str | None
+
+
+class CollectionActivityBody(ActivityBody):
+    """Queries to one collection; its name is null when it was deleted."""
+
+    collection_id: UUID
+    name: str | None
+
+
+class ContentBody(_Body):
+    """What there is to ask, now."""
+
+    collections: int
+    documents: int
+    chunks: int
+
+
+class StatisticsBody(_Body):
+    """The queries of a range of time."""
+
+    since: datetime
+    until: datetime
+    bucket: Literal["hour", "day"]
+    totals: ActivityBody
+    degraded_steps: dict[str, int] = Field(description="How many answers came down each step.")
+    series: list[IntervalBody] = Field(description="Every interval, oldest first, empty ones too.")
+    models: list[ModelActivityBody] = Field(description="At most 100, those with the most queries first.")
+    variants: list[VariantActivityBody] = Field(description="As models.")
+    collections: list[CollectionActivityBody] = Field(description="As models.")
+    content: ContentBody
+
+
+class DailyUsageBody(UsageBody):
+    """One model on one day in UTC."""
+
+    start: datetime
+    provider: str | None
+    model: str | None
+
+
+class UsageList(_Body):
+    """Usage by day, provider and model."""
+
+    usage: list[DailyUsageBody] = Field(description="Oldest day first, at most 5,000 rows.")
+
+
+router = APIRouter(tags=["statistics"])
+
+
+class StatisticsParameters(RangeParameters):
+    """Of ``/v1/stats``."""
+
+    bucket: Bucket | None = None
+
+
+@router.get("/v1/stats", responses=problems())
+async def show_statistics(
+    tenant: Tenant, parameters: Annotated[StatisticsParameters, Query()]
+) -> StatisticsBody:
+    """Queries, outcomes, latency, tokens, cost and quality of a range of time.
+
+    Without `until` it ends now; without `since` it is seven days long, at most it is 400. `bucket` is the
+    length of the intervals in `series`: hours for up to two days, else days, unless said otherwise (hours: 31
+    days at most).
+    """
+    found = await tenant.statistics.collect(parameters.matching(), parameters.bucket)
+    return StatisticsBody.model_validate(found)
+
+
+@router.get("/v1/stats/usage", responses=problems())
+async def list_usage(tenant: Tenant, parameters: Annotated[RangeParameters, Query()]) -> UsageList:
+    """Tokens and cost by day, provider and model; the range as in `/v1/stats`."""
+    return UsageList.model_validate({"usage": await tenant.statistics.usage(parameters.matching())})
+
+
+@router.head("/statistics", include_in_schema=False)
+@router.get("/statistics", include_in_schema=False)
+async def statistics_page() -> HTMLResponse:
+    """The page; it holds no data and asks for a key itself."""
+    return page_response("statistics.html")

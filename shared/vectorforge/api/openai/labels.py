@@ -1,0 +1,249 @@
+"""The sources of an answer as text below it, for clients that show nothing but text.
+
+Labels as other APIs' clients know them: ``[Source 2]`` becomes ``[2]`` while the answer is being written.
+
+Each preset names passages in its own way: ``[Source 1, 3]``, ``[Context 2]``, ``Source: https://... - A``.
+Here all read ``[n]``: ``[Source 1, 3]`` becomes ``[1][3]``, and behind a source that is named by its address
+``[n]`` is added. What is code stays as it is.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from vectorforge.pipeline.citations.labels import Label, SourceLabels, find_labels
+from vectorforge.pipeline.types import Citation, SourceCitation
+from vectorforge.types import RetrievedChunk
+
+_HEADING = "**Sources**"
+_FOOTER = re.compile(rf"\n\n{re.escape(_HEADING)}\n\n(?:- \[\d+\] [^\n]*(?:\n|\Z))+\s*\Z")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>])")
+_NO_ADDRESS = str.maketrans({" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"})
+
+
+def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitation]) -> str:
+    """The cited sources as a Markdown list to be put below the answer; empty when none is cited.
+
+    Args:
+        citations: Of the answer.
+        sources: In the order of their labels.
+    """
+    numbers = sorted({citation.source_number for citation in citations})
+    lines = [f"- [{number}] {_named(sources[number - 1])}" for number in numbers if number <= len(sources)]
+    return "\n".join(["", "", _HEADING, "", *lines]) if lines else ""
+
+
+def without_sources_footer(text: str) -> str:
+    """An earlier answer that a client sends back, without such a list: its numbers meant other passages."""
+    return _FOOTER.sub("", text)
+
+
+def _named(source: SourceCitation) -> str:
+    title = _plain(source.title or source.document_source)
+    if source.source_url:
+        return f"[{title}]({_plain_address(source.source_url)})"
+    return title if not source.title else f"{title} ({_plain(source.document_source)})"
+
+
+def _plain(text: str) -> str:
+    """One line, in which nothing is Markdown."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def _plain_address(url: str) -> str:
+    return "".join(url.split()).translate(_NO_ADDRESS)
+
+
+_FENCE = re.compile(r"[ \t]{0,100}```")
+_FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
+_LONGEST_CODE = 500
+"""Characters; a backtick that is closed later, or not at all, begins no code."""
+_LONGEST_LABEL = 200
+_WORDS = ("source", "sources", "context")
+_LABEL_BEGUN = re.compile(
+    r"\[(?:(?P<word>[a-z]{0,7})|(?:sources?|context)\s+[\w\s,;&]*|\d[\d\s,]*\]?)\Z", re.IGNORECASE
+)
+"""A label that has not ended, or that is none if a parenthesis follows: a link."""
+_SOURCE_BEGUN = re.compile(r"\b(?:source:|s(?:o(?:u(?:r(?:ce?)?)?)?)?\Z)", re.IGNORECASE)
+_SPACES_IN_SOURCE = 16
+"""Characters of a label by source beside the source and its title."""
+
+
+class LabelRewriter:
+    """Rewrites the labels of one answer piece by piece, and knows where each came to stand.
+
+    A piece may end within a label; what may yet become one is held back until that is known.
+
+    Args:
+        passages: In the order of their labels, as the model was given them; for labels by source.
+    """
+
+    def __init__(self, passages: Sequence[RetrievedChunk] = ()) -> None:
+        self._source_labels = SourceLabels(passages)
+        self._longest_source = max((_label_chars(passage) for passage in passages), default=0)
+        self._answer = ""
+        self._done = 0
+        """Offset in the answer up to which it has been given out."""
+        self._scan_from = 0
+        """Offset in the line that is being written behind which no code is open."""
+        self._at_line_start = True
+        self._is_code_line = False
+        self._in_fence = False
+        self._written = 0
+        """Characters given out."""
+        self._ranges: dict[tuple[int, int], tuple[int, int]] = {}
+        self._shifted_from: list[int] = [0]
+        self._shifts: list[int] = [0]
+
+    def feed(self, text: str) -> str:
+        """What can be given out with the next piece of the answer; may be empty."""
+        self._answer += text
+        return self._advance(is_whole=False)
+
+    def finish(self) -> str:
+        """The rest, when the answer is complete or has broken off."""
+        return self._advance(is_whole=True)
+
+    def has_given_out(self, citation: Citation) -> bool:
+        """Whether the text of the citation's label has been given out, so that it can be located."""
+        return citation.end <= self._done
+
+    def locate(self, citation: Citation) -> Citation:
+        """The citation with the offsets of its ``[n]`` in what was given out, in characters (code points).
+
+        Only after the text of its label has been given out; after ``finish`` it has in any case.
+        """
+        if new := self._ranges.get((citation.start, citation.source_number)):
+            return replace(citation, start=new[0], end=new[1])
+        shift = self._shifts[bisect_right(self._shifted_from, citation.start) - 1]
+        return replace(citation, start=citation.start + shift, end=citation.end + shift)
+
+    def _advance(self, *, is_whole: bool) -> str:
+        parts: list[str] = []
+        while self._done < len(self._answer):
+            line_break = self._answer.find("\n", self._done)
+            is_line_whole = is_whole or line_break >= 0
+            end = line_break + 1 if line_break >= 0 else len(self._answer)
+            if self._at_line_start and not self._read_line_start(end, is_line_whole=is_line_whole):
+                break
+            if self._is_code_line:
+                parts.append(self._give_out(end))
+            else:
+                parts += self._rewrite_line(end, is_line_whole=is_line_whole)
+            if line_break < 0:
+                break
+            self._at_line_start = True
+        return "".join(parts)
+
+    def _read_line_start(self, end: int, *, is_line_whole: bool) -> bool:
+        """Whether it can be told yet if the line is code, as ``answer_sentences.is_fence`` understands it."""
+        if not is_line_whole and _FENCE_BEGUN.match(self._answer, self._done, end):
+            return False
+        is_fence = _FENCE.match(self._answer, self._done, end) is not None
+        self._is_code_line = is_fence or self._in_fence
+        self._in_fence ^= is_fence
+        self._at_line_start = False
+        self._scan_from = self._done
+        return True
+
+    def _rewrite_line(self, end: int, *, is_line_whole: bool) -> list[str]:
+        """What can be given out of a line of text, which may not be whole."""
+        held_from = end if is_line_whole else self._held_from(end)
+        scan = self._scan(end, is_line_whole=is_line_whole)
+        sources = self._source_labels.find(self._answer, self._done, end)
+        parts: list[str] = []
+        for label in sorted([*scan.labels, *sources], key=lambda label: label.start):
+            if label.start < self._done:
+                continue  # given out already, or a part of the one before
+            if label.end > held_from or label.start > scan.open_code:
+                held_from = min(held_from, label.start)  # in open code it is none if that is closed
+                break
+            parts += self._write_label(label)
+        parts.append(self._give_out(max(held_from, self._done)))
+        self._scan_from = scan.restart(self._done)
+        return parts
+
+    def _scan(self, end: int, *, is_line_whole: bool) -> "_Scan":
+        """Find the labels in brackets, but not those in code."""
+        scan = _Scan([self._scan_from], end)
+        while (backtick := self._answer.find("`", scan.starts[-1], end)) >= 0:
+            scan.labels += self._bracketed(scan.starts[-1], backtick)
+            longest = backtick + _LONGEST_CODE
+            closing = self._answer.find("`", backtick + 1, min(end, longest))
+            if closing < 0 and end < longest and not is_line_whole:
+                scan.labels += self._bracketed(backtick, end)
+                scan.open_code = backtick
+                return scan
+            scan.starts.append((backtick if closing < 0 else closing) + 1)
+        scan.labels += self._bracketed(scan.starts[-1], end)
+        return scan
+
+    def _bracketed(self, start: int, end: int) -> Iterator[Label]:
+        for label in find_labels(self._answer, start, end):
+            if label.end - label.start <= _LONGEST_LABEL:
+                yield label
+
+    def _write_label(self, label: Label) -> Iterable[str]:
+        yield self._give_out(label.start)
+        if self._answer[label.start] == "[":
+            self._done = label.end
+        else:  # a source by its address, which says more than a number
+            yield self._give_out(label.end)
+            self._written += 1
+            yield " "
+        for number in label.numbers:
+            text = f"[{number}]"
+            self._ranges[label.start, number] = (self._written, self._written + len(text))
+            self._written += len(text)
+            yield text
+        self._shifted_from.append(label.end)
+        self._shifts.append(self._written - self._done)
+
+    def _give_out(self, end: int) -> str:
+        text = self._answer[self._done : end]
+        self._done = end
+        self._written += len(text)
+        return text
+
+    def _held_from(self, end: int) -> int:
+        """Where that begins which may yet become a label; ``end``: nothing may."""
+        held_from = end
+        bracket = self._answer.rfind("[", max(self._done, end - _LONGEST_LABEL), end)
+        begun = _LABEL_BEGUN.match(self._answer, bracket, end) if bracket >= 0 else None
+        if begun and (not begun["word"] or any(word.startswith(begun["word"].lower()) for word in _WORDS)):
+            held_from = bracket
+        if self._longest_source:
+            for match in _SOURCE_BEGUN.finditer(self._answer, self._done, held_from):
+                if end - match.start() < self._longest_source:
+                    return match.start()
+        return held_from
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The end of an answer, looked through for labels and code."""
+
+    starts: list[int]
+    """Where its parts without code begin."""
+    open_code: int
+    """A backtick that another one may yet make code; the end of the answer: there is none."""
+    labels: list[Label] = field(default_factory=list)
+
+    def restart(self, done: int) -> int:
+        """Where the next scan may begin, when what lies before ``done`` is given out: outside of code."""
+        last = max((start for start in self.starts if start <= done), default=self.starts[0])
+        return done if last == self.starts[-1] and done <= self.open_code else last
+
+
+def rewrite_labels(
+    answer: str, citations: Iterable[Citation], passages: Sequence[RetrievedChunk] = ()
+) -> tuple[str, list[Citation]]:
+    """A whole answer with labels that read ``[n]``, and its citations with their offsets in that text."""
+    rewriter = LabelRewriter(passages)
+    text = rewriter.feed(answer) + rewriter.finish()
+    return text, [rewriter.locate(citation) for citation in citations]
+
+
+def _label_chars(passage: RetrievedChunk) -> int:
+    return len(passage.document_source) + len(passage.document_title or "") + _SPACES_IN_SOURCE

@@ -1,0 +1,191 @@
+"""A request of ``/v1/responses`` in our own words: what is asked, where it is searched, what went before."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from vectorforge.api.openai.chat_schemas import ClientMessage
+from vectorforge.api.openai.conversation import Conversation
+from vectorforge.api.openai.models import RequestedModel, find_answering_collection
+from vectorforge.api.openai.response_schemas import FILE_SEARCH, InputItem, ResponseRequest
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.types import HistoryMessage
+from vectorforge.types import Collection
+
+_PASSED_OVER = ("file_search_call", "reasoning")
+"""Items of an earlier response that a client sends back and that say nothing of the conversation."""
+
+_REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "background": (bool, "Responses are not made in the background."),
+    "prompt": (bool, "There are no stored prompts; send input."),
+    "text": (
+        lambda text: (text or {}).get("format") not in (None, {"type": "text"}),
+        "Answers are text with citations; other formats are not supported.",
+    ),
+    "top_logprobs": (bool, "Log probabilities are not known here."),
+    "include": (
+        lambda include: "message.output_text.logprobs" in (include or ()),
+        "Log probabilities are not known here.",
+    ),
+}
+
+
+def refuse_impossible(body: ResponseRequest) -> None:
+    """Hold a request to what can be done.
+
+    Raises:
+        InvalidInputError: It asks for what would have to change the answer and cannot; names the field.
+    """
+    for field, (is_refused, reason) in _REFUSED.items():
+        if is_refused(getattr(body, field)):
+            raise InvalidInputError(reason, field=field)
+    if not _may_choose(body.tool_choice, searches=body.file_search is not None):
+        raise InvalidInputError(
+            "Every question is answered by a search in one collection, and by no other tool.",
+            field="tool_choice",
+        )
+    if sum(tool.type == FILE_SEARCH for tool in body.tools or ()) > 1:
+        raise InvalidInputError("A question goes to one collection; send one file_search.", field="tools")
+
+
+def _may_choose(choice: Any, *, searches: bool) -> bool:
+    """Whether a search, which is what happens in any case, is what the choice of tools allows."""
+    if choice in (None, "auto"):
+        return True
+    if choice == "none":
+        return not searches
+    return searches and choice in ("required", {"type": FILE_SEARCH})
+
+
+def read_conversation(body: ResponseRequest) -> Conversation:
+    """The question, and what was said before it in the request itself.
+
+    Raises:
+        InvalidInputError: There is no question, or an item is none that can be read.
+    """
+    messages = [_message(item, f"input.{index}") for index, item in enumerate(body.input)]
+    said = Conversation.of(messages, field="input")
+    if not body.instructions:
+        return said
+    return Conversation(said.question, (HistoryMessage("system", body.instructions), *said.history))
+
+
+def _message(item: InputItem, field: str) -> ClientMessage:
+    if item.type in _PASSED_OVER:
+        return ClientMessage(role="developer")  # left out as blank; the others keep their index
+    if item.type != "message":
+        raise InvalidInputError(
+            "Messages are read; tools, their results and references to items are not supported.",
+            field=f"{field}.type",
+        )
+    return item
+
+
+async def find_searched_collection(
+    application: Application, tenant: TenantServices, asked: RequestedModel, body: ResponseRequest
+) -> Collection:
+    """The collection that the model's name or the tool ``file_search`` names.
+
+    Raises:
+        InvalidInputError: They name two.
+        NotFoundError: There is none of this name.
+    """
+    if body.file_search is None:
+        return await find_answering_collection(application, tenant, asked)
+    found = await tenant.find_collection(body.file_search.vector_store_ids[0])
+    if asked.collection is not None:
+        answering = await find_answering_collection(application, tenant, asked)
+        if answering.id != found.id:
+            raise InvalidInputError(
+                f"The model answers from {answering.name!r}, file_search names {found.name!r}; "
+                f"ask {asked.preset.name!r} to let the tool decide.",
+                field="tools",
+            )
+    return found
+
+
+class ResponseIds:
+    """Names of responses: the query's id and, of a stored response, its conversation's."""
+
+    _PREFIX = "resp_"
+
+    @classmethod
+    def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
+        """The response's id."""
+        return cls._PREFIX + query_id.hex + (conversation_id.hex if conversation_id else "")
+
+    @classmethod
+    def parse(cls, response_id: str) -> tuple[UUID, UUID]:
+        """Query and conversation of a stored response.
+
+        Raises:
+            InvalidInputError: It was not stored, or is no id of ours.
+        """
+        ids = response_id.removeprefix(cls._PREFIX)
+        try:
+            return UUID(ids[:32]), UUID(ids[32:])
+        except ValueError:
+            raise InvalidInputError(
+                "This response was not stored: ask with store: true, or send what was said in input.",
+                field="previous_response_id",
+            ) from None
+
+
+async def find_stored_conversation(
+    tenant: TenantServices, body: ResponseRequest, said: Conversation
+) -> UUID | None:
+    """The stored conversation that the question continues; None: it continues none.
+
+    Raises:
+        InvalidInputError: Several are named, the response named is not the last of its conversation, the
+            request brings a conversation itself, or the exchange shall not be stored.
+    """
+    names = ("previous_response_id", "conversation", "conversation_id")
+    given = [name for name in names if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"Send {given[0]} or {given[1]}, not both.", field=given[1])
+    if not given:
+        return None
+    if any(message.role != "system" for message in said.history):
+        raise InvalidInputError(
+            f"What was said is known by {given[0]}; send the question only.", field="input"
+        )
+    if body.store is False:
+        raise InvalidInputError(
+            "What continues a stored conversation is stored in it; send what was said in input instead.",
+            field="store",
+        )
+    if body.previous_response_id is None:
+        return body.conversation.id if body.conversation else body.conversation_id
+    query_id, conversation_id = ResponseIds.parse(body.previous_response_id)
+    last = await tenant.conversations.last_messages(conversation_id, 1)
+    if not last or last[0].query_id != query_id:
+        raise InvalidInputError(
+            "Only the last response of a stored conversation can be continued; this is none (any more).",
+            field="previous_response_id",
+        )
+    return conversation_id
+
+
+@asynccontextmanager
+async def conversation_for(
+    tenant: TenantServices, body: ResponseRequest, continued: UUID | None, credential: str
+) -> AsyncIterator[UUID | None]:
+    """Where the exchange is to be kept: what it continues, or with ``store: true`` a new conversation.
+
+    A new one is deleted again when the block raises, since nothing will be said in it.
+
+    Raises:
+        ConflictError: The tenant, or the credential, has as many conversations as are allowed.
+    """
+    if continued is not None or not body.store:
+        yield continued
+        return
+    begun = await tenant.conversations.create(credential=credential)
+    try:
+        yield begun.id
+    except Exception:
+        await tenant.conversations.delete(begun.id)
+        raise

@@ -1,0 +1,154 @@
+"""Body of ``POST /v1/responses``: https://developers.openai.com/api/reference/resources/responses."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from vectorforge.api.native.rag_schemas import Temperature
+from vectorforge.api.openai.chat_schemas import (
+    MAX_CLIENT_MESSAGES,
+    MAX_TEXT_CHARS,
+    AnsweringModel,
+    ClientMessage,
+    OpenAIBody,
+    RetrievalOptions,
+)
+from vectorforge.api.openai.file_schemas import AttributeFilter
+from vectorforge.api.openai.vector_store_schemas import MAX_RESULTS, RankingOptions
+from vectorforge.api.schemas import MAX_NAME_CHARS
+
+MAX_TOOLS = 128
+FILE_SEARCH = "file_search"
+
+
+class ResponseTool(OpenAIBody):
+    """``file_search`` in one vector store; of other tools nothing but the type is read."""
+
+    type: str = Field(max_length=100)
+    vector_store_ids: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]] = Field(
+        default_factory=list, max_length=100, description="One collection: its id or name."
+    )
+    max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
+    filters: AttributeFilter | None = None
+    ranking_options: RankingOptions | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_of_others(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("type") != FILE_SEARCH:
+            return {name: value[name] for name in ("type",) if name in value}
+        return value
+
+    @model_validator(mode="after")
+    def _one_store(self) -> "ResponseTool":
+        if self.type == FILE_SEARCH and len(self.vector_store_ids) != 1:
+            raise ValueError("vector_store_ids must name one vector store: a question goes to one collection")
+        return self
+
+
+class InputItem(ClientMessage):
+    """A message, or what an earlier response consisted of beside its message."""
+
+    type: str = Field(default="message", max_length=100)
+    role: str = Field(default="", max_length=100, description="user, assistant, system or developer.")
+
+
+class ConversationObject(OpenAIBody):
+    """A conversation, named by its id."""
+
+    id: UUID
+
+
+def _items(value: Any) -> Any:
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
+def _conversation(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+class ResponseRequest(RetrievalOptions):
+    """A question, or a conversation whose last message is one. What is not listed here is ignored."""
+
+    model: AnsweringModel
+    input: Annotated[
+        list[InputItem],
+        Field(min_length=1, max_length=MAX_CLIENT_MESSAGES),
+        BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
+    ] = Field(description="The question, or messages, the oldest first.")
+    instructions: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = Field(
+        default=None, description="Stand beside the prompt that holds the passages, and do not replace it."
+    )
+    stream: bool | None = Field(default=None, description="True: events come as server-sent events.")
+    tools: Annotated[list[ResponseTool], Field(max_length=MAX_TOOLS)] | None = Field(
+        default=None, description="file_search chooses the collection when the model's name does not."
+    )
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    include: Annotated[list[str], Field(max_length=20)] | None = Field(
+        default=None, description="`file_search_call.results`: the passages that the model was given."
+    )
+    temperature: Temperature | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    metadata: (
+        Annotated[
+            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+            Field(max_length=16),
+        ]
+        | None
+    ) = Field(default=None, description="Said again in the response; not kept.")
+    store: bool | None = Field(
+        default=None, description="True: in a conversation of its own, which previous_response_id continues."
+    )
+    previous_response_id: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="A stored response, which must be the last one of its conversation."
+    )
+    conversation: (
+        Annotated[
+            ConversationObject,
+            BeforeValidator(_conversation, json_schema_input_type=str | ConversationObject),
+        ]
+        | None
+    ) = Field(default=None, description="A stored conversation; the same as conversation_id.")
+    # Refused, because the answer would differ from the request: ``api/openai/response_requests.py``.
+    background: bool | None = None
+    prompt: Any = None
+    text: dict[str, Any] | None = None
+    top_logprobs: int | None = None
+
+    @property
+    def file_search(self) -> ResponseTool | None:
+        """The first tool that searches."""
+        return next((tool for tool in self.tools or () if tool.type == FILE_SEARCH), None)
+
+    def options(self) -> dict[str, Any]:
+        """How the question is to be answered: fields of ``QueryConfig`` that the request says.
+
+        What stands at the top level wins over the tool; filters of both have to hold.
+        """
+        sampling = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_output_tokens,
+        }
+        given = {name: value for name, value in sampling.items() if value is not None}
+        found = {**_tool_options(self.file_search), **self.search_options(), **given}
+        searched = self.file_search
+        filters = _all_of(self.filters, searched.filters if searched else None)
+        return {**found, **({"filters": filters} if filters else {})}
+
+
+def _tool_options(tool: ResponseTool | None) -> dict[str, Any]:
+    if tool is None:
+        return {}
+    ranking = tool.ranking_options
+    said = {"top_k": tool.max_num_results, "min_score": ranking.score_threshold if ranking else None}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _all_of(own: dict[str, Any] | None, foreign: AttributeFilter | None) -> dict[str, Any] | None:
+    if foreign is None:
+        return own
+    return {"$and": [own, foreign.translated()]} if own else foreign.translated()

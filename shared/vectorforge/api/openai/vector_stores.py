@@ -1,0 +1,180 @@
+"""Query parameters of OpenAI's lists (https://developers.openai.com/api/reference/resources/vector_stores).
+
+``/v1/vector_stores`` of OpenAI's API: a vector store is a collection.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from vectorforge.api.admin.erasures import erase_in_time
+from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, check_at_most
+from vectorforge.api.openai.errors import openai_problems
+from vectorforge.api.openai.file_schemas import SearchResultBody
+from vectorforge.api.openai.vector_store_schemas import (
+    SearchResultsPage,
+    VectorStoreBody,
+    VectorStoreDeleted,
+    VectorStoreList,
+    VectorStoreRequest,
+    VectorStoreSearchRequest,
+)
+from vectorforge.api.querying import deadline_of
+from vectorforge.bootstrap import TenantServices
+from vectorforge.db.repositories.paging import CursorPage
+from vectorforge.deadline import Deadline
+from vectorforge.erasure.repo import Subject
+from vectorforge.errors import InvalidInputError, NotFoundError
+from vectorforge.types import Collection, RetrievedChunk
+from vectorforge.vectorstore.filters.parse import parse
+
+MAX_CURSOR_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPage:
+    """A page, and the parameter that says where it begins."""
+
+    page: CursorPage
+    field: Literal["after", "before"]
+
+    @contextmanager
+    def naming_the_cursor(self) -> Iterator[None]:
+        """Make the block's ``NotFoundError`` one of the parameter.
+
+        Raises:
+            InvalidInputError: In place of it.
+        """
+        try:
+            yield
+        except NotFoundError as exc:
+            raise InvalidInputError(exc.message, field=self.field) from exc
+
+
+async def read_page(
+    limit: Annotated[int, Query(ge=1, le=MAX_CURSOR_PAGE, description="Objects to return.")] = 20,
+    order: Annotated[Literal["asc", "desc"], Query(description="By created_at.")] = "desc",
+    after: Annotated[str | None, Query(description="Id of the last object of the page before.")] = None,
+    before: Annotated[str | None, Query(description="Id of the first object of the page behind.")] = None,
+) -> RequestedPage:
+    """The page that the parameters ask for.
+
+    Raises:
+        InvalidInputError: There are two cursors, or one that is no id.
+    """
+    if after is not None and before is not None:
+        raise InvalidInputError("Send after or before, not both.", field="before")
+    field: Literal["after", "before"] = "after" if before is None else "before"
+    given = after if before is None else before
+    try:
+        cursor = UUID(given) if given is not None else None
+    except ValueError:
+        raise InvalidInputError(f"{field} must be the id of an object of the list.", field=field) from None
+    return RequestedPage(CursorPage(limit, order == "desc", cursor, backwards=before is not None), field)
+
+
+Page = Annotated[RequestedPage, Depends(read_page)]
+
+
+router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
+
+
+@router.get("", responses=openai_problems())
+async def list_vector_stores(tenant: Tenant, asked: Page) -> VectorStoreList:
+    """A page of the collections, by the time they were made."""
+    with asked.naming_the_cursor():
+        found = await tenant.listing.collections(asked.page)
+    return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
+
+
+@router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
+async def create_vector_store(body: VectorStoreRequest, tenant: AdmittedTenant) -> VectorStoreBody:
+    """Make a collection with the server's embedding model."""
+    name = body.name or f"vector-store-{uuid4().hex[:12]}"
+    collection = await tenant.create_collection(name, description=body.description or "")
+    return await _body(tenant, collection)
+
+
+@router.get("/{vector_store_id}", responses=openai_problems(404))
+async def retrieve_vector_store(vector_store_id: str, tenant: Tenant) -> VectorStoreBody:
+    """One collection, by its id or name."""
+    return await _body(tenant, await tenant.find_collection(vector_store_id))
+
+
+@router.delete("/{vector_store_id}", responses=openai_problems(404))
+async def delete_vector_store(
+    request: Request, vector_store_id: str, application: ApplicationDep, tenant: Tenant
+) -> VectorStoreDeleted:
+    """Erase a collection with its documents, as `DELETE /v1/collections/{id}` does."""
+    collection = await tenant.find_collection(vector_store_id)
+    await erase_in_time(request, application, tenant, Subject("collection", collection.id))
+    return VectorStoreDeleted(id=str(collection.id))
+
+
+@router.post("/{vector_store_id}/search", responses=openai_problems(404, 409, 413, 415, 429, 502, 504))
+async def search_vector_store(
+    request: Request,
+    vector_store_id: str,
+    body: VectorStoreSearchRequest,
+    application: ApplicationDep,
+    tenant: AdmittedTenant,
+) -> SearchResultsPage:
+    """Find the passages nearest to a question, or to one of several, best first."""
+    check_at_most("max_num_results", body.max_num_results, application.config.query.max_top_k)
+    if body.filters is not None:
+        parse(body.filters.translated())  # before the embedding is paid for
+    collection = await tenant.find_collection(vector_store_id)
+    allow_lexical_fallback = application.config.query.degraded_answers
+    deadline = deadline_of(request, application)
+    found, degraded = await _search(
+        tenant, collection, body, deadline, allow_lexical_fallback=allow_lexical_fallback
+    )
+    data = [SearchResultBody.of(chunk) for chunk in found]
+    return SearchResultsPage(search_query=body.query, data=data, degraded=degraded)
+
+
+async def _search(
+    tenant: TenantServices,
+    collection: Collection,
+    body: VectorStoreSearchRequest,
+    deadline: Deadline,
+    *,
+    allow_lexical_fallback: bool,
+) -> tuple[list[RetrievedChunk], list[str]]:
+    """Passages, best first, and what the search of one question or more came down to."""
+    best: dict[object, RetrievedChunk] = {}
+    degraded: list[str] = []
+    for query in dict.fromkeys(body.query):
+        found = await tenant.retriever.retrieve(
+            query,
+            collection.id,
+            body.max_num_results,
+            body.filters.translated() if body.filters else None,
+            body.ranking_options.score_threshold if body.ranking_options else None,
+            profile_id=body.profile_id,
+            deadline=deadline,
+            search_mode=body.search_mode,
+            allow_lexical_fallback=allow_lexical_fallback,
+        )
+        degraded = degraded or found.degraded
+        for passage in found:
+            known = best.setdefault(passage.chunk.id, passage)
+            if _rank(passage) > _rank(known):
+                best[passage.chunk.id] = passage
+    ranked = sorted(best.values(), key=lambda passage: (-_rank(passage), str(passage.chunk.id)))
+    return ranked[: body.max_num_results], degraded
+
+
+def _rank(passage: RetrievedChunk) -> float:
+    return passage.score if passage.relevance is None else passage.relevance
+
+
+async def _body(tenant: TenantServices, collection: Collection) -> VectorStoreBody:
+    found = await tenant.listing.collection(collection.id)
+    if found is None:  # it was deleted in between
+        raise NotFoundError(f"Collection {collection.id} not found")
+    return VectorStoreBody.of(found)

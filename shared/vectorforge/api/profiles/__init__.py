@@ -1,0 +1,1 @@
+"""Profiles: typed documents with fields of their own."""

@@ -1,0 +1,126 @@
+"""What the bodies of all doors have in common: unknown fields are refused, text can be stored.
+
+RFC 9457 problem documents (https://www.rfc-editor.org/rfc/rfc9457).
+"""
+
+import json
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from vectorforge.types import SearchMode
+from vectorforge.vectorstore.validation import MAX_PROFILE_ID
+
+MAX_NAME_CHARS = 200
+MAX_FILTERS_BYTES = 16 * 1024
+MAX_METADATA_BYTES = 64 * 1024
+MAX_JSON_DEPTH = 16
+MAX_QUERY_CHARS = 100_000
+"""Of a question as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
+
+MAX_PAGE = 200
+"""Rows of one page at most."""
+
+MAX_PARTS = 1000
+"""Rows of one page of what belongs together: the passages of a document, the documents of a job."""
+
+MAX_OFFSET = 1_000_000
+
+
+class RequestBody(BaseModel):
+    """A body a caller sends."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        return storable(value)
+
+
+def storable(value: Any, depth: int = 0) -> Any:
+    """The JSON value with U+FFFD where a NUL or a lone surrogate was: neither can be stored or sent.
+
+    Raises:
+        ValueError: A number is not finite, or the value is nested more than 16 levels deep.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() and "\x00" not in value else _storable_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("numbers must be finite")
+    if depth > MAX_JSON_DEPTH:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    if isinstance(value, dict):
+        return {storable(key, depth + 1): storable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [storable(item, depth + 1) for item in value]
+    return value
+
+
+def _storable_text(text: str) -> str:
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # "surrogatepass" and back joins pairs that were escaped one by one; what stays alone is replaced.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _at_most(limit: int, what: str) -> Any:
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if len(json.dumps(value)) > limit:
+            raise ValueError(f"{what} may take {limit} bytes of JSON at most")
+        return value
+
+    return AfterValidator(check)
+
+
+SearchModeName = Annotated[
+    SearchMode,
+    Field(
+        description="What passages are found by: vectors and words (hybrid), vectors only (dense) or words "
+        "only (lexical). Default: as the collection is set."
+    ),
+]
+Filters = Annotated[
+    dict[str, Any],
+    _at_most(MAX_FILTERS_BYTES, "filters"),
+    Field(
+        description="Conditions on the documents' metadata, all of which must hold: a plain value means "
+        "equality, an object may use $eq $ne $gt $gte $lt $lte $in $nin $exists $contains $and $or $not.",
+        examples=[{"category": "technology"}, {"year": {"$gte": 2024}}],
+    ),
+]
+Metadata = Annotated[dict[str, Any], _at_most(MAX_METADATA_BYTES, "metadata")]
+ProviderName = Annotated[str, Field(min_length=1, max_length=100)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+ProfileId = Annotated[
+    int,
+    Field(ge=0, le=MAX_PROFILE_ID, description="Only passages of this profile; filters narrow them further."),
+]
+CollectionReference = Annotated[
+    str, Field(min_length=1, max_length=MAX_NAME_CHARS, description="Name or id of the collection.")
+]
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field."""
+
+    field: str = Field(description="Name of the field as the caller wrote it; nested names joined by dots.")
+    message: str
+    limit: int | float | None = Field(default=None, description="The bound that was crossed.")
+
+
+class Problem(BaseModel):
+    """An error, as ``application/problem+json``."""
+
+    type: str = Field(description="URN that names the kind of problem.")
+    title: str = Field(description="The kind of problem in words; the same for every occurrence.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What happened this time.")
+    code: str = Field(description="Stable identifier for programs.")
+    request_id: str = Field(description="Names the request in the server's log; also in X-Request-Id.")
+    errors: list[FieldProblem] | None = Field(default=None, description="The fields at fault, at most 20.")

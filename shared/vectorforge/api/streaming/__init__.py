@@ -1,0 +1,1 @@
+"""Streamed answers: events, buffers, resumption and idempotent replay."""

@@ -1,0 +1,197 @@
+"""What a request says of itself: its key, and what it is told apart by from another under the same key.
+
+The response to a request with a key: its answer, made once, and given again to who asks again.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from fastapi import Request, Response
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from vectorforge.api.dependencies import application_of, tenant_services_of
+from vectorforge.api.querying import deadline_of
+from vectorforge.api.streaming.client_stream import cancelled_on_disconnect
+from vectorforge.api.streaming.stored_response import StoredResponse
+from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, KeyedAnswer
+from vectorforge.errors import (
+    AnswerStreamLostError,
+    IdempotencyKeyReusedError,
+    IdempotentAnswerPendingError,
+    IdempotentAnswerTooLongError,
+    InvalidInputError,
+)
+
+HEADER = "Idempotency-Key"
+MAX_CHARS = 255
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_CHARS}}}")
+
+
+def key_of(headers: Headers) -> bytes:
+    """SHA-256 of the request's key.
+
+    Raises:
+        InvalidInputError: There are several, or it is empty, too long or not visible ASCII.
+    """
+    given = headers.getlist(HEADER)
+    if len(given) != 1 or not _KEY.fullmatch(given[0]):
+        raise InvalidInputError(
+            f"{HEADER} must be given once, with 1 to {MAX_CHARS} visible ASCII characters.", field=HEADER
+        )
+    return hashlib.sha256(given[0].encode("ascii")).digest()
+
+
+def fingerprint_of(method: str, path: str, body: bytes) -> bytes:
+    """SHA-256 of a request, 32 bytes.
+
+    Args:
+        method: Has no blank.
+        path: Without where the app is mounted; has no line break.
+        body: As it came.
+    """
+    return hashlib.sha256(f"{method} {path}\n".encode() + body).digest()
+
+
+REPLAYED = ("idempotent-replayed", "true")
+MAX_WAITING = 16
+"""Requests that wait for one answer in this process; each asks the database up to ten times a second."""
+
+_SHORTEST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 0.5
+_PAUSE_GROWTH = 1.5
+_JSON = {"content-type": "application/json"}
+
+Ask = Callable[[Request], Awaitable[Response]]
+"""Answers the request that it is given."""
+
+
+class IdempotentResponse(Response):
+    """The first request under a key is answered even if its client goes; the others wait for its answer.
+
+    Args:
+        request: Checked, but not begun to be answered.
+        body: Its body.
+        ask: Answers it.
+
+    Raises:
+        InvalidInputError: The key is none.
+    """
+
+    def __init__(self, request: Request, body: bytes, ask: Ask) -> None:
+        super().__init__()
+        scope = request.scope
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        self._key = key_of(request.headers)
+        self._fingerprint = fingerprint_of(scope["method"], path, body)
+        self._request = request
+        self._query_id = scope["state"]["query_id"]
+        self._ask = ask
+        self._application = application_of(request)
+        self._tenant = tenant_services_of(request)
+        self._answers: IdempotentAnswerRepository = self._tenant.idempotent_answers
+        self._deadline = deadline_of(request, self._application)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer.
+
+        Raises:
+            IdempotencyKeyReusedError: The key came with another request.
+            IdempotentAnswerPendingError: The first request has not been answered by the deadline of this one.
+            IdempotentAnswerTooLongError: It has, but the answer could not be kept.
+            VectorForgeError: The query failed before its answer began; the key is free again.
+        """
+        found = await self._look()
+        if found is None:
+            with self._one_more_waiting():
+                found = await self._wait(receive)
+        if found.query_id == self._query_id:
+            await self._answer(scope, receive, send)
+        else:
+            await self._give_again(found, send)
+
+    async def _look(self) -> KeyedAnswer | None:
+        """The whole answer, or the one to make; None while somebody else makes it."""
+        found = await self._answers.claim(self._key, self._fingerprint, self._query_id)
+        if found is None:
+            return None
+        if not found.is_same:
+            raise IdempotencyKeyReusedError(
+                f"This {HEADER} came with another path or body; use a new one for each request.", field=HEADER
+            )
+        if found.state == "overflowed":
+            raise IdempotentAnswerTooLongError
+        is_own = found.query_id == self._query_id
+        return found if is_own or found.state == "ended" else None
+
+    async def _wait(self, receive: Receive) -> KeyedAnswer:
+        pause_s = _SHORTEST_PAUSE_S
+        while self._deadline.remaining_s() > pause_s:
+            async with cancelled_on_disconnect(receive):
+                await asyncio.sleep(pause_s)
+            if (found := await self._look()) is not None:
+                return found
+            pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+        raise IdempotentAnswerPendingError
+
+    @contextmanager
+    def _one_more_waiting(self) -> Iterator[None]:
+        state = self._request.app.state
+        if not hasattr(state, "waiting_for_answers"):
+            state.waiting_for_answers = Counter[tuple[str, bytes]]()
+        waiting: Counter[tuple[str, bytes]] = state.waiting_for_answers
+        name = (self._tenant.tenant_id, self._key)
+        if waiting[name] >= MAX_WAITING:
+            raise IdempotentAnswerPendingError
+        waiting[name] += 1
+        try:
+            yield
+        finally:
+            waiting[name] -= 1
+            if not waiting[name]:
+                del waiting[name]
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kept = StoredResponse(
+            self._answers,
+            self._query_id,
+            deadline=self._deadline,
+            max_bytes=self._application.config.streams.stream_buffer_bytes,
+        )
+        scope["state"]["kept_answer"] = kept
+        async with kept.buffer:
+            response = await self._ask(Request(scope, _client_stays))
+            if kept.is_streamed:
+                await response(scope, receive, send)
+                return
+            kept.buffer.add(bytes(response.body), last=True)
+        await response(scope, receive, send)  # when it is kept: who does not get it asks for it again
+
+    async def _give_again(self, found: KeyedAnswer, send: Send) -> None:
+        parts = await self._answers.read(found.query_id, 0)
+        if not parts:
+            raise AnswerStreamLostError  # it was forgotten or erased a moment ago
+        headers = dict([*(found.headers or _JSON).items(), REPLAYED])
+        if parts[-1][0] == found.last_id:
+            headers["content-length"] = str(sum(len(events) for _, events in parts))
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        while True:
+            after = parts[-1][0]
+            body = b"".join(events for _, events in parts)
+            await send({"type": "http.response.body", "body": body, "more_body": after < found.last_id})
+            if after >= found.last_id:
+                return
+            parts = await self._answers.read(found.query_id, after)
+            if not parts:
+                raise AnswerStreamLostError
+
+
+async def _client_stays() -> Message:
+    """``receive`` of a request that is answered whether its client is there or not."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")

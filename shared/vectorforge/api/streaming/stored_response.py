@@ -1,0 +1,120 @@
+"""An answer while it is made under a key: it is kept, whole or as a stream, and needs no client to go on."""
+
+import math
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from uuid import UUID
+
+from vectorforge.api.streaming.answer_buffer import AnswerBuffer
+from vectorforge.api.streaming.stream import OpenedQuery, QueryEventEncoder, ResumableQueryResponse
+from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
+from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, StreamHead
+from vectorforge.deadline import Deadline
+from vectorforge.errors import VectorForgeError
+from vectorforge.pipeline.stopping import StopSignal
+from vectorforge.pipeline.types import ErrorEvent, QueryEvent
+
+
+class StoredResponse:
+    """What makes an answer one that can be given again; the query doors find it in their request's state.
+
+    Args:
+        answers: Where it is kept; the caller has claimed its key.
+        query_id: Of the question.
+        deadline: Of the question.
+        max_bytes: Of the answer; a longer one is not kept.
+    """
+
+    def __init__(
+        self, answers: IdempotentAnswerRepository, query_id: UUID, *, deadline: Deadline, max_bytes: int
+    ) -> None:
+        self.stop = StopSignal()
+        """Ends a stream that is asked to end by its query's id."""
+        self.is_streamed = False
+        self._query_id = query_id
+        self._storage = _Storage(answers)
+        self.buffer = AnswerBuffer(
+            self._storage,
+            query_id,
+            self.stop,
+            deadline=deadline,
+            max_bytes=max_bytes,
+            grace_s=math.inf,  # a client that asks again may come at any time
+        )
+
+    async def stream(
+        self,
+        events: AsyncGenerator[QueryEvent, None],
+        encoder: QueryEventEncoder,
+        *,
+        resumable: bool,
+        ping_interval_s: float,
+    ) -> ResumableQueryResponse:
+        """The answer as server-sent events; returns when the search is done.
+
+        Raises:
+            VectorForgeError: The query failed before its answer began.
+        """
+        self.is_streamed = True
+        opened = await OpenedQuery.open(events)
+        noting = _FailureNoting(encoder, self._storage.note_failure)
+        response = ResumableQueryResponse(opened, noting, self.buffer, ping_interval_s=ping_interval_s)
+        self._storage.head = StreamHead(dict(response.headers), resumable)
+        if resumable:  # whoever reads its first event may ask for the next ones elsewhere
+            with suppress(VectorForgeError):  # else it is said with the first events
+                await self._storage.write(self._query_id, EventBatch(1, b"", 0))
+        return response
+
+
+class _Storage:
+    """The repository as the buffer knows it."""
+
+    def __init__(self, answers: IdempotentAnswerRepository) -> None:
+        self.head: StreamHead | None = None
+        self._answers = answers
+        self._has_failed = False
+        self._has_begun = False
+
+    def note_failure(self) -> None:
+        """The answer ends with an error: who asks again has it made anew."""
+        self._has_failed = True
+
+    async def open(self, query_id: UUID) -> None:
+        raise AssertionError("it was opened when its key was claimed")
+
+    async def write(
+        self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
+    ) -> Readership | None:
+        head = None if self._has_begun else self.head
+        is_kept = state == "running" or not self._has_failed
+        seen = await self._answers.write(query_id, batch, state, head=head, is_kept=is_kept)
+        self._has_begun = head is not None or self._has_begun
+        return seen
+
+    async def give_up(self, query_id: UUID) -> bool:
+        return await self._answers.give_up(query_id)
+
+
+class _FailureNoting:
+    """An encoder that says when it encodes a failure."""
+
+    def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
+        self._encoder = encoder
+        self._note = note
+
+    @property
+    def request_id(self) -> str:
+        return self._encoder.request_id
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._encoder.headers
+
+    def encode(self, event: QueryEvent) -> bytes:
+        if type(event) is ErrorEvent:
+            self._note()
+        return self._encoder.encode(event)
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        self._note()
+        return self._encoder.encode_failure(error, partial_answer)

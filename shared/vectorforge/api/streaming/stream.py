@@ -1,0 +1,244 @@
+"""The response that sends a query's events while they come in.
+
+FastAPI's own server-sent events belong to routes that do nothing else; these serve the same path as the JSON
+answer, so the response is made by hand with FastAPI's encoder: same headers, same pings, and the query is
+closed the moment the client goes, unless its events are kept for a client that comes back.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from fastapi.sse import EventSourceResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from vectorforge.api.streaming.answer_buffer import AnswerBuffer
+from vectorforge.api.streaming.client_stream import (
+    PING_INTERVAL_S,
+    STREAM_HEADERS,
+    ClientStream,
+    cancelled_on_disconnect,
+    disconnected,
+    end,
+)
+from vectorforge.background import log_unexpected
+from vectorforge.deadline import Deadline
+from vectorforge.errors import VectorForgeError
+from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
+
+logger = logging.getLogger(__name__)
+
+_STALL_S = 10.0
+"""After which a client that takes nothing counts as gone, so that readers elsewhere need not wait for it."""
+_LATE_S = 0.4
+"""What a client has, that has to make room for it first, for what is sent at the deadline or later."""
+
+_LAST_EVENTS = (DoneEvent, ErrorEvent)
+
+
+class Delivery(Protocol):
+    """Where a stream's events go; what ``ClientStream`` does with them."""
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        """Take whole events; whether ``flush`` has to be awaited before the next."""
+
+    async def flush(self) -> None:
+        """Return when what was put has been taken."""
+
+
+class QueryEventEncoder(Protocol):
+    """Makes one door's wire format of a query's events; one for each stream."""
+
+    @property
+    def request_id(self) -> str:
+        """Names the request in our logs."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response beside those of every event stream."""
+
+    def encode(self, event: QueryEvent) -> bytes:
+        """The event as it goes over the wire: whole server-sent events, none where the format has none.
+
+        ``DoneEvent`` and ``ErrorEvent`` are the last ones, and end what the format wants ended.
+        """
+
+    def encode_failure(self, error: Exception, partial_answer: str) -> bytes:
+        """The end of a stream that an unforeseen exception broke off; its text stays here."""
+
+
+class OpenedQuery:
+    """A query whose search has been done and whose answer has not begun.
+
+    Args:
+        first: The events up to ``SourcesEvent``.
+        rest: Yields the others; closing it aborts the query.
+    """
+
+    def __init__(self, first: Sequence[QueryEvent], rest: AsyncGenerator[QueryEvent, None]) -> None:
+        self.first = first
+        self.rest = rest
+
+    @classmethod
+    async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> "OpenedQuery":
+        """Wait for the search, so that whatever fails until then still gets its own HTTP status.
+
+        Raises:
+            VectorForgeError: The query failed before its answer began.
+        """
+        first: list[QueryEvent] = []
+        async for event in events:
+            if isinstance(event, ErrorEvent):
+                await events.aclose()
+                raise event.error
+            first.append(event)
+            if isinstance(event, SourcesEvent):
+                break
+        return cls(first, events)
+
+
+class QueryEventResponse(EventSourceResponse):
+    """Server-sent events of one query.
+
+    Args:
+        query: Owned by the response from here on.
+        encoder: Makes bytes of events.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+        deadline: Of the query. A client that has not taken by then what was sent to it counts as gone.
+        stall_s: The time that it has for that without a deadline.
+    """
+
+    def __init__(
+        self,
+        query: OpenedQuery,
+        encoder: QueryEventEncoder,
+        *,
+        ping_interval_s: float = PING_INTERVAL_S,
+        deadline: Deadline | None = None,
+        stall_s: float = _STALL_S,
+    ) -> None:
+        super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
+        self._query = query
+        self._encoder = encoder
+        self._ping_interval_s = ping_interval_s
+        self._deadline = deadline
+        self._stall_s = stall_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events; return when all are sent or the client has gone."""
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        try:
+            with suppress(ClientDisconnect):
+                async with cancelled_on_disconnect(receive), client:
+                    await self._deliver_events(client)
+        finally:
+            await self._query.rest.aclose()
+
+    async def _deliver_events(self, delivery: Delivery) -> None:
+        encode, put = self._encoder.encode, delivery.put
+        answer: list[str] = []
+        try:
+            for event in self._query.first:
+                if put(encode(event)):
+                    await self._flush(delivery)
+            async for event in self._query.rest:
+                last = type(event) in _LAST_EVENTS
+                if put(encode(event), last=last):
+                    await self._flush(delivery)
+                if type(event) is TokenEvent:
+                    answer.append(event.text)
+                if last:
+                    return
+            error: Exception = VectorForgeError("The answer broke off.")
+        except ClientDisconnect:
+            raise
+        except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
+            error = exc
+        log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
+        if put(self._encoder.encode_failure(error, "".join(answer)), last=True):
+            await self._flush(delivery)
+
+    async def _flush(self, delivery: Delivery) -> None:
+        left_s = float("inf") if self._deadline is None else self._deadline.remaining_s()
+        limit_s = self._stall_s if left_s == float("inf") else max(left_s, _LATE_S)
+        try:
+            async with asyncio.timeout(limit_s):
+                await delivery.flush()
+        except TimeoutError as exc:  # it reads a byte now and then, and would hold its query for ever
+            raise ClientDisconnect from exc
+
+
+class ResumableQueryResponse(QueryEventResponse):
+    """Server-sent events of one query, which goes on when its client has gone.
+
+    Args:
+        query: Owned by the response from here on.
+        encoder: Makes bytes of events, some of each.
+        buffer: Keeps them; opened.
+        ping_interval_s: Seconds of silence between keep-alive comments.
+    """
+
+    def __init__(
+        self,
+        query: OpenedQuery,
+        encoder: QueryEventEncoder,
+        buffer: AnswerBuffer,
+        *,
+        ping_interval_s: float = PING_INTERVAL_S,
+    ) -> None:
+        super().__init__(query, encoder, ping_interval_s=ping_interval_s)
+        self._buffer = buffer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send and keep the events; return when all are kept, whether the client is there or not."""
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        delivery = _StoredDelivery(client, self._buffer)
+        listening = asyncio.create_task(_call_when_gone(receive, delivery.lose_client))
+        try:
+            with suppress(ClientDisconnect):  # at the very end, when all is kept
+                async with client, self._buffer:
+                    try:
+                        await self._deliver_events(delivery)
+                    finally:
+                        await self._query.rest.aclose()
+        finally:
+            await end(listening)
+            await self._query.rest.aclose()  # of a response that could not even begin
+
+
+class _StoredDelivery:
+    """Events that go to a client as long as it is there, and are kept in any case."""
+
+    def __init__(self, client: ClientStream, buffer: AnswerBuffer) -> None:
+        self._client = client
+        self._buffer = buffer
+        self._deadline = buffer.deadline
+        self._stall_s = max(min(buffer.grace_s, _STALL_S), 1.0)
+
+    def put(self, data: bytes, *, last: bool = False) -> bool:
+        try:
+            must_flush = self._client.put(data, last=last)
+        except ClientDisconnect:
+            self.lose_client()
+            must_flush = False
+        self._buffer.add(data, last=last)
+        return must_flush
+
+    async def flush(self) -> None:
+        try:
+            async with asyncio.timeout(min(self._stall_s, max(self._deadline.remaining_s(), _LATE_S))):
+                await self._client.flush()
+        except (ClientDisconnect, TimeoutError):
+            self.lose_client()
+
+    def lose_client(self) -> None:
+        self._client.has_gone = True
+        self._buffer.lose_client()
+
+
+async def _call_when_gone(receive: Receive, lose_client: Callable[[], None]) -> None:
+    await disconnected(receive)
+    lose_client()

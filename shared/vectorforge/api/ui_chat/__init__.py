@@ -1,0 +1,1 @@
+"""The chat API of Vercel's AI SDK: useChat requests and UI message streams."""

@@ -1,0 +1,194 @@
+"""The body of ``/api/chat``: what ``useChat`` of Vercel's AI SDK 7 sends, and our own fields beside it.
+
+The messages of ``useChat`` as a question and what was said before it.
+
+``/api/chat``: the route that ``useChat`` of Vercel's AI SDK asks when it is told nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from vectorforge.api.dependencies import ApplicationDep, Tenant
+from vectorforge.api.native.rag_schemas import (
+    ALLOW_UNGROUNDED,
+    MAX_MESSAGES,
+    ConversationReference,
+    Rewrite,
+    Temperature,
+    VariantReference,
+    given,
+)
+from vectorforge.api.openai.models import ASKABLE
+from vectorforge.api.query_route import QueryRoute
+from vectorforge.api.querying import answer_as_stream, check_config, look_up_query
+from vectorforge.api.responses import ANSWER_PROBLEMS, nameless_events_content
+from vectorforge.api.schemas import (
+    MAX_PARTS,
+    MAX_QUERY_CHARS,
+    CollectionReference,
+    Filters,
+    ModelName,
+    ProfileId,
+    ProviderName,
+    RequestBody,
+    SearchModeName,
+)
+from vectorforge.api.ui_chat.encoder import UIMessageEncoder
+from vectorforge.errors import InvalidInputError
+from vectorforge.pipeline.types import HistoryMessage, QueryConfig
+from vectorforge.pipeline.variants import Variant
+
+MAX_CHAT_MESSAGES = 1000
+"""``useChat`` sends the whole chat with every question."""
+
+_OWN_FIELDS = {"id", "trigger", "message_id", "collection", "preset"}
+
+
+class TextPart(BaseModel):
+    """A piece of a message's text."""
+
+    type: Literal["text"]
+    text: str = Field(max_length=MAX_QUERY_CHARS)
+
+
+class OtherPart(BaseModel):
+    """A part of which only the type is read: sources, data, reasoning, tools, steps, files."""
+
+    type: str = Field(max_length=200)
+
+
+def _kind(part: Any) -> str:
+    type_ = part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
+    return "text" if type_ == "text" else "other"
+
+
+UIMessagePart = Annotated[
+    Annotated[TextPart, Tag("text")] | Annotated[OtherPart, Tag("other")], Discriminator(_kind)
+]
+
+
+class UIMessage(BaseModel):
+    """A message of the chat, as ``UIMessage`` of the AI SDK."""
+
+    role: Literal["user", "assistant", "system"]
+    parts: list[UIMessagePart] = Field(max_length=MAX_PARTS)
+
+
+class UIChatRequest(RequestBody):
+    """A chat whose last message is the question. Fields that are not named here are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str | None = Field(default=None, max_length=200, description="The chat's, as the client names it.")
+    messages: list[UIMessage] = Field(
+        min_length=1,
+        max_length=MAX_CHAT_MESSAGES,
+        description="Oldest first. The last one is the user's question; its text counts, and that of the "
+        "100 messages before it.",
+    )
+    trigger: Literal["submit-message", "regenerate-message"] = Field(
+        default="submit-message",
+        description="`regenerate-message` never takes the answer from the cache.",
+    )
+    message_id: str | None = Field(default=None, alias="messageId", max_length=200, description="Not used.")
+
+    collection: CollectionReference | None = None
+    preset: Literal["vectorforge", "rag_query", "docrag"] = Field(
+        default="vectorforge", description="Whose defaults and formats apply."
+    )
+    filters: Filters | None = None
+    profile_id: ProfileId | None = None
+    search_mode: SearchModeName | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_score: float | None = Field(
+        default=None, description="Passages below are dropped; an explicit null drops none."
+    )
+    llm_provider: ProviderName | None = None
+    llm_model: ModelName | None = None
+    temperature: Temperature | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    variant: VariantReference | None = None
+    conversation_id: ConversationReference | None = Field(
+        default=None,
+        description="A stored conversation, whose messages count instead of those sent before the question.",
+    )
+    rewrite: Rewrite = False
+    allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
+
+    def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
+        """How the question is to be answered: what the request says goes over the variant.
+
+        Args:
+            history: What was said before, as the client remembers it.
+            variant: Named set of settings.
+        """
+        explicit = given(self, but=_OWN_FIELDS)
+        for name in ("top_k", "max_tokens"):  # null means the default
+            if explicit.get(name, 0) is None:
+                del explicit[name]
+        return ASKABLE[self.preset].config(
+            variant,
+            **explicit,
+            stream=True,
+            history=() if self.conversation_id else history,
+            use_cache=self.trigger != "regenerate-message",
+        )
+
+
+def question_of(messages: Sequence[UIMessage]) -> str:
+    """What the last message asks.
+
+    Raises:
+        InvalidInputError: It is not the user's, has no text, or has a file, which nobody here can read.
+    """
+    last, field = messages[-1], f"messages.{len(messages) - 1}"
+    if last.role != "user":
+        raise InvalidInputError("The last message must be the user's: it is the question.", field=field)
+    if any(part.type == "file" for part in last.parts):
+        raise InvalidInputError("Files cannot be read here; send text.", field=f"{field}.parts")
+    question = _text(last)
+    if not question.strip():
+        raise InvalidInputError("The last message has no text.", field=f"{field}.parts")
+    return question
+
+
+def history_of(messages: Sequence[UIMessage]) -> tuple[HistoryMessage, ...]:
+    """What was said before the question, oldest first: the last 100 messages that have text.
+
+    ``useChat`` sends all of a chat, also answers that broke off before their first word.
+    """
+    earlier = [HistoryMessage(message.role, _text(message)) for message in messages[:-1]]
+    return tuple(message for message in earlier if message.content.strip())[-MAX_MESSAGES:]
+
+
+def _text(message: UIMessage) -> str:
+    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
+
+
+router = APIRouter(prefix="/api", tags=["query"], route_class=QueryRoute)
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer as a UI message stream, version 1, of the AI SDK: server-sent events "
+        "whose data is JSON, and `[DONE]`. https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol",
+        "content": nameless_events_content("JSON of a part of the message, or `[DONE]`."),
+    },
+    **ANSWER_PROBLEMS,
+}
+
+
+@router.post("/chat", response_class=Response, responses=_RESPONSES)
+async def ui_chat(
+    request: Request, body: UIChatRequest, application: ApplicationDep, tenant: Tenant
+) -> Response:
+    """Answer the last message of a chat, with sources before the text and citations after it."""
+    question = question_of(body.messages)
+    variant = tenant.choose_variant(body.variant, body.conversation_id)
+    config = body.config(history_of(body.messages), variant)
+    check_config(application, config, {})
+    asked = await look_up_query(application, tenant, body.collection, question, config)
+    encoder = UIMessageEncoder(request_id=request.scope["state"]["request_id"])
+    return await answer_as_stream(request, application, tenant, question, asked, config, encoder=encoder)

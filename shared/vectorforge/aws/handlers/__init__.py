@@ -1,0 +1,1 @@
+"""What each Lambda function does with its events."""

@@ -1,0 +1,116 @@
+"""A batch of messages of the ingestion queue: jobs that were announced, and notifications of uploads."""
+
+import logging
+from collections.abc import Sequence
+
+from vectorforge.aws.handlers.ingest_events import Message, Upload
+from vectorforge.aws.handlers.ingest_work import IngestWork
+from vectorforge.aws.handlers.message_visibility import HELD_S, held, put_off, show_again
+from vectorforge.aws.handlers.uploads import UploadInbox
+from vectorforge.aws.queues import AnnouncedJob, AnyJob
+from vectorforge.background import log_unexpected
+from vectorforge.bootstrap import Application
+from vectorforge.errors import ConfigurationError, InvalidInputError, QueueError, VectorForgeError
+
+logger = logging.getLogger(__name__)
+
+
+class MessageBatch:
+    """Handles one batch.
+
+    Args:
+        application: Opened when a message needs it.
+        work: Of this invocation.
+        inbox: Takes in uploads.
+        held_s: See ``HELD_S``; whole seconds.
+    """
+
+    def __init__(
+        self, application: Application, work: IngestWork, inbox: UploadInbox, *, held_s: int = HELD_S
+    ) -> None:
+        self._application = application
+        self._work = work
+        self._inbox = inbox
+        self._held_s = held_s
+        self._any_job = False
+
+    async def handle(self, messages: Sequence[Message]) -> list[str]:
+        """Carry out the jobs of the messages.
+
+        Returns:
+            Ids of the messages that have to be delivered again; each of the others is done with, or was
+            replaced by a new one.
+        """
+        queue = self._work.queue()
+        async with held(queue, [message.receipt_handle for message in messages], self._held_s):
+            jobs, failed, malformed = await self._read(messages)
+            try:
+                await self._work_for([job for of_message in jobs.values() for job in of_message])
+                for message_id, of_message in jobs.items():
+                    if not await self._announced(of_message):
+                        failed.add(message_id)
+                await self._work.hand_on()
+            except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
+                _log("Ingestion failed", exc)
+                failed.update(jobs)
+        await show_again(queue, [message for message in messages if message.id in malformed])
+        await put_off(queue, [message for message in messages if message.id in failed - malformed])
+        return [message.id for message in messages if message.id in failed | malformed]
+
+    async def _read(
+        self, messages: Sequence[Message]
+    ) -> tuple[dict[str, list[AnnouncedJob]], set[str], set[str]]:
+        """The jobs of each message, the messages that failed, and those that no retry can help."""
+        jobs: dict[str, list[AnnouncedJob]] = {}
+        failed, malformed = set[str](), set[str]()
+        for message in messages:
+            try:
+                content = message.content()
+            except InvalidInputError as exc:
+                logger.error("Message %s cannot be understood: %s", message.id, exc.message)
+                malformed.add(message.id)
+                continue
+            try:
+                jobs[message.id] = await self._jobs_of(content)
+            except InvalidInputError as exc:
+                logger.error("Message %s cannot be carried out: %s", message.id, exc.message)
+                malformed.add(message.id)
+            except Exception as exc:  # noqa: BLE001 - its siblings go on
+                _log(f"Message {message.id} failed", exc)
+                failed.add(message.id)
+        return jobs, failed, malformed
+
+    async def _jobs_of(self, content: AnnouncedJob | AnyJob | list[Upload]) -> list[AnnouncedJob]:
+        await self._application.open()
+        if isinstance(content, AnnouncedJob):
+            return [content]
+        if isinstance(content, AnyJob):
+            self._any_job = True
+            return []
+        return [job for upload in content for job in await self._inbox.accept(upload)]
+
+    async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
+        """Carry out waiting jobs, these among them, unless these have ended already.
+
+        Others too, since a job may have been waiting behind one of these. But a message that comes again
+        because its invocation was killed by somebody else's document must not meet that document once more.
+        """
+        if self._any_job or await self._work.not_ended(jobs):
+            await self._work.carry_out()
+
+    async def _announced(self, jobs: Sequence[AnnouncedJob]) -> bool:
+        """Whether those of a message's jobs that have not ended and could be next have new messages now."""
+        try:
+            for job in await self._work.not_ended(jobs):
+                await self._work.announce_anew(job)
+        except (QueueError, ConfigurationError):
+            logger.warning("A job could not be announced anew; its message stays")
+            return False
+        return True
+
+
+def _log(what: str, exc: Exception) -> None:
+    if isinstance(exc, VectorForgeError):
+        logger.error("%s: %s", what, exc.message)
+    else:
+        log_unexpected(logger, what, exc)

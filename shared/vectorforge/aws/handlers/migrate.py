@@ -1,0 +1,264 @@
+"""The migrate function: bring the database schema up to date, for a stack or for an operator.
+
+As a custom resource it migrates on Create and Update, and does nothing on Delete. CloudFormation updates a
+custom resource only when its properties change: give it one that changes with the migrations. When an update
+is rolled back, the older function receives an Update for a newer schema, which it accepts.
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
+"""
+
+import asyncio
+import concurrent.futures
+import http.client
+import json
+import logging
+import threading
+import time
+import urllib.request
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from vectorforge.aws.database_login import as_migrator
+from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.background import log_unexpected
+from vectorforge.config import VectorForgeConfig
+from vectorforge.db.login import LOGIN_ROLES, login_passwords
+from vectorforge.db.schema import migrate as migrations
+from vectorforge.deadline import Deadline
+from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
+
+logger = logging.getLogger(__name__)
+
+_MAX_BYTES = 4096
+"""Longest answer."""
+_ATTEMPTS = 3
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackRequest:
+    """A request from a stack that is created, updated or deleted."""
+
+    kind: str
+    """Create | Update | Delete"""
+    response_url: str
+    stack_id: str
+    request_id: str
+    logical_id: str
+    physical_id: str | None
+    """The id in the answer to Create; None in Create."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """Parse an event.
+
+        Raises:
+            InvalidInputError: A field that the answer needs is missing.
+        """
+        try:
+            request = cls(
+                kind=event["RequestType"],
+                response_url=event["ResponseURL"],
+                stack_id=event["StackId"],
+                request_id=event["RequestId"],
+                logical_id=event["LogicalResourceId"],
+                physical_id=event.get("PhysicalResourceId"),
+            )
+        except KeyError as exc:
+            raise InvalidInputError(
+                f"The custom resource request has no {exc.args[0]}.", field=exc.args[0]
+            ) from None
+        if not request.response_url.startswith(("https://", "http://")):
+            raise InvalidInputError("ResponseURL must be an HTTP or HTTPS URL.", field="ResponseURL")
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class StackAnswer:
+    """The answer to a request."""
+
+    physical_id: str
+    data: Mapping[str, str]
+    """Attributes that the template can read with ``Fn::GetAtt``."""
+    failure: str | None = None
+    """Reason of the failure, visible to everyone with access to the stack; None if it succeeded."""
+
+    def send(self, request: StackRequest, deadline: Deadline) -> None:
+        """Send the answer, with at most three attempts.
+
+        Raises:
+            VectorForgeError: It was not accepted; the stack waits for another answer, at most an hour.
+        """
+        body = {
+            "Status": "SUCCESS" if self.failure is None else "FAILED",
+            "Reason": "",
+            "PhysicalResourceId": self.physical_id,
+            "StackId": request.stack_id,
+            "RequestId": request.request_id,
+            "LogicalResourceId": request.logical_id,
+            "NoEcho": False,
+            "Data": dict(self.data),
+        }
+        body["Reason"] = _start(self.failure or "", _MAX_BYTES - len(json.dumps(body)))
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                _put(request.response_url, json.dumps(body).encode(), deadline)
+            except (http.client.HTTPException, OSError, ValueError) as exc:
+                # The exception's text may contain the URL, and with it the signature.
+                logger.warning("CloudFormation did not accept the answer: %s", type(exc).__name__)
+            else:
+                return
+            if attempt < _ATTEMPTS:
+                time.sleep(attempt * 0.5)
+        raise VectorForgeError("CloudFormation did not accept the answer.")
+
+
+def _put(url: str, body: bytes, deadline: Deadline) -> None:
+    # The URL is signed for a request without a content type.
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 - was checked
+    timeout_s = max(min(_TIMEOUT_S, deadline.remaining_s()), 0.5)
+    with urllib.request.urlopen(request, timeout=timeout_s):  # noqa: S310 - the scheme was checked
+        pass
+
+
+def _start(text: str, size: int) -> str:
+    """Return as many leading characters as fit into ``size`` bytes of JSON."""
+    for number, character in enumerate(text):
+        size -= len(json.dumps(character)) - 2  # without its quotes
+        if size < 0:
+            return text[:number]
+    return text
+
+
+T = TypeVar("T")
+
+PHYSICAL_ID = "vectorforge-schema"
+"""Id of the custom resource; constant, since CloudFormation deletes a resource whose id changes."""
+
+
+class MigrateFunction:
+    """Handler of CloudFormation's requests, and of ``{"action": ...}`` with "migrate", "check" or "index"."""
+
+    def __init__(self) -> None:
+        self._telemetry: FunctionTelemetry | None = None
+
+    def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any] | None:
+        """Handle one event.
+
+        Returns:
+            For a direct call the names of migrations: ``{"applied": [...]}`` or, for "check",
+            ``{"pending": [...]}``; for "index" the partitions whose index was built: ``{"built": [...]}``.
+
+        Raises:
+            VectorForgeError: A direct call failed, or the answer to CloudFormation was not accepted.
+        """
+        deadline = Deadline.after(context.get_remaining_time_in_millis() / 1000)
+        if "ResponseURL" not in event:
+            return self._run(event, context, deadline)
+        request = StackRequest.of(event)
+        self._answer(request, context, deadline).send(request, deadline)
+        return None
+
+    def _answer(self, request: StackRequest, context: Any, deadline: Deadline) -> StackAnswer:
+        """Return an answer in every case; without one the stack waits for an hour."""
+        physical_id = request.physical_id or PHYSICAL_ID
+        try:
+            if request.kind == "Delete":
+                return StackAnswer(physical_id, {})
+            if request.kind not in ("Create", "Update"):
+                raise InvalidInputError("RequestType must be Create, Update or Delete.", field="RequestType")
+            applied = self._run({"action": "migrate"}, context, deadline, of_stack=True)["applied"]
+        except VectorForgeError as exc:
+            return StackAnswer(physical_id, {}, failure=exc.message)
+        except Exception as exc:  # noqa: BLE001 - answered without its text, which may contain secrets
+            log_unexpected(logger, "Migration failed", exc)
+            return StackAnswer(physical_id, {}, failure=f"{type(exc).__name__}; see the function's log.")
+        version = migrations.read_migrations()[-1].version
+        return StackAnswer(physical_id, {"Version": str(version), "Applied": str(len(applied))})
+
+    def _run(
+        self, event: Mapping[str, Any], context: Any, deadline: Deadline, *, of_stack: bool = False
+    ) -> dict[str, list[str]]:
+        config = VectorForgeConfig.from_environment()
+        if self._telemetry is None:
+            self._telemetry = FunctionTelemetry("migrate", config)
+        with self._telemetry.invocation(context):
+            action = event.get("action")
+            if action not in ("migrate", "check", "index"):
+                raise InvalidInputError('action must be "migrate", "check" or "index".', field="action")
+            remaining_s = deadline.remaining_s()
+            reserve_s = min(remaining_s / 4, 20.0)
+            seconds = remaining_s - reserve_s
+            if action == "index":
+                work = _build_indexes(config, seconds=seconds)
+            else:
+                work = _migrate(config, check=action == "check", accept_newer=of_stack, seconds=seconds)
+            return _within(remaining_s - reserve_s / 2, work)
+
+
+async def _migrate(
+    config: VectorForgeConfig, *, check: bool, accept_newer: bool, seconds: float
+) -> dict[str, list[str]]:
+    """Migrate, or list the pending migrations.
+
+    Args:
+        config: Settings with the migrator's URL.
+        check: List the pending migrations and change nothing.
+        accept_newer: See ``migrate``.
+        seconds: Time limit; an unfinished migration is rolled back.
+    """
+
+    async def look(conninfo: str) -> dict[str, list[str]]:
+        return {"pending": [migration.name for migration in await migrations.pending(conninfo)]}
+
+    async def migrate(conninfo: str) -> dict[str, list[str]]:
+        applied = await migrations.migrate(
+            conninfo,
+            login_passwords=login_passwords(config.database, LOGIN_ROLES),
+            tokens=config.database.database_auth == "iam",
+            on_progress=lambda migration: logger.info("Applying %s", migration.name),
+            accept_newer=accept_newer,
+            wait_s=seconds,
+        )
+        return {"applied": [migration.name for migration in applied]}
+
+    try:
+        async with asyncio.timeout(seconds):
+            return await as_migrator(config.database, look if check else migrate)
+    except TimeoutError:
+        raise DeadlineExceededError(
+            f"The migration timed out after {seconds:.0f} s; run `vectorforge migrate`, which has no limit."
+        ) from None
+
+
+async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[str, list[str]]:
+    """Build the missing vector indexes; an index that is unfinished after ``seconds`` is dropped."""
+    from vectorforge.db.schema.index_building import BuildResources, build_indexes
+    from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+
+    async def build(conninfo: str) -> dict[str, list[str]]:
+        resources = BuildResources(timeout_s=seconds)
+        built = await build_indexes(conninfo, larger_than=EXACT_SCAN_LIMIT, resources=resources)
+        return {"built": [index.space for index in built]}
+
+    return await as_migrator(config.database, build)
+
+
+def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``, or raise if it cannot be cancelled in time.
+
+    The driver may wait for a silent network for a while after it was cancelled; hence a thread.
+    """
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            result.set_result(asyncio.run(work))
+        except BaseException as exc:  # noqa: BLE001 - raised where the result is awaited
+            result.set_exception(exc)
+
+    threading.Thread(target=run, name="migrate", daemon=True).start()
+    try:
+        return result.result(timeout=seconds)
+    except concurrent.futures.TimeoutError:
+        raise DeadlineExceededError("The database does not respond; the migration was cancelled.") from None

@@ -1,0 +1,179 @@
+"""The query function: the HTTP API behind API Gateway or a function URL, streamed or buffered."""
+
+import math
+import os
+import random
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastapi import FastAPI
+
+from vectorforge.api.app import create_app
+from vectorforge.api.routers import QUERY_ROUTERS, Routers
+from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.bootstrap import Application
+from vectorforge.config import VectorForgeConfig
+from vectorforge.config.sources import AwsSettings
+from vectorforge.errors import ConfigurationError, NotConfiguredError
+from vectorforge.runtime import StreamingHandler, can_stream, event_loop, mounted, run_in_loop
+
+_LOOK_AGAIN_S = 30.0
+_TEXT_TYPES = ["text/", "application/json", "application/problem+json"]
+_NEEDS_RUNTIME = (
+    "VECTORFORGE_RESPONSE_MODE is stream, and this runtime cannot stream. Set AWS_LAMBDA_EXEC_WRAPPER to "
+    "/var/task/vectorforge/runtime/exec_wrapper (in a container image: start `python -m vectorforge.runtime "
+    "functions.query.handler.handler`), or set VECTORFORGE_RESPONSE_MODE to buffered."
+)
+
+
+class QueryFunction:
+    """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
+
+    Everything is made in the init phase. Only stored keys of providers and the tenants of API Gateway's
+    keys are read there, from AWS; their connections are closed before a snapshot (SnapStart), which must hold
+    none, and they are read again after it. The first request opens the database.
+
+    Args:
+        look_again_s: Seconds after which a function without a key looks for one again.
+
+    Raises:
+        ConfigurationError: Answers are to be streamed, and the function was started by a runtime that cannot.
+    """
+
+    def __init__(self, *, look_again_s: float = _LOOK_AGAIN_S) -> None:
+        self._look_again_s = look_again_s
+        # Only our runtime calls ``startup`` in the init phase; AWS's own imports the module, and no more.
+        streams = os.environ.get("VECTORFORGE_RESPONSE_MODE") == "stream"
+        if streams and "AWS_LAMBDA_RUNTIME_API" in os.environ and not can_stream():
+            raise ConfigurationError(_NEEDS_RUNTIME)
+        self._started: _Started | None = None
+
+    def startup(self) -> None:
+        """Make the application, once: called by our runtime in the init phase, else by the first event.
+
+        Raises:
+            ConfigurationError: A setting is missing or wrong, or answers are to be streamed by a runtime that
+                cannot.
+        """
+        self._start()
+
+    def shutdown(self) -> None:
+        """Close what was opened; an event after that starts again."""
+        started, self._started = self._started, None
+        if started is not None:
+            started.adapter.shutdown()
+
+    def __call__(self, event: dict[str, Any], context: Any) -> Any:
+        """Answer one event."""
+        if self._started is not None and time.monotonic() > self._started.good_until:
+            self.shutdown()
+        started = self._start()
+        with started.telemetry.invocation(context):
+            return started.adapter(event, context)
+
+    def _start(self) -> "_Started":
+        if self._started is None:
+            config = VectorForgeConfig.from_environment()
+            telemetry = FunctionTelemetry("query", config)
+            try:
+                application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
+            except NotConfiguredError:
+                from vectorforge.api.unconfigured import create_unconfigured_app
+
+                # A key may come at any time, and this process may live for hours: it looks again.
+                app = create_unconfigured_app(_not_configured(config.aws))
+                adapter = _unconfigured_adapter(app, config.aws)
+                self._started = _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
+                return self._started
+            app = create_app(application, open_on_demand=True)
+            adapter = _make_adapter(app, application)
+            run_in_loop(application.preload())
+            if app.state.gateway_keys is not None:
+                run_in_loop(app.state.gateway_keys.preload())
+            _open_routers(app.state.doors)
+            if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+                _prepare_for_snapshot(application)
+            self._started = _Started(telemetry, adapter)
+        return self._started
+
+
+def _open_routers(doors: Routers) -> None:
+    """All of them where somebody else waits for the start, else those that questions come through."""
+    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
+        doors.open_all()
+    else:
+        doors.open(*QUERY_ROUTERS)
+
+
+def _prepare_for_snapshot(application: Application) -> None:
+    from snapshot_restore_py import register_after_restore, register_before_snapshot
+
+    register_before_snapshot(application.release)
+    register_after_restore(random.seed)  # or all copies of the snapshot would wait alike before a retry
+
+
+class _Adapter(Protocol):
+    """Runs the app for an event."""
+
+    def __call__(self, event: dict[str, Any], context: Any) -> Any: ...
+
+    def shutdown(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    telemetry: FunctionTelemetry
+    adapter: _Adapter
+    good_until: float = math.inf
+    """On the monotonic clock; then it is made again."""
+
+
+def _make_adapter(app: FastAPI, application: Application) -> _Adapter:
+    if application.config.aws.response_mode == "buffered":
+        return _BufferedHandler(app, application.config.aws.base_path, application)
+    if not can_stream():
+        raise ConfigurationError(_NEEDS_RUNTIME)
+    handler = StreamingHandler(app, api_gateway_base_path=application.config.aws.base_path)
+    handler.startup()
+    return handler
+
+
+def _not_configured(aws: AwsSettings) -> NotConfiguredError:
+    """Name the command that stores a key, for the secret of this function."""
+    secret = aws.provider_secret_id or "<name of your secret>"
+    name = re.sub(r"^arn:[^:]*:secretsmanager:[^:]*:[^:]*:secret:(.*)-[A-Za-z0-9]{6}$", r"\1", secret)
+    return NotConfiguredError(
+        "No embedding provider is configured. Run the command that `make deploy` prints for a key of OpenAI, "
+        f"or `aws secretsmanager put-secret-value --secret-id {name} --secret-string file:///dev/stdin` with "
+        'the input {"openai_api_key": "..."}. It takes effect within a minute.'
+    )
+
+
+def _unconfigured_adapter(app: FastAPI, aws: AwsSettings) -> _Adapter:
+    if aws.response_mode == "stream":
+        if not can_stream():
+            raise ConfigurationError(_NEEDS_RUNTIME)
+        return StreamingHandler(app, lifespan="off", api_gateway_base_path=aws.base_path)
+    return _BufferedHandler(app, aws.base_path)
+
+
+class _BufferedHandler:
+    """Mangum on one event loop for the life of the process, so that pools outlive an invocation."""
+
+    def __init__(self, app: Any, base_path: str, application: Application | None = None) -> None:
+        from mangum import Mangum
+
+        self._application = application
+        event_loop()  # Mangum takes the current one
+        # Its lifespan would begin and end with every invocation.
+        at_base: Any = mounted(app, base_path)
+        self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)
+
+    def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
+        return self._adapter(event, context)
+
+    def shutdown(self) -> None:
+        if self._application is not None:
+            run_in_loop(self._application.close())

@@ -1,0 +1,240 @@
+"""Keys of the bucket of uploads: ``<tenant>/<collection>/<path>``.
+
+Pre-signed forms: a client without AWS credentials may write one object, for some minutes.
+
+A form (POST) and no URL (PUT), because only a form's policy can bound the size of what is written.
+https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html
+
+Deleting what was uploaded: single objects, and all of a collection or a tenant.
+"""
+
+import asyncio
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from vectorforge.aws.clients import AwsClients
+from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.errors import ConfigurationError, ConflictError, InvalidInputError, ObjectStoreError
+
+MAX_KEY_BYTES = 1024
+"""https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html"""
+
+_LOST = "\ufffd\ufffe\uffff"
+"""What stands for a character that could not be read, and two that no XML may hold, as S3's listings are."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadKey:
+    """Whose document an object is, and in which collection."""
+
+    tenant_id: str
+    collection_name: str
+    path: str
+    """The rest of the key."""
+
+    @classmethod
+    def parse(cls, key: str) -> Self:
+        """Read an object's key, whoever wrote the object.
+
+        Raises:
+            InvalidInputError: It does not say whose document it is.
+        """
+        tenant_id, _, rest = key.partition("/")
+        collection_name, _, path = rest.partition("/")
+        collection_name = collection_name.strip()
+        if not (collection_name and path):
+            raise InvalidInputError("The key of an upload is <tenant>/<collection>/<path>.", field="key")
+        if "\0" in key or any(unicodedata.category(c) == "Cs" for c in key):
+            raise InvalidInputError("The key of an upload holds NUL or what is no text.", field="key")
+        return cls(checked_tenant(tenant_id), collection_name, path)
+
+    @classmethod
+    def make(cls, tenant_id: str, collection_name: str, path: str) -> Self:
+        """The key under which a tenant's client may write.
+
+        Stricter than ``parse``: no segment is empty, "." or "..", which tools and people read as folders; and
+        there is no "$", which a form of S3 takes for the begin of a variable (``${filename}``).
+
+        Raises:
+            InvalidInputError: ``path`` cannot be part of a key, or the key would be too long.
+            ConflictError: The tenant's or the collection's name cannot be part of one: it would be read as
+                another tenant's or another collection's.
+        """
+        made = cls(tenant_id, collection_name, path)
+        for name in (tenant_id, collection_name):
+            if "/" in name or name != name.strip() or _refusal(name):
+                raise ConflictError(
+                    "The name of this collection, or of its tenant, cannot be part of an object's key: it "
+                    "holds a slash, a dollar sign or a control character, begins or ends with a blank, or "
+                    "is '.' or '..'. Send its documents over HTTP."
+                )
+        refusal = _refusal(path)
+        if refusal:
+            raise InvalidInputError(f"path {refusal}.", field="path")
+        size, room = len(path.encode()), MAX_KEY_BYTES - len(f"{tenant_id}/{collection_name}/".encode())
+        if size > room:
+            raise InvalidInputError(f"path must have at most {room} bytes here, not {size}.", field="path")
+        return made
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return f"{self.tenant_id}/{self.collection_name}/{self.path}"
+
+
+def source_of(bucket: str, key: str) -> str:
+    """The name of an object's document in its collection."""
+    return f"s3://{bucket}/{key}"
+
+
+def _refusal(path: str) -> str:
+    """What is wrong with a path, or nothing."""
+    if any(segment in ("", ".", "..") for segment in path.split("/")):
+        return "must be segments between single slashes, none of them '.' or '..'"
+    if "$" in path:
+        return "must not hold a dollar sign"
+    if any(unicodedata.category(c) in ("Cc", "Cs") or c in _LOST for c in path):
+        return "must not hold control characters, NUL or what is no text"
+    return ""
+
+
+EXPIRY_S = 900
+"""For so long a form can be used, any number of times; less when the credentials that sign it end sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadForm:
+    """What a client posts, as multipart/form-data: the fields, then the part ``file``."""
+
+    url: str
+    fields: Mapping[str, str]
+    expires_at: datetime
+
+
+class UploadForms:
+    """Signs forms, without asking AWS anything.
+
+    Args:
+        clients: Where the S3 client comes from. Its role needs ``s3:PutObject`` on the bucket's objects.
+        bucket: Where clients write.
+    """
+
+    def __init__(self, clients: AwsClients, bucket: str) -> None:
+        self._clients = clients
+        self.bucket = bucket
+
+    async def sign(
+        self, key: str, *, min_bytes: int, max_bytes: int, media_type: str | None = None
+    ) -> UploadForm:
+        """A form for one object.
+
+        S3 refuses every field that the form does not hold, so that a client chooses neither another key nor
+        access rights, storage class or encryption (which is the bucket's).
+
+        Args:
+            key: Where the object goes; it must not hold ``${filename}``, which S3 would replace.
+            min_bytes: Of the file.
+            max_bytes: Of the file.
+            media_type: The object's; None leaves it open, and S3 notes ``binary/octet-stream``.
+
+        Raises:
+            ConfigurationError: There are no credentials, or as ``AwsClients.get``.
+        """
+        fields = {"Content-Type": media_type} if media_type else {}
+        conditions: list[Any] = [dict([field]) for field in fields.items()]
+        conditions.append(["content-length-range", min_bytes, max_bytes])
+        expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=EXPIRY_S)
+        # In a thread: credentials may have to be fetched anew.
+        signed = await asyncio.to_thread(self._sign, key, fields, conditions)
+        return UploadForm(signed["url"], signed["fields"], expires_at)
+
+    def _sign(self, key: str, fields: dict[str, str], conditions: list[Any]) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError
+
+        s3 = self._clients.get("s3")
+        try:
+            signed: dict[str, Any] = s3.generate_presigned_post(
+                self.bucket, key, Fields=fields, Conditions=conditions, ExpiresIn=EXPIRY_S
+            )
+        except (BotoCoreError, AttributeError) as exc:  # the latter is how botocore misses credentials here
+            raise ConfigurationError(
+                f"Uploads cannot be signed ({type(exc).__name__}); are there AWS credentials?"
+            ) from exc
+        return signed
+
+
+_OBJECTS_A_CALL = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
+
+
+class UploadedFilesEraser:
+    """Deletes objects of one bucket, which keeps no versions. Nothing connects before the first call.
+
+    Args:
+        clients: Where the S3 client comes from.
+        bucket: Its name.
+    """
+
+    def __init__(self, clients: AwsClients, bucket: str) -> None:
+        self._clients = clients
+        self._bucket = bucket
+
+    async def erase(self, tenant_id: str, key: str) -> int:
+        """Delete an object, or all objects of a collection or a tenant; how many there were.
+
+        Args:
+            tenant_id: Whose objects they are; another's are never touched.
+            key: Of an object; or ``<tenant>/`` or ``<tenant>/<collection>/``, with the slash.
+
+        Raises:
+            ObjectStoreError: S3 did not answer, or refused; some may be gone.
+            ConfigurationError: As ``AwsClients.get``.
+        """
+        return await asyncio.to_thread(self._erase, tenant_id, key)
+
+    def _erase(self, tenant_id: str, key: str) -> int:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        is_meant = _chooser(tenant_id, key)
+        # Blanks around a collection's name in a key do not count: so all of the tenant's are looked at.
+        prefix = f"{tenant_id}/" if key.endswith("/") else key
+        deleted = 0
+        try:
+            s3 = self._clients.get("s3")
+            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
+                chosen = [found["Key"] for found in page.get("Contents", []) if is_meant(found["Key"])]
+                for part in _parts(chosen):
+                    objects = {"Objects": [{"Key": name} for name in part], "Quiet": True}
+                    answer = s3.delete_objects(Bucket=self._bucket, Delete=objects)
+                    if answer.get("Errors"):
+                        raise ObjectStoreError("S3 did not delete every object.")
+                    deleted += len(part)
+        except (ClientError, BotoCoreError) as exc:
+            raise ObjectStoreError("The uploaded files could not be deleted.") from exc
+        return deleted
+
+
+def _chooser(tenant_id: str, key: str) -> Callable[[str], bool]:
+    """Which of the objects listed are meant."""
+    tenant, _, rest = key.partition("/")
+    if tenant != tenant_id or "/" in tenant_id:
+        return lambda name: False
+    if not key.endswith("/"):
+        return lambda name: name == key
+    if not rest:
+        return lambda name: name.startswith(key)
+
+    def is_of_collection(name: str) -> bool:
+        try:
+            return UploadKey.parse(name).collection_name == rest[:-1].strip()
+        except InvalidInputError:
+            return False
+
+    return is_of_collection
+
+
+def _parts(names: list[str]) -> Iterator[list[Any]]:
+    for begin in range(0, len(names), _OBJECTS_A_CALL):
+        yield names[begin : begin + _OBJECTS_A_CALL]

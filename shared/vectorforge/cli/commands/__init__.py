@@ -1,0 +1,1 @@
+"""The commands of the vectorforge program, one file each."""

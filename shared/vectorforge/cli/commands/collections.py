@@ -1,0 +1,231 @@
+"""``vectorforge collections``."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.commands import reembed
+from vectorforge.cli.options import (
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    LimitOption,
+    OffsetOption,
+    YesOption,
+    confirm,
+)
+from vectorforge.cli.session import tenant_command
+from vectorforge.cli.terminal import Terminal
+from vectorforge.errors import InvalidInputError
+from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
+
+if TYPE_CHECKING:  # loaded when there is one to print
+    from vectorforge.api.native.collections import CollectionBody
+    from vectorforge.cli.session import Session
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="List, make, show, set and delete collections."
+)
+app.add_typer(reembed.app, name="reembed")
+
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the texts: english, german, french ...; simple: words as they are.", show_default=False
+    ),
+]
+SearchModeOption = Annotated[
+    SearchMode | None,
+    typer.Option(help="What questions are searched by that do not say it themselves.", show_default=False),
+]
+DenseWeightOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Weight of the score by vector in a hybrid search; that by words has the rest.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_collections(
+    limit: LimitOption = None,
+    offset: OffsetOption = 0,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List the collections, by name."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+
+        async def work(session: "Session") -> list[Collection]:
+            return list(await session.services.collections.list(limit=limit, offset=offset))
+
+        running.show(running.run(work), _as_list, partial(_print_list, offset))
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Unique name.")],
+    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    embedding_provider: Annotated[
+        str | None,
+        typer.Option(help="Who embeds: local, openai, bedrock ...", show_default="the configured one"),
+    ] = None,
+    embedding_model: Annotated[
+        str | None, typer.Option(help="Model of that provider.", show_default="the provider's")
+    ] = None,
+    metric: Annotated[DistanceMetric, typer.Option(help="How vectors are compared.")] = DistanceMetric.COSINE,
+    language: LanguageOption = None,
+    search_mode: SearchModeOption = None,
+    dense_weight: DenseWeightOption = None,
+    vector_index: Annotated[
+        VectorIndex, typer.Option(help="What their index is made of, once there are more than 10,000.")
+    ] = VectorIndex.FULL,
+    words: Annotated[
+        bool,
+        typer.Option("--words/--no-words", help="Index words, too; without, it is searched by vectors only."),
+    ] = True,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Make an empty collection; `collections reembed` changes its embedding model later.
+
+    [bold]Example[/bold]
+
+        vectorforge collections create handbook --embedding-provider openai
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+
+        async def work(session: "Session") -> Collection:
+            return await session.services.create_collection(
+                name,
+                description=description,
+                embedding_provider=embedding_provider,
+                embedding_model=embedding_model,
+                distance_metric=metric,
+                search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
+                vector_index=vector_index,
+            )
+
+        running.show(running.run(work), _as_body, _print_made)
+
+
+@app.command("set")
+def set_collection(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    language: LanguageOption = None,
+    search_mode: SearchModeOption = None,
+    dense_weight: DenseWeightOption = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Change how a collection is searched; what is not given stays.
+
+    After a change of the language, a server or `vectorforge migrate`
+    reads the words of its passages anew.
+
+    [bold]Example[/bold]
+
+        vectorforge collections set handbook --language german --dense-weight 0.4
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+        settings = SearchSettings(search_mode, dense_weight, language)
+        if settings == SearchSettings():
+            raise InvalidInputError("Nothing to set: give --language, --search-mode or --dense-weight.")
+
+        async def work(session: "Session") -> Collection:
+            wanted = await session.collection(name)
+            changed = await session.services.collections.set_search(wanted.id, settings)
+            return changed or wanted  # deleted a moment ago
+
+        running.show(running.run(work), _as_body, _print_search)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show one collection."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+
+        async def work(session: "Session") -> Collection:
+            wanted = await session.collection(name)
+            # Only the list counts documents and chunks.
+            return next((c for c in await session.services.collections.list() if c.id == wanted.id), wanted)
+
+        running.show(running.run(work), _as_body, _print_all)
+
+
+@app.command()
+def delete(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Delete a collection with all its documents. This cannot be undone."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+        confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
+
+        async def work(session: "Session") -> Collection:
+            wanted = await session.collection(name)
+            await session.services.collections.delete(wanted.id)
+            return wanted
+
+        running.show(
+            running.run(work),
+            lambda gone: {"id": gone.id, "name": gone.name, "deleted": True},
+            lambda terminal, gone: terminal.line(f"Deleted {gone.name}."),
+        )
+
+
+def _as_body(collection: Collection) -> "CollectionBody":
+    from vectorforge.api.native.collections import CollectionBody
+
+    return CollectionBody.of(collection)
+
+
+def _as_list(found: Sequence[Collection]) -> "dict[str, list[CollectionBody]]":
+    return {"collections": [*map(_as_body, found)]}
+
+
+def _print_list(offset: int, terminal: Terminal, found: Sequence[Collection]) -> None:
+    if not found and offset:
+        terminal.note(f"There are no more than {offset} collections.")
+        return
+    if not found:
+        terminal.note("There are no collections yet. `vectorforge ingest PATH` makes one.")
+        return
+    rows = [(c.name, c.document_count, c.chunk_count, _model(c), c.dimension, c.id) for c in found]
+    terminal.table(["Name", "Documents#", "Chunks#", "Embedding", "Dimension#", "Id"], rows)
+
+
+def _print_made(terminal: Terminal, made: Collection) -> None:
+    terminal.line(f"Made {made.name}: {_model(made)}, {made.dimension} dimensions.")
+
+
+def _print_search(terminal: Terminal, found: Collection) -> None:
+    hybrid = found.search_mode == SearchMode.HYBRID
+    weight = f", weight of vectors {found.dense_weight:g}" if hybrid else ""
+    terminal.line(f"{found.name}: {found.search_mode.value} search{weight}, language {found.language}.")
+    if not found.terms_complete:
+        terminal.note("Its passages' words are still to be read; a running server does it.")
+
+
+def _print_all(terminal: Terminal, found: Collection) -> None:
+    terminal.table(["Setting", "Value"], list(_as_body(found).model_dump(mode="json").items()))
+
+
+def _model(collection: Collection) -> str:
+    return f"{collection.embedding_provider}/{collection.embedding_model}"

@@ -1,0 +1,260 @@
+"""``vectorforge erase``."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.ingest.files import source_name
+from vectorforge.cli.options import (
+    CollectionOption,
+    DataDirOption,
+    DebugOption,
+    JsonOption,
+    YesOption,
+    confirm,
+)
+from vectorforge.cli.session import TenantCommand, tenant_command
+from vectorforge.cli.terminal import Terminal, command
+from vectorforge.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from vectorforge.api.admin.erasures import ErasureBody, ErasureList
+    from vectorforge.cli.session import Session
+    from vectorforge.config import VectorForgeConfig
+    from vectorforge.erasure.repo import Erasure, Subject
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Erase a document, a profile, a collection or a whole tenant with all traces, and keep the proof.",
+    epilog="An erasure that was interrupted goes on when the same command is given again, or by a server.",
+)
+
+TenantOption: TypeAlias = Annotated[
+    str | None, typer.Option("--tenant", help="Whose; default: VECTORFORGE_LOCAL_TENANT.", show_default=False)
+]
+
+
+@app.command()
+def document(
+    source: Annotated[str, typer.Argument(help="Source, as `documents list` shows it.")],
+    collection: CollectionOption = None,
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a document: passages, vectors, answers made of it, its uploaded file.
+
+    Questions that it answered keep their row in the query log, without texts;
+    with VECTORFORGE_ERASED_LOGS=rows they are deleted.
+
+    [bold]Example[/bold]
+
+        vectorforge erase document ./letter.pdf --json > certificate.json
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        confirm(f'Erase the document "{source}" with all traces?', yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.erasure.repo import Subject
+
+            wanted = await session.collection(collection)
+            documents = session.services.documents
+            found = await documents.find_by_source(wanted.id, source)
+            found = found or await documents.find_by_source(wanted.id, source_name(Path(source)))
+            if found is None:
+                raise NotFoundError(f'There is no document "{source}" in the collection "{wanted.name}".')
+            return Subject("document", document_id=found.id)
+
+        _erase(running, subject)
+
+
+@app.command()
+def profile(
+    number: Annotated[int, typer.Argument(min=0, help="The profile's number.")],
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a profile with everything it holds."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        confirm(f"Erase the profile {number} with all traces?", yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.erasure.repo import Subject
+
+            collection = await session.services.profiles.collection()
+            return Subject("profile", collection.id, profile_id=number)
+
+        _erase(running, subject)
+
+
+@app.command()
+def collection(
+    name: Annotated[str, typer.Argument(help="Name or id.")],
+    tenant: TenantOption = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase a collection with its documents, and what was asked of it."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        confirm(f'Erase the collection "{name}" with all traces?', yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.erasure.repo import Subject
+
+            return Subject("collection", (await session.collection(name)).id)
+
+        _erase(running, subject)
+
+
+@app.command("tenant")
+def whole_tenant(
+    name: Annotated[str, typer.Argument(help="The tenant; on a laptop that is `local`.")],
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Erase everything of a tenant: documents, questions, conversations, keys, settings.
+
+    Until it is done the tenant's requests are refused. It cannot be undone.
+
+    [bold]Example[/bold]
+
+        vectorforge erase tenant acme --yes --json > acme.json
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=name) as running:
+        if not yes and sys.stdin.isatty():
+            typed = typer.prompt(f"Everything of {name} will be gone. Type its name to go on", err=True)
+            if typed != name:
+                raise typer.Abort
+        else:
+            confirm(f"Erase the tenant {name}?", yes=yes)
+
+        async def subject(session: "Session") -> "Subject":
+            from vectorforge.erasure.repo import Subject
+
+            return Subject("tenant")
+
+        _erase(running, subject)
+
+
+@app.command("list")
+def list_erasures(
+    tenant: TenantOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Erasures at most.")] = 50,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List erasures with their certificates, the newest first."""
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+
+        async def work(session: "Session") -> list["Erasure"]:
+            return [*await session.services.eraser.erasures.list(limit)]
+
+        running.show(running.run(work, config=_as_eraser()), _as_list, _print_list)
+
+
+@app.command()
+def verify(
+    file: Annotated[
+        Path, typer.Argument(help="What an erasure printed with --json, or the API answered.", exists=True)
+    ],
+    json_output: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check that a certificate is unchanged: its SHA-256 is the one beside it."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.erasure.certificate import sha256_of
+
+        try:
+            given = json.loads(file.read_text(encoding="utf-8"))
+            certificate, expected = given["certificate"], given["sha256"]
+            actual = sha256_of(certificate)
+        except (ValueError, TypeError, KeyError) as exc:
+            raise InvalidInputError(f"{file} holds no certificate.", field="FILE") from exc
+        if terminal.json_output:
+            terminal.json({"sha256": actual, "unchanged": actual == expected})
+        else:
+            terminal.line(f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}")
+        if actual != expected:
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _erase(running: TenantCommand, subject: "Callable[[Session], Awaitable[Subject]]") -> None:
+    """Erase from begin to end, telling on stderr how far it is, and print the certificate."""
+
+    async def work(session: "Session") -> "Erasure":
+        from getpass import getuser
+
+        from vectorforge.bootstrap.erasing import eraser_of
+
+        eraser = eraser_of(session.application, session.services.tenant_id)
+        logs = session.config.database.erased_logs
+        erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
+        return await eraser.run(erasure_id, on_progress=_progress(running.terminal))
+
+    running.show(running.run(work, config=_as_eraser()), _as_body, _print)
+
+
+def _progress(terminal: Terminal) -> Callable[[str, int], None]:
+    told: dict[str, int] = {}
+
+    def tell(stage: str, rows: int) -> None:
+        if stage not in told:
+            terminal.note(f"{stage} ...")
+        told[stage] = told.get(stage, 0) + rows
+
+    return tell
+
+
+def _as_eraser() -> "VectorForgeConfig":
+    """The settings, with the eraser's role where its URL is set."""
+    from vectorforge.config import VectorForgeConfig
+
+    config = VectorForgeConfig.from_environment()
+    eraser_url = config.database.eraser_database_url
+    if eraser_url is None:
+        return config
+    database = config.database.model_copy(update={"database_url": eraser_url})
+    return config.model_copy(update={"database": database})
+
+
+def _as_body(done: "Erasure") -> "ErasureBody":
+    from vectorforge.api.admin.erasures import ErasureBody
+
+    return ErasureBody.of(done)
+
+
+def _as_list(found: "Sequence[Erasure]") -> "ErasureList":
+    from vectorforge.api.admin.erasures import ErasureList
+
+    return ErasureList(erasures=[*map(_as_body, found)])
+
+
+def _print(terminal: Terminal, done: "Erasure") -> None:
+    body = _as_body(done)
+    terminal.table(["Erased", "Number#"], sorted(body.erased.items()))
+    terminal.line(f"certificate {body.id}")
+    terminal.line(f"sha256      {body.sha256}")
+
+
+def _print_list(terminal: Terminal, found: "Sequence[Erasure]") -> None:
+    rows = [
+        (str(e.id), e.kind, e.stage, f"{e.begun_at:%Y-%m-%d %H:%M}", sum(e.counts.values()), e.requested_by)
+        for e in found
+    ]
+    terminal.table(["Id", "Kind", "Stage", "Begun", "Erased#", "By"], rows)

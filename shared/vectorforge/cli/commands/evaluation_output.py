@@ -1,0 +1,194 @@
+"""What ``vectorforge eval --tune`` shows.
+
+What ``vectorforge eval`` shows: a bar while it runs, tables or JSON at its end.
+"""
+
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from vectorforge.cli.terminal import Terminal
+from vectorforge.evaluation.comparison import Difference, Summary
+from vectorforge.evaluation.metrics import Unit, change, figure
+from vectorforge.evaluation.resampling import Estimate
+from vectorforge.evaluation.run import Outcome
+
+if TYPE_CHECKING:
+    from vectorforge.evaluation.tuning import Tuning
+
+
+_BAR = 40
+
+
+def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved: bool) -> None:
+    """Print the curve, what the best weight is worth, and whether it was kept."""
+    if terminal.json_output:
+        terminal.json(
+            {
+                "collection": collection,
+                "questions": tuning.questions,
+                "cutoff": tuning.k,
+                "current": tuning.current,
+                "best": tuning.best,
+                "current_ndcg": tuning.current_ndcg,
+                "cross_validated_ndcg": tuning.cross_validated,
+                "is_gain": tuning.is_gain,
+                "saved": saved,
+                "curve": [{"dense_weight": w, "ndcg": figure} for w, figure in tuning.curve.items()],
+            }
+        )
+        return
+    rows = [
+        (f"{weight:g}", f"{figure:.4f}", "#" * round(figure * _BAR), _mark(tuning, weight))
+        for weight, figure in tuning.curve.items()
+    ]
+    terminal.table(["Weight of vectors#", f"nDCG@{tuning.k}#", "", ""], rows)
+    terminal.note(
+        f"{tuning.questions} questions to {collection}. Questions that did not choose the weight: "
+        f"{tuning.cross_validated:.4f}, with the current one {tuning.current_ndcg:.4f}."
+    )
+    if saved:
+        terminal.note(f"Saved: {collection} has the weight {tuning.best:g}.")
+    elif tuning.is_gain:
+        terminal.note(f"--save gives {collection} the weight {tuning.best:g}.")
+    else:
+        terminal.note(f"No gain: {collection} keeps the weight {tuning.current:g}.")
+
+
+def _mark(tuning: "Tuning", weight: float) -> str:
+    marks = {tuning.current: "current", tuning.best: "best"}
+    return "current, best" if weight == tuning.best == tuning.current else marks.get(weight, "")
+
+
+_FEW = 30
+"""Questions below which an interval says little: the bootstrap needs a sample that looks like its source."""
+
+
+class Progressing:
+    """A bar on stderr, one step for each answer. Silent off a terminal."""
+
+    def __init__(self, terminal: Terminal, total: int) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("[dim]left"),
+            TimeRemainingColumn(),
+            console=terminal.err,
+            transient=True,
+            disable=terminal.json_output or not terminal.err.is_terminal,
+        )
+        self._task = self._progress.add_task("Asking", total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def advance(self) -> None:
+        """One more answer is there."""
+        self._progress.advance(self._task)
+
+
+def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> None:
+    """Print figures, differences and regressions; warn of what makes them doubtful."""
+    for text in warnings(outcome, summary):
+        terminal.warn(text)
+    if terminal.json_output:
+        terminal.json(as_json(outcome, summary))
+        return
+    names = list(summary.figures)
+    rows = [
+        (measure.name, *(_shown(summary.figures[name].get(measure.name), measure.unit) for name in names))
+        for measure in summary.measures
+    ]
+    terminal.table(["Measure", *names], rows)
+    if summary.differences:
+        terminal.line()
+        terminal.table(
+            ["Measure", "Difference", "Change", "Tolerance#", "Verdict"],
+            [_difference_row(difference) for difference in summary.differences],
+        )
+    for difference in summary.regressions:
+        terminal.error(_sentence(difference), code="regression")
+    terminal.note(
+        f"{len(outcome.plan.questions.questions)} questions to {outcome.collection}; "
+        "in brackets: 95 % confidence intervals."
+    )
+
+
+def warnings(outcome: Outcome, summary: Summary) -> list[str]:
+    """What a reader of the figures should know."""
+    questions, missing = outcome.plan.questions, outcome.missing_sources
+    found = []
+    if len(questions.questions) < _FEW:
+        found.append(f"Only {len(questions.questions)} questions: the intervals say little.")
+    if questions.unjudged:
+        found.append(f"{questions.unjudged} questions left out: nothing is known about their answers.")
+    if missing:
+        found.append(f"{len(missing)} sources are not in {outcome.collection}, e.g. {missing[0]}.")
+    if summary.changed_questions:
+        found.append(f"{summary.changed_questions} questions are new or changed since the baseline.")
+    found += [
+        f"{run.failures} questions failed under {run.variant}, e.g. "
+        + next(scored.error for scored in run.scored if scored.error)
+        for run in outcome.runs
+        if run.failures
+    ]
+    return found
+
+
+def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "collection": outcome.collection,
+        "questions": len(outcome.plan.questions.questions),
+        "cutoff": outcome.plan.k,
+        "retrieval_only": outcome.plan.retrieval_only,
+        "missing_sources": len(outcome.missing_sources),
+        "figures": summary.figures,
+        "differences": [
+            {
+                "measure": difference.measure.name,
+                "candidate": difference.candidate,
+                "reference": difference.reference,
+                "difference": difference.estimate,
+                "tolerance": difference.measure.tolerance,
+                "verdict": difference.verdict,
+                "regression": difference.is_regression,
+            }
+            for difference in summary.differences
+        ],
+        "regressions": [difference.measure.name for difference in summary.regressions],
+    }
+
+
+def _shown(estimate: Estimate | None, unit: Unit) -> str:
+    return "" if estimate is None else figure(estimate, unit)
+
+
+def _difference_row(difference: Difference) -> tuple[str | float | None, ...]:
+    measure = difference.measure
+    verdict = f"{difference.verdict}: regression" if difference.is_regression else difference.verdict
+    pair = f"{difference.candidate} - {difference.reference}"
+    return measure.name, pair, change(difference.estimate, measure.unit), measure.tolerance, verdict
+
+
+def _sentence(difference: Difference) -> str:
+    measure = difference.measure
+    return (
+        f"Regression: {measure.name} of {difference.candidate} differs from {difference.reference} by "
+        f"{change(difference.estimate, measure.unit)}; {measure.tolerance:g} is tolerated."
+    )

@@ -1,0 +1,180 @@
+"""``vectorforge index``."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.terminal import Terminal, command
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from vectorforge.db.schema.index_building import BuildProgress
+    from vectorforge.db.schema.vector_indexes import SpaceIndex
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="Show and build the HNSW indexes of the vectors."
+)
+
+
+@app.command("list")
+def list_spaces(
+    json_output: JsonOption = False, data_dir: DataDirOption = None, debug: DebugOption = False
+) -> None:
+    """List the partitions of the vectors, their sizes, and which of them should have an index.
+
+    Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL).
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.db.schema.vector_indexes import list_indexes
+        from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+
+        found = _as_migrator(data_dir, list_indexes)
+        if terminal.json_output:
+            spaces = [{**_as_json(index), "pays": index.pays(EXACT_SCAN_LIMIT)} for index in found]
+            terminal.json({"spaces": spaces})
+        else:
+            terminal.table(
+                ["Space", "Vectors#", "Largest collection#", "Vectors MB#", "Index", "Index MB#"],
+                [
+                    (
+                        index.space,
+                        index.vectors,
+                        index.largest,
+                        _megabytes(index.table_bytes),
+                        _describe(index, index.pays(EXACT_SCAN_LIMIT)),
+                        _megabytes(index.index_bytes),
+                    )
+                    for index in found
+                ],
+            )
+
+
+@app.command()
+def build(
+    spaces: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Build exactly these, however small.",
+            metavar="[SPACE]...",
+            show_default="those where one pays",
+        ),
+    ] = None,
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Memory of the build on the database server.",
+            show_default="what the index needs, up to a quarter of the server's",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Processes besides the leading one.",
+            show_default="one for each core, up to 8",
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Build the HNSW indexes that are missing; questions and ingestion go on meanwhile.
+
+    Up to 10,000 vectors of a collection are compared one by one, which is
+    exact and fast. Above, an index pays. `vectorforge up` builds it by itself.
+    Needs the role that owns the schema (VECTORFORGE_MIGRATOR_DATABASE_URL),
+    and a connection that does not lead through a pooler.
+
+    [bold]Examples[/bold]
+
+        vectorforge index list
+
+        vectorforge index build --memory-mb 4000
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.db.schema.index_building import BuildResources, build_indexes
+        from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
+
+        resources = BuildResources(None if memory_mb is None else memory_mb * 2**20, workers)
+        with _bars(terminal) as on_progress:
+
+            async def work(conninfo: str) -> "list[SpaceIndex]":
+                return await build_indexes(
+                    conninfo,
+                    larger_than=EXACT_SCAN_LIMIT,
+                    spaces=spaces or (),
+                    resources=resources,
+                    on_progress=on_progress,
+                )
+
+            built = _as_migrator(data_dir, work)
+        if terminal.json_output:
+            terminal.json({"built": [_as_json(index) for index in built]})
+        elif not built:
+            terminal.line("No index is missing.")
+        for index in [] if terminal.json_output else built:
+            size = _megabytes(index.index_bytes)
+            terminal.line(f"Built {index.space}: {index.vectors} vectors, {size} MB.")
+
+
+def _as_migrator(data_dir: Path | None, work: Callable[[str], Awaitable[T]]) -> T:
+    from vectorforge.aws.database_login import as_migrator
+    from vectorforge.config import VectorForgeConfig
+    from vectorforge.local.laptop import local_setup
+
+    with local_setup(VectorForgeConfig.from_environment(), data_dir=data_dir) as setup:
+        return asyncio.run(as_migrator(setup.config.database, work))
+
+
+@contextmanager
+def _bars(terminal: Terminal) -> "Iterator[Callable[[BuildProgress], None]]":
+    """A bar on stderr for each phase of each build; silent off a terminal."""
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=terminal.err,
+        transient=True,
+        disable=terminal.json_output or not terminal.err.is_terminal,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def show(seen: "BuildProgress") -> None:
+        name = f"{seen.space}: {seen.phase}"
+        if name not in tasks:
+            tasks[name] = progress.add_task(name, total=1.0)
+        progress.update(tasks[name], completed=seen.fraction)
+
+    with progress:
+        yield show
+
+
+def _as_json(index: "SpaceIndex") -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(index)
+
+
+def _describe(index: "SpaceIndex", pays: bool) -> str:
+    from vectorforge.db.schema.vector_indexes import IndexState
+
+    if not index.possible:
+        return "not possible"
+    if index.state is IndexState.NONE:
+        return "missing" if pays else "not needed"
+    return "being built, or left by a build" if index.state is IndexState.INVALID else "ready"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f}"

@@ -1,0 +1,179 @@
+"""``vectorforge limits``."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.session import TenantCommand, tenant_command
+from vectorforge.cli.terminal import Terminal
+from vectorforge.errors import InvalidInputError
+
+if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.cli.session import Session
+    from vectorforge.limits.settings import Limits, LimitUsage
+
+_CENT = Decimal("0.01")
+
+
+class _Row(NamedTuple):
+    """A limit as it is shown."""
+
+    name: str
+    limit: Decimal | int | None
+    source: str
+    used: Decimal | int
+
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set what tenants may use.")
+
+TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="As credentials name it.")]
+
+
+def _limit(name: str, text: str) -> Decimal | int | None:
+    """What an option says; None: the server's default.
+
+    Raises:
+        InvalidInputError: It is no number, or a part of something that has none.
+    """
+    if text.strip().lower() == "default":
+        return None
+    with suppress(InvalidOperation, ValueError):
+        if name != "cost_per_month_usd":
+            return int(text)
+        value = Decimal(text)
+        if value.is_finite():
+            return value.quantize(_CENT)
+    option = f"--{name.replace('_', '-')}"
+    raise InvalidInputError(f"{option} takes a number or the word default.", field=option)
+
+
+@app.callback()
+def limits() -> None:
+    """Show and set what tenants may use."""
+
+
+@app.command()
+def show(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TENANT", help="As credentials name it.", show_default="this machine's own tenant"
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show a tenant's limits, where each comes from, and what is used of it.
+
+    Usage is counted only while the tenant has a limit.
+
+    [bold]Examples[/bold]
+
+        vectorforge limits show
+
+        vectorforge limits show acme
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        _show(running, tenant, {})
+
+
+@app.command("set")
+def set_limits(
+    tenant: TenantArgument,
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Requests that cost something, in any 60 seconds.")
+    ] = None,
+    tokens_per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens of models and embedded texts, a day in UTC.")
+    ] = None,
+    cost_per_month_usd: Annotated[
+        str | None, typer.Option(metavar="USD", help="US dollars for models with a price, a month in UTC.")
+    ] = None,
+    concurrent_streams: Annotated[
+        str | None, typer.Option(metavar="N", help="Streamed answers at a time.")
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Set limits of a tenant; what is not named stays.
+
+    "default" takes the tenant's own limit away: then the server's holds, which
+    is VECTORFORGE_LIMIT_REQUESTS_PER_MINUTE and the like, or there is none.
+    Running servers take a change up within 10 seconds.
+
+    [bold]Examples[/bold]
+
+        vectorforge limits set acme --requests-per-minute 120 --concurrent-streams 4
+
+        vectorforge limits set acme --tokens-per-day 2000000 --cost-per-month-usd 50
+
+        vectorforge limits set acme --requests-per-minute default
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug, tenant=tenant) as running:
+        given = {
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_day": tokens_per_day,
+            "cost_per_month_usd": cost_per_month_usd,
+            "concurrent_streams": concurrent_streams,
+        }
+        changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+        if not changes:
+            raise InvalidInputError("Name a limit, such as --requests-per-minute 120.")
+        _show(running, tenant, changes)
+
+
+def _show(running: TenantCommand, tenant: str | None, changes: Mapping[str, Any]) -> None:
+    """Print the tenant's limits after the changes; None is this machine's own tenant."""
+
+    async def work(session: "Session") -> tuple[str, list[_Row]]:
+        limits = session.services.limits.own
+        own = await limits.own()
+        if changes:
+            own = replace(own, **changes)
+            await limits.change(own)
+        rows = _rows(own, session.application.limit_gate.defaults, await limits.usage())
+        return tenant or session.config.server.local_tenant, rows
+
+    running.show(
+        running.run(work), lambda found: {"tenant": found[0], "limits": [*map(_as_body, found[1])]}, _print
+    )
+
+
+def _rows(own: "Limits", server: "Limits", used: "LimitUsage") -> list[_Row]:
+    usage: dict[str, Decimal | int] = {
+        "requests_per_minute": used.requests,
+        "tokens_per_day": used.tokens,
+        "cost_per_month_usd": used.cost_usd,
+        "concurrent_streams": used.streams,
+    }
+    rows = []
+    for name, spent in usage.items():
+        mine, default = getattr(own, name), getattr(server, name)
+        limit = default if mine is None else mine
+        source = "none" if limit is None else "server" if mine is None else "tenant"
+        rows.append(_Row(name, limit, source, spent))
+    return rows
+
+
+def _as_body(row: _Row) -> dict[str, object]:
+    return {"name": row.name, "limit": _plain(row.limit), "from": row.source, "used": _plain(row.used)}
+
+
+def _print(terminal: Terminal, found: tuple[str, Sequence[_Row]]) -> None:
+    tenant, rows = found
+    terminal.table(
+        ["Limit", "Value#", "From", "Used#"],
+        [(row.name, "-" if row.limit is None else row.limit, row.source, row.used) for row in rows],
+        title=f"Tenant {tenant}",
+    )
+
+
+def _plain(value: Decimal | int | None) -> float | int | None:
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,216 @@
+"""Storing query logs out of log files, with progress for whoever watches."""
+
+import asyncio
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from vectorforge.aws.database_login import database_password
+from vectorforge.aws.query_log_lines import find_records, names_records
+from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
+from vectorforge.cli.terminal import Terminal
+from vectorforge.config import DatabaseSettings, VectorForgeConfig
+from vectorforge.db.connection import Database
+from vectorforge.db.repositories.query_log_repo import QueryLogWriter, WrittenLogs
+from vectorforge.db.schema.migrate import migrate
+from vectorforge.errors import ConfigurationError, InvalidInputError, RefusedRowError
+from vectorforge.local.laptop import local_setup
+
+_BATCH_RECORDS = 500
+_BATCH_BYTES = 16 * 1024 * 1024
+_MAX_REPORTED = 100
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class ReplaySummary:
+    """What one run did."""
+
+    lines: int = 0
+    records: int = 0
+    """Found in the lines, the refused ones included."""
+    added: int = 0
+    """Queries that are new in the table, or of which only the start was there."""
+    refused: int = 0
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """File, line and reason of the first hundred that were refused."""
+
+    unread: int = 0
+    """Lines that name the type of query logs and hold none where one is believed."""
+    unread_places: list[str] = field(default_factory=list)
+    """The first hundred of them."""
+
+    @property
+    def already_there(self) -> int:
+        """Records that changed nothing: stored before, or a second record of the same query."""
+        return self.records - self.refused - self.added
+
+    def refuse(self, place: "_Place", reason: str) -> None:
+        """Count a record that cannot be stored."""
+        self.refused += 1
+        if len(self.problems) < _MAX_REPORTED:
+            self.problems.append({"file": place.file, "line": place.line, "reason": reason})
+
+    def pass_over(self, place: "_Place") -> None:
+        """Count a line in which nothing was found that may have been a record."""
+        self.unread += 1
+        if len(self.unread_places) < _MAX_REPORTED:
+            self.unread_places.append(f"{place.file}, line {place.line}")
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        names = ("lines", "records", "added", "already_there", "refused", "problems", "unread")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    file: str
+    line: int
+
+
+_Batch = list[tuple[_Place, QueryLogRecord]]
+
+
+def replay_files(terminal: Terminal, paths: Sequence[Path], data_dir: Path | None) -> ReplaySummary:
+    """Store the query logs in these files; ``-`` is standard input.
+
+    Raises:
+        ConfigurationError: The log writer's database is not set.
+        InvalidInputError: A file cannot be read.
+        DatabaseUnavailableError: The database cannot be reached; what was stored until then stays.
+    """
+    for path in paths:
+        if path != Path("-") and not path.is_file():
+            raise InvalidInputError(f"{path} does not exist or is not a file.", field="FILE")
+    config = VectorForgeConfig.from_environment()
+    if config.database.log_writer_database_url is not None:
+        return asyncio.run(_replay(terminal, paths, config.database))
+    with local_setup(config, data_dir=data_dir) as setup:
+        if setup.embedded and setup.migrator_url is not None:
+            asyncio.run(migrate(setup.migrator_url))
+        return asyncio.run(_replay(terminal, paths, setup.config.database))
+
+
+def print_summary(terminal: Terminal, summary: ReplaySummary) -> None:
+    """Print what was stored, and why what was refused could not be."""
+    for unread in summary.unread_places:
+        terminal.warn(f"{unread}: names the type of query logs, but no record starts where one is believed.")
+    if summary.unread > len(summary.unread_places):
+        terminal.warn(f"... and {summary.unread - len(summary.unread_places)} more.")
+    if terminal.json_output:
+        terminal.json(summary.as_json())
+        return
+    row = (summary.lines, summary.records, summary.added, summary.already_there, summary.refused)
+    terminal.table(["Lines#", "Records#", "Added#", "Already there#", "Refused#"], [row])
+    for problem in summary.problems:
+        terminal.error(f"{problem['file']}, line {problem['line']}: {problem['reason']}")
+    unreported = summary.refused - len(summary.problems)
+    if unreported:
+        terminal.error(f"... and {unreported} more.")
+
+
+async def _replay(terminal: Terminal, paths: Sequence[Path], settings: DatabaseSettings) -> ReplaySummary:
+    url = settings.log_writer_database_url
+    if url is None:
+        raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
+    summary = ReplaySummary()
+    async with Database(
+        url.get_secret_value(),
+        pool_size=1,
+        timeout_s=settings.database_timeout_s,
+        password=database_password(settings),
+    ) as database:
+        writer = QueryLogWriter(database)
+        with _progress(terminal) as progress:
+            for batch in _batches(paths, summary):
+                await _store(writer, batch, summary)
+                progress.update(progress.task_ids[0], records=summary.records, lines=summary.lines)
+    return summary
+
+
+def _progress(terminal: Terminal) -> Progress:
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[records]} records in {task.fields[lines]} lines"),
+        TimeElapsedColumn(),
+        console=terminal.err,
+        transient=True,
+        disable=terminal.json_output or not terminal.err.is_terminal,
+    )
+    progress.add_task("Replay", total=None, records=0, lines=0)
+    return progress
+
+
+async def _store(writer: QueryLogWriter, batch: _Batch, summary: ReplaySummary) -> None:
+    """Store a batch in one statement; one by one only when the database does not take one of the records."""
+    try:
+        summary.added += (await _write(writer, batch)).stored
+    except (InvalidInputError, RefusedRowError) as exc:
+        if len(batch) == 1:
+            summary.refuse(batch[0][0], exc.message)
+            return
+        for item in batch:
+            await _store(writer, [item], summary)
+
+
+async def _write(writer: QueryLogWriter, batch: _Batch) -> WrittenLogs:
+    return await writer.write([(record.tenant_id, record.query_log()) for _, record in batch])
+
+
+def _batches(paths: Sequence[Path], summary: ReplaySummary) -> Iterator[_Batch]:
+    """The records of all files, in batches that the database takes well; the last one may be empty."""
+    batch: _Batch = []
+    size = 0
+    for place, line in _lines(paths):
+        summary.lines += 1
+        texts = list(find_records(line))
+        if not texts and names_records(line):
+            summary.pass_over(place)
+        for text in texts:
+            summary.records += 1
+            try:
+                record = parse_message(text)
+            except InvalidInputError as exc:
+                summary.refuse(place, exc.message)
+                continue
+            if isinstance(record, QueryLogRecord):  # find_records finds nothing else
+                batch.append((place, record))
+                size += len(text)
+            if len(batch) == _BATCH_RECORDS or size > _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    yield batch
+
+
+def _lines(paths: Sequence[Path]) -> Iterator[tuple[_Place, str]]:
+    for path in paths:
+        name = "standard input" if path == Path("-") else str(path)
+        try:
+            with _opened(path) as file:
+                for number, line in enumerate(file, start=1):
+                    yield _Place(name, number), line.decode("utf-8", "replace")
+        except (OSError, EOFError, zlib.error) as exc:  # OSError: also what is no gzip after all
+            raise InvalidInputError(f"{name} cannot be read ({type(exc).__name__}).", field="FILE") from exc
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, unpacked if its first bytes say that it is gzipped."""
+    if path == Path("-"):
+        yield _unpacked(cast("io.BufferedReader", sys.stdin.buffer))
+        return
+    with path.open("rb") as file:
+        yield _unpacked(file)
+
+
+def _unpacked(file: io.BufferedReader) -> BinaryIO:
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if file.peek(2)[:2] == _GZIP else file

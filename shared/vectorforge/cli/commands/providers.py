@@ -1,0 +1,220 @@
+"""``vectorforge providers``."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from vectorforge.cli.exit_codes import ExitCode
+from vectorforge.cli.options import DebugOption, JsonOption
+from vectorforge.cli.terminal import command
+from vectorforge.errors import InvalidInputError
+
+if TYPE_CHECKING:  # loaded when a command runs
+    from vectorforge.config import VectorForgeConfig
+    from vectorforge.embedding.base import EmbeddingProvider
+    from vectorforge.embedding.registry import EmbeddingProviderRegistry
+    from vectorforge.llm.base import BaseLLMProvider
+    from vectorforge.llm.registry import LLMProviderRegistry
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Show who can write answers and embed, which models they offer, and whether they answer.",
+)
+
+T = TypeVar("T")
+
+_CHECK_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """What the settings of this machine register; no database is needed."""
+
+    llm: "LLMProviderRegistry"
+    embedding: "EmbeddingProviderRegistry"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What asking one provider found."""
+
+    kind: str
+    name: str
+    ok: bool
+    detail: str
+
+
+@app.command("list")
+def list_providers(json_output: JsonOption = False, debug: DebugOption = False) -> None:
+    """List what the settings register, and what would register the others. Asks nobody."""
+    with command(json_output=json_output, debug=debug) as terminal:
+        from vectorforge.api.native.server import ProvidersResponse
+
+        async def work(providers: Providers) -> ProvidersResponse:
+            return ProvidersResponse.of(providers.llm, providers.embedding)
+
+        found = _run(work)
+        missing = _missing({row.name for row in found.llm}, {row.name for row in found.embedding})
+        if terminal.json_output:
+            terminal.json({**found.model_dump(mode="json"), "not_registered": missing})
+            return
+        rows = [
+            ("answers", row.name, _yes(row.is_default), row.default_model, ", ".join(row.capabilities))
+            for row in found.llm
+        ]
+        rows += [
+            ("embeddings", row.name, _yes(row.is_default), row.default_model, f"{row.dimension} dimensions")
+            for row in found.embedding
+        ]
+        terminal.table(["For", "Name", "Default", "Model", "Can"], rows)
+        terminal.note("The default is asked when a request names none. More can be registered:")
+        for one in missing:
+            terminal.note(f"  {one['name']} ({one['for']}): set {one['set']}")
+
+
+@app.command()
+def models(
+    name: Annotated[str, typer.Argument(help="Name of a provider of answers, e.g. openai.")],
+    json_output: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """List the models that a provider offers to your key.
+
+    [bold]Example[/bold]
+
+        vectorforge providers models anthropic
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+
+        async def work(providers: Providers) -> tuple[str, list[str]]:
+            if name not in (writers := providers.llm.list_providers()):
+                raise _unknown(name, writers)
+            provider = providers.llm.get(name)
+            return provider.default_model, await provider.list_models()
+
+        default, found = _run(work)
+        if terminal.json_output:
+            terminal.json({"provider": name, "default_model": default, "models": found})
+            return
+        for model in found:
+            terminal.line(f"{model}  (default)" if model == default else model)
+        if default not in found:
+            terminal.warn(f"The default model {default} is not in this list.")
+
+
+@app.command()
+def check(
+    name: Annotated[str | None, typer.Argument(help="Only this provider.", show_default="all")] = None,
+    json_output: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Ask each provider whether it takes the credentials: for its models, or for one vector.
+
+    Exit code 1 when one of them does not.
+    """
+    with command(json_output=json_output, debug=debug) as terminal:
+
+        async def work(providers: Providers) -> list[Checked]:
+            llm, embedding = providers.llm, providers.embedding
+            writers, embedders = llm.list_providers(), embedding.list_providers()
+            if name is not None and name not in (*writers, *embedders):
+                raise _unknown(name, [*writers, *embedders])
+            return await asyncio.gather(
+                *(_checked(llm.get(one)) for one in writers if name in (None, one)),
+                *(_checked_embedder(embedding.get(one)) for one in embedders if name in (None, one)),
+            )
+
+        found = _run(work)
+        if terminal.json_output:
+            terminal.json({"providers": found, "ok": all(one.ok for one in found)})
+        else:
+            rows = [(one.kind, one.name, "ok" if one.ok else "fail", one.detail) for one in found]
+            terminal.table(["For", "Name", "Status", "Detail"], rows)
+        if not all(one.ok for one in found):
+            raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+async def _checked(provider: "BaseLLMProvider") -> Checked:
+    from vectorforge.errors import VectorForgeError
+
+    try:
+        async with asyncio.timeout(_CHECK_TIMEOUT_S):
+            if not await provider.validate_credentials():
+                return Checked("answers", provider.name, False, "The credentials are refused.")
+            offered = await provider.list_models()
+    except TimeoutError:
+        return Checked("answers", provider.name, False, f"No answer within {_CHECK_TIMEOUT_S:g} s")
+    except VectorForgeError as exc:
+        return Checked("answers", provider.name, False, exc.message)
+    known = provider.default_model in offered
+    detail = "" if known else "; the default model is not among them"
+    return Checked("answers", provider.name, True, f"{provider.default_model}, {len(offered)} models{detail}")
+
+
+async def _checked_embedder(provider: "EmbeddingProvider") -> Checked:
+    from vectorforge.deadline import Deadline
+    from vectorforge.errors import VectorForgeError
+
+    try:
+        vector = await provider.embed_query("Is it ready?", deadline=Deadline.after(_CHECK_TIMEOUT_S))
+    except VectorForgeError as exc:
+        return Checked("embeddings", provider.name, False, exc.message)
+    return Checked("embeddings", provider.name, True, f"{provider.default_model}, {len(vector)} dimensions")
+
+
+def _unknown(name: str, names: list[str]) -> InvalidInputError:
+    there = ", ".join(dict.fromkeys(names)) or "none"
+    return InvalidInputError(f"There is no provider {name[:100]!r} here. There are: {there}.", field="NAME")
+
+
+def _run(work: Callable[[Providers], Awaitable[T]]) -> T:
+    from vectorforge.config import VectorForgeConfig
+
+    async def run() -> T:
+        async with _opened(VectorForgeConfig.from_environment()) as providers:
+            return await work(providers)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def _opened(config: "VectorForgeConfig") -> AsyncIterator[Providers]:
+    from vectorforge.bootstrap import credential_store
+    from vectorforge.embedding.registry import EmbeddingProviderRegistry
+    from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+    from vectorforge.llm.registry import LLMProviderRegistry
+
+    store = credential_store(config)
+    llm, embedding = LLMProviderRegistry(), EmbeddingProviderRegistry()
+    try:
+        embedding.auto_discover(config, store=store)
+        llm.auto_discover(config, store=store, fallback=ExtractiveProvider())
+        yield Providers(llm, embedding)
+    finally:
+        await llm.aclose()
+        await embedding.aclose()
+        if store is not None:
+            store.close()
+
+
+def _missing(llm: set[str], embedding: set[str]) -> list[dict[str, str]]:
+    """What could be registered besides, and the variable that does it."""
+    from vectorforge.embedding.registry import REGISTERED_BY
+    from vectorforge.llm.registry import PROVIDER_SPECS
+
+    writers = {spec.name: f"VECTORFORGE_{spec.setting.upper()}" for spec in PROVIDER_SPECS}
+    return [
+        {"for": kind, "name": name, "set": variable}
+        for kind, known, there in (("answers", writers, llm), ("embeddings", REGISTERED_BY, embedding))
+        for name, variable in known.items()
+        if name not in there
+    ]
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else ""

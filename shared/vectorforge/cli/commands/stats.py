@@ -1,0 +1,131 @@
+"""``vectorforge stats``."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption
+from vectorforge.cli.session import tenant_command
+from vectorforge.cli.terminal import Terminal
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from vectorforge.api.native.statistics import StatisticsBody
+    from vectorforge.cli.session import Session
+    from vectorforge.db.repositories.statistics_types import Activity, Percentiles, Statistics
+
+_STAGES = {
+    "retrieval": "search",
+    "context": "prompt",
+    "generation": "answer",
+    "first_token": "to first word",
+    "total": "total",
+}
+
+
+def stats(
+    days: Annotated[int, typer.Option(min=1, max=400, help="Days up to now.")] = 7,
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            "--collection", "-c", help="Name or id of one collection.", show_default="all", metavar="NAME"
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    data_dir: DataDirOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Count questions, their time, tokens and cost. Days are UTC's.
+
+    [bold]Examples[/bold]
+
+        vectorforge stats --days 30
+
+        vectorforge stats -c handbook --json | jq .totals.cost_usd
+    """
+    with tenant_command(json_output=json_output, data_dir=data_dir, debug=debug) as running:
+
+        async def work(session: "Session") -> "Statistics":
+            return await _collect(session, days, collection)
+
+        running.show(running.run(work), _as_body, _print)
+
+
+async def _collect(session: "Session", days: int, collection: str | None) -> "Statistics":
+    from datetime import UTC, datetime, timedelta
+
+    from vectorforge.db.repositories.query_filter import QueryFilter
+
+    until = datetime.now(UTC)
+    first_day = (until - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    chosen = None if collection is None else (await session.collection(collection)).id
+    return await session.services.statistics.collect(
+        QueryFilter(since=first_day, until=until, collection_id=chosen), "day"
+    )
+
+
+def _as_body(found: "Statistics") -> "StatisticsBody":
+    from vectorforge.api.native.statistics import StatisticsBody
+
+    return StatisticsBody.model_validate(found)
+
+
+def _print(terminal: Terminal, found: "Statistics") -> None:
+    terminal.table(["Number", "Value#"], _totals(found), title="Totals")
+    if not found.totals.queries:
+        terminal.note("No questions in this time.")
+        return
+    latency = [(shown, *_times(found.totals.latency_ms.get(stage))) for stage, shown in _STAGES.items()]
+    times = ["Half#", "95 %#", "99 %#"]
+    terminal.line()
+    terminal.table(["Stage", *times], latency, title="Time within which")
+    columns = ["Questions#", "Failed#", *times, "Tokens#", "Cost#"]
+    by_day = [(interval.start.date(), *_row(interval)) for interval in found.series]
+    terminal.line()
+    terminal.table(["Day", *columns], by_day, title="Days")
+    models = [
+        (f"{entry.provider} {entry.model}" if entry.model else "none", *_row(entry)) for entry in found.models
+    ]
+    terminal.line()
+    terminal.table(["Model", *columns], models, title="Models")
+    if found.totals.unpriced:
+        terminal.note(f"{found.totals.unpriced} questions used a model whose price is not known.")
+
+
+def _totals(found: "Statistics") -> list[tuple[str, object]]:
+    totals = found.totals
+    return [
+        ("questions", totals.queries),
+        *((f"  {outcome}", count) for outcome, count in totals.outcomes.items()),
+        ("from the cache", totals.cached),
+        ("degraded", totals.degraded),
+        ("low quality", totals.low_quality),
+        ("tokens read", totals.prompt_tokens),
+        ("tokens written", totals.completion_tokens),
+        ("cost in US dollars", _dollars(totals.cost_usd)),
+        ("documents", found.content.documents),
+        ("passages", found.content.chunks),
+    ]
+
+
+def _row(activity: "Activity") -> tuple[object, ...]:
+    return (
+        activity.queries,
+        activity.outcomes.get("error", 0),
+        *_times(activity.latency_ms.get("total")),
+        activity.prompt_tokens + activity.completion_tokens,
+        _dollars(activity.cost_usd),
+    )
+
+
+def _times(measured: "Percentiles | None") -> tuple[str, str, str]:
+    if measured is None:
+        return "", "", ""
+    p50, p95, p99 = (
+        f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+        for value in (measured.p50, measured.p95, measured.p99)
+    )
+    return p50, p95, p99
+
+
+def _dollars(cost: float) -> str:
+    return f"{cost:.4f}" if cost < 1 else f"{cost:.2f}"

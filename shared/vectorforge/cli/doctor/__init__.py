@@ -1,0 +1,1 @@
+"""The doctor command: checks of configuration, database, vendors and storage."""

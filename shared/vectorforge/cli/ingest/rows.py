@@ -1,0 +1,263 @@
+"""Ingesting the rows of somebody's own PostgreSQL, with progress for whoever watches."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from vectorforge.cli.ingest.run import PARALLEL_DOCUMENTS, IngestSummary
+from vectorforge.cli.session import Session
+from vectorforge.cli.terminal import Terminal
+from vectorforge.db.source_rows import RowKey, SourceRows, table_query
+from vectorforge.errors import InvalidInputError
+from vectorforge.ingestion.rows import ROW_VERSION, RowIngestion, RowMapping
+from vectorforge.types import Collection
+
+_BATCH = 100
+"""Rows read at a time: few enough to be held with their texts."""
+_FROM_ENVIRONMENT = "env:"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToIngest:
+    """What ``vectorforge ingest --from-postgres`` was asked for."""
+
+    dsn: str = field(repr=False)
+    query: str
+    mapping: RowMapping
+    delete: bool = False
+    """Whether documents of rows that are gone are deleted."""
+    everything: bool = False
+    """Whether rows are read that have not changed since the last time."""
+
+    @classmethod
+    def of_options(
+        cls,
+        dsn: str,
+        *,
+        query: str | None,
+        table: str | None,
+        name: str | None,
+        key: str,
+        text: Sequence[str],
+        updated: str | None,
+        title: str | None,
+        metadata: Sequence[str],
+        delete: bool,
+        everything: bool,
+    ) -> Self:
+        """Check the options of the command line.
+
+        Raises:
+            InvalidInputError: An option is missing, or two exclude each other.
+        """
+        if (query is None) == (table is None):
+            raise InvalidInputError("Name either --query or --table.", field="--query")
+        statement = table_query(table) if table is not None else str(query)
+        digest = hashlib.sha256(statement.encode()).hexdigest()[:8]
+        mapping = RowMapping(
+            name or table or f"query-{digest}", key, tuple(text), updated, title, tuple(metadata)
+        )
+        return cls(resolved_dsn(dsn), statement, mapping, delete, everything)
+
+
+def resolved_dsn(dsn: str) -> str:
+    """The connection string, or what the environment has under the name after ``env:``.
+
+    Raises:
+        InvalidInputError: It has nothing under this name.
+    """
+    if not dsn.startswith(_FROM_ENVIRONMENT):
+        return dsn
+    name = dsn.removeprefix(_FROM_ENVIRONMENT)
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise InvalidInputError(
+            f"The environment has no variable {name!r}.", field="--from-postgres"
+        ) from None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the first pass over the keys gave."""
+
+    sources: set[str] = field(default_factory=set)
+    changed: list[Any] = field(default_factory=list)
+    """Keys of rows to read."""
+    unchanged: int = 0
+
+
+@dataclass(slots=True)
+class RowsSummary(IngestSummary):
+    """What became of all rows of one run."""
+
+    skipped: int = 0
+    """Rows whose time of change, and so whose document, is the same as before."""
+    without_text: int = 0
+    deleted: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs, with the failures."""
+        counts = {"skipped": self.skipped, "without_text": self.without_text, "deleted": self.deleted}
+        return {**IngestSummary.as_json(self), **counts}
+
+
+async def ingest_rows(
+    terminal: Terminal,
+    session: Session,
+    collection: Collection,
+    wanted: RowsToIngest,
+    *,
+    labels: Mapping[str, Any] | None = None,
+) -> RowsSummary:
+    """Ingest the rows that are new or have changed; several at a time, and one that fails stops no other.
+
+    The first pass reads keys and times of change only, and compares them with what is stored: so a row that
+    was committed late, or changed back to an older time, is found too, which a mark of the latest time seen
+    would miss.
+
+    Raises:
+        InvalidInputError: A column is missing, or keys are not unique.
+        ConfigurationError: The connection string is not one.
+        DatabaseUnavailableError: One of the databases is gone.
+    """
+    summary = RowsSummary(collection)
+    mapping = wanted.mapping
+    async with SourceRows.open(wanted.dsn, wanted.query) as rows:
+        mapping.check(rows.columns)
+        ingestion = RowIngestion(
+            session.services.ingestion, collection, mapping, session.config.ingestion, labels
+        )
+        with RowBars(terminal) as bars:
+            found = await _changed_rows(session, collection, rows, ingestion, wanted, bars)
+            summary.skipped = found.unchanged
+            bars.total(len(found.changed))
+            for start in range(0, len(found.changed), _BATCH):
+                if summary.stopped_by:
+                    break
+                batch = await rows.rows(mapping.key, found.changed[start : start + _BATCH])
+                await _ingest_batch(ingestion, batch, summary, found, bars)
+    if wanted.delete and not summary.stopped_by:
+        summary.deleted = await ingestion.keep_only(sorted(found.sources))
+    return summary
+
+
+async def _changed_rows(
+    session: Session,
+    collection: Collection,
+    rows: SourceRows,
+    ingestion: RowIngestion,
+    wanted: RowsToIngest,
+    bars: "RowBars",
+) -> _Found:
+    mapping, found = wanted.mapping, _Found()
+    stored = await session.services.documents.metadata_of_parent(collection.id, mapping.name, ROW_VERSION)
+    async with aclosing(rows.keys(mapping.key, mapping.updated)) as keys:
+        async for row in keys:
+            source = mapping.source_of(row.key)
+            if source in found.sources:
+                raise InvalidInputError(
+                    f"The column {mapping.key!r} does not tell rows apart: several have the same value.",
+                    field="--key",
+                )
+            found.sources.add(source)
+            if not wanted.everything and _is_stored(ingestion, row, stored.get(source)):
+                found.unchanged += 1
+            else:
+                found.changed.append(row.key)
+            bars.compared()
+    return found
+
+
+def _is_stored(ingestion: RowIngestion, row: RowKey, stored_version: str | None) -> bool:
+    return stored_version is not None and stored_version == ingestion.version_of(row.updated)
+
+
+async def _ingest_batch(
+    ingestion: RowIngestion,
+    batch: Sequence[Mapping[str, Any]],
+    summary: RowsSummary,
+    found: _Found,
+    bars: "RowBars",
+) -> None:
+    """Ingest some rows side by side; after a stop, leave the rest."""
+    waiting = iter(batch)
+    known = await ingestion.embedding_prefetch(batch)
+
+    async def work() -> None:
+        for row in waiting:  # shared: each worker takes the next one
+            if summary.stopped_by:
+                return
+            result = await ingestion.ingest(row, known)
+            if result is None:
+                summary.without_text += 1
+                found.sources.discard(ingestion.mapping.source_of(row[ingestion.mapping.key]))
+            else:
+                summary.add(result)
+                summary.stop_if_useless(result.error)
+            bars.done()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(PARALLEL_DOCUMENTS):
+            group.create_task(work())
+
+
+class RowBars:
+    """Bars on stderr: rows compared, rows ingested. Silent off a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=terminal.err,
+            transient=True,
+            disable=terminal.json_output or not terminal.err.is_terminal,
+        )
+        self._compared = self._progress.add_task("Compared", total=None)
+        self._done = self._progress.add_task("Ingested", total=0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def compared(self) -> None:
+        """One more key was read."""
+        self._progress.advance(self._compared)
+
+    def total(self, rows: int) -> None:
+        """Say how many are going to be ingested."""
+        self._progress.update(self._done, total=rows)
+
+    def done(self) -> None:
+        """One more was ingested."""
+        self._progress.advance(self._done)
+
+
+def note_rows(terminal: Terminal, summary: RowsSummary) -> None:
+    """Say what the table of documents does not."""
+    for count, words in (
+        (summary.skipped, "rows have not changed and were not read"),
+        (summary.without_text, "rows hold no text"),
+        (summary.deleted, "documents of rows that are gone were deleted"),
+    ):
+        if count:
+            terminal.note(f"{count:,} {words}.")

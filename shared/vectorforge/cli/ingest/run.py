@@ -1,0 +1,246 @@
+"""Ingesting files, with progress for whoever watches."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vectorforge.cli.ingest.display import IngestDisplay
+from vectorforge.cli.ingest.files import SkippedFile, SourceFile, shown_source
+from vectorforge.cli.session import Session
+from vectorforge.cli.terminal import Terminal
+from vectorforge.errors import (
+    DatabaseUnavailableError,
+    EmbeddingAuthenticationError,
+    ExtractionError,
+    VectorForgeError,
+)
+from vectorforge.ingestion.embedding_prefetch import AT_A_TIME, PrefetchItem, is_small
+from vectorforge.ingestion.pipeline import failed
+from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
+from vectorforge.types import Collection
+
+PARALLEL_DOCUMENTS = 4
+"""Enough to hide the latency of an embedding service behind the work of the others."""
+_MAX_REPORTED_FAILURES = 1_000
+_MAX_FAILED_IN_A_ROW = 8
+_HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
+
+
+@dataclass(slots=True)
+class IngestSummary:
+    """What became of all documents of one run."""
+
+    collection: Collection
+    counts: Counter[DocumentStatus] = field(default_factory=Counter)
+    chunks_added: int = 0
+    chunks_kept: int = 0
+    chunks_removed: int = 0
+    failures: list[DocumentResult] = field(default_factory=list)
+    """The first thousand; ``counts`` has them all."""
+
+    stopped_by: IngestionError | None = None
+    """Why the rest was not tried."""
+    failed_in_a_row: int = 0
+    """For want of a service."""
+    skipped_files: list[SkippedFile] = field(default_factory=list)
+    """What the folders hold and was not read."""
+
+    @property
+    def failed(self) -> int:
+        """How many documents failed."""
+        return self.counts[DocumentStatus.FAILED]
+
+    def add(self, result: DocumentResult) -> None:
+        """Count one document."""
+        self.counts[result.status] += 1
+        self.chunks_added += result.chunks_added
+        self.chunks_kept += result.chunks_kept
+        self.chunks_removed += result.chunks_removed
+        if result.status is DocumentStatus.FAILED and len(self.failures) < _MAX_REPORTED_FAILURES:
+            self.failures.append(result)
+
+    def stop_if_useless(self, error: IngestionError | None) -> None:
+        """After a document: stop when the next ones cannot do better."""
+        if error is None or not error.retryable:
+            self.failed_in_a_row = 0
+        else:
+            self.failed_in_a_row += 1
+        if error and (error.code in _HOPELESS or self.failed_in_a_row >= _MAX_FAILED_IN_A_ROW):
+            self.stopped_by = self.stopped_by or error
+
+    def row(self) -> tuple[str | int, ...]:
+        """Collection, documents, stored, unchanged, failed, chunks added, kept and removed."""
+        return (
+            self.collection.name,
+            self.counts.total(),
+            self.counts[DocumentStatus.SUCCEEDED],
+            self.counts[DocumentStatus.UNCHANGED],
+            self.failed,
+            self.chunks_added,
+            self.chunks_kept,
+            self.chunks_removed,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs, with the failures."""
+        names = (
+            "documents",
+            "succeeded",
+            "unchanged",
+            "failed",
+            "chunks_added",
+            "chunks_kept",
+            "chunks_removed",
+        )
+        return {
+            "collection": self.collection.name,
+            "collection_id": self.collection.id,
+            **dict(zip(names, self.row()[1:], strict=True)),
+            "stopped_by": self.stopped_by,
+            "failures": [{"source": f.source, "error": f.error} for f in self.failures],
+            "skipped_files": [file._asdict() for file in self.skipped_files],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file and what has become of its documents so far."""
+
+    parts: Sequence[DocumentPart]
+    results: list[DocumentResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state that the workers of one run share."""
+
+    session: Session
+    collection: Collection
+    metadata: Mapping[str, Any]
+    summary: IngestSummary
+    display: IngestDisplay
+    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
+        default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
+    )
+    """Documents whose vectors are made together: some small ones, or a single larger one."""
+
+    async def read(self, files: Sequence[SourceFile]) -> None:
+        """Put the documents of every file into the queue, and at its end a None for each worker."""
+        small: list[tuple[DocumentPart, _File]] = []
+        for source, file, name in files:
+            if self.summary.stopped_by:
+                break
+            try:
+                content = read_file(file, self.session.config.ingestion.max_document_bytes)
+                parts = await self.session.services.ingestion.split(content, source, None)
+                if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
+                    parts = [replace(part, fallback_title=name) for part in parts]
+            except VectorForgeError as exc:
+                self.summary.add(failed(source, exc))
+                parts = []
+            self.display.read(source, len(parts))
+            opened = _File(parts)
+            for part in parts:
+                if is_small(part):
+                    small.append((part, opened))
+                else:
+                    await self.queue.put([(part, opened)])
+                if len(small) == AT_A_TIME:
+                    await self.queue.put(small)
+                    small = []
+        if small:
+            await self.queue.put(small)
+        for _ in range(PARALLEL_DOCUMENTS):
+            await self.queue.put(None)
+
+    async def work(self) -> None:
+        """Ingest documents from the queue until there are no more; after a stop, only empty the queue."""
+        ingestion = self.session.services.ingestion
+        while (group := await self.queue.get()) is not None:
+            upcoming = [PrefetchItem(part, None, self.metadata) for part, _ in group]
+            known = (
+                {}
+                if self.summary.stopped_by
+                else await ingestion.embedding_prefetch(self.collection, upcoming)
+            )
+            for part, file in group:
+                if self.summary.stopped_by:
+                    break
+                result = await ingestion.ingest_part(
+                    self.collection,
+                    part,
+                    metadata=self.metadata,
+                    on_progress=self.display.embedding(),
+                    known=known,
+                )
+                self.summary.add(result)
+                self.display.done()
+                self.summary.stop_if_useless(result.error)
+                await self._finish(file, result)
+
+    async def _finish(self, file: "_File", result: DocumentResult) -> None:
+        """After the last document of a file: delete what the file no longer holds."""
+        file.results.append(result)
+        if len(file.results) == len(file.parts):
+            try:
+                await self.session.services.ingestion.delete_left_out(
+                    self.collection, file.parts, file.results
+                )
+            except VectorForgeError as exc:
+                self.summary.add(failed(file.parts[0].parent_source or result.source, exc))
+
+
+async def ingest_files(
+    terminal: Terminal,
+    session: Session,
+    collection: Collection,
+    files: Sequence[SourceFile],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+) -> IngestSummary:
+    """Ingest files, several documents at a time. One that fails does not stop the others.
+
+    When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
+    a service, the rest is not tried: see ``IngestSummary.stopped_by``. What was stored stays.
+    """
+    summary = IngestSummary(collection)
+    with IngestDisplay(terminal, len(files)) as display:
+        run = _Run(session, collection, metadata or {}, summary, display)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.read(files))
+            for _ in range(PARALLEL_DOCUMENTS):
+                group.create_task(run.work())
+    return summary
+
+
+def read_file(file: Path, max_bytes: int) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        ExtractionError: ``too_large``, or it cannot be read.
+    """
+    try:
+        if file.stat().st_size > max_bytes:
+            raise ExtractionError(f"The file is larger than {max_bytes:,} bytes.", reason="too_large")
+        return file.read_bytes()
+    except OSError as exc:
+        raise ExtractionError(f"The file cannot be read ({type(exc).__name__}).") from exc
+
+
+def print_summary(terminal: Terminal, summary: IngestSummary) -> None:
+    """Print what was ingested, and why what failed did."""
+    if terminal.json_output:
+        terminal.json(summary.as_json())
+        return
+    columns = ["Collection", "Documents", "Stored", "Unchanged", "Failed", "Chunks added", "Kept", "Removed"]
+    terminal.table([columns[0], *(f"{name}#" for name in columns[1:])], [summary.row()])
+    for skipped in summary.skipped_files:
+        terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
+    for result in summary.failures:
+        terminal.error(f"{shown_source(result.source)}: {result.error.message if result.error else 'failed'}")
+    unreported = summary.failed - len(summary.failures)
+    if unreported:
+        terminal.error(f"... and {unreported} more.")

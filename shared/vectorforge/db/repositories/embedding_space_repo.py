@@ -1,0 +1,132 @@
+"""Which models make the vectors of a collection: its own, and a second one while that is being changed.
+
+Partitions of the embeddings for a second model of a collection, made when they are missing.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, NotFoundError
+from vectorforge.types import Collection
+
+# One statement, so that both are of the same moment.
+_MODELS = """
+SELECT c.embedding_provider AS provider, c.embedding_model AS model, c.dimension, c.query_prefix,
+       c.document_prefix, coalesce(c.space, c.distance_metric || '_' || c.dimension) AS space,
+       0 AS place
+FROM vectorforge.collections AS c WHERE c.tenant_id = %(tenant)s AND c.id = %(collection)s
+UNION ALL
+SELECT s.embedding_provider, s.embedding_model, s.dimension, s.query_prefix, s.document_prefix, s.space, 1
+FROM vectorforge.embedding_switches AS s
+WHERE s.tenant_id = %(tenant)s AND s.collection_id = %(collection)s AND s.state <> 'removing'
+ORDER BY place
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """A model, how it is to be asked, and where its vectors are."""
+
+    provider: str
+    """Name under which the provider is registered."""
+    model: str
+    dimension: int
+    query_prefix: str
+    document_prefix: str
+    space: str
+    """The partition of the embeddings."""
+
+    @classmethod
+    def of(cls, collection: Collection) -> Self:
+        """The collection's own."""
+        return cls(
+            collection.embedding_provider,
+            collection.embedding_model,
+            collection.dimension,
+            collection.query_prefix,
+            collection.document_prefix,
+            collection.space,
+        )
+
+
+class EmbeddingModelRepository:
+    """The models of one tenant's collections."""
+
+    def __init__(self, db: TenantDatabase) -> None:
+        self._db = db
+
+    async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
+        """The collection's own model, and the other one while a change is open.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        params = {"tenant": self._db.tenant_id, "collection": collection_id}
+        rows = await self._db.fetch_all(_MODELS, params)
+        if not rows:
+            raise NotFoundError("There is no collection with this id.")
+        for row in rows:
+            del row["place"]
+        return [EmbeddingModel(**row) for row in rows]
+
+
+_ATTEMPTS: Final = 3
+_MAX_HALF_DIMENSION: Final = 4_000
+"""Of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
+_SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
+_ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
+
+
+async def second_space(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
+    """The partition for the vectors of a model that is to take the place of another one.
+
+    Args:
+        db: Of any tenant.
+        space: Where the vectors are that are compared now.
+        metric: Of the collection.
+        dimension: Of the model to come.
+
+    Returns:
+        Its name; never ``space``.
+
+    Raises:
+        ConflictError: There are too many partitions.
+        DatabaseUnavailableError: It could not be made now.
+    """
+    wanted = {"metric": metric, "dimension": dimension, "kind": _kind(space, dimension)}
+    found = await _ensured(db, _SPACE, wanted)
+    return found if found != space else await _ensured(db, _ALTERNATE, {"space": found})
+
+
+async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]) -> str:
+    """A partition; in a transaction of its own, because attaching one briefly locks out writers."""
+    from psycopg import errors
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            row = await db.fetch_one(statement, values)
+        except DatabaseError as exc:
+            if isinstance(exc.__cause__, errors.ConfigurationLimitExceeded):
+                raise ConflictError("Too many combinations of metric and dimension are in use.") from exc
+            if not isinstance(exc.__cause__, errors.LockNotAvailable):
+                raise
+            if attempt == _ATTEMPTS:
+                raise DatabaseUnavailableError(
+                    "The tables for this dimension could not be made; try again."
+                ) from exc
+            await asyncio.sleep(0.2 * attempt)
+        else:
+            return str((row or {})["space"])
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _kind(space: str, dimension: int) -> str:
+    """The kind of the partition to come: as that of today; no half precision where none can be indexed."""
+    kind = space.rsplit("_", 1)[-1]
+    if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
+        return kind
+    return "full"

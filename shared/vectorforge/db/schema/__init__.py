@@ -1,0 +1,1 @@
+"""Schema of the database: migrations, checks, vector indexes."""

@@ -1,0 +1,236 @@
+"""Build HNSW indexes for large collections, without blocking writers."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from vectorforge.db.conninfo import parsed
+from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, as_owner, fetch, fetch_spaces
+from vectorforge.errors import ConflictError, DeadlineExceededError, NotFoundError
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
+
+_LOCK_KEY: Final = int.from_bytes(
+    hashlib.sha256(b"vectorforge.vector_indexes").digest()[:8], "big", signed=True
+)
+_POLL_S: Final = 0.5
+_MIB: Final = 2**20
+_GRAPH_BYTES: Final = 1_000
+"""Memory of an element besides its vector: 32 neighbors of 16 bytes on the lowest level, and those above.
+https://github.com/pgvector/pgvector/blob/v0.8.0/src/hnsw.h"""
+_LEAST_MEMORY: Final = 64 * _MIB
+_MOST_WORKERS: Final = 8
+
+_TRY_LOCK = f"SELECT pg_try_advisory_lock({_LOCK_KEY}) AS held"
+_UNLOCK = f"SELECT pg_advisory_unlock({_LOCK_KEY})".encode()
+_LIMITS = """
+SELECT pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
+       current_setting('max_parallel_workers')::int AS workers
+"""
+_PROGRESS = """
+SELECT coalesce(phase, 'initializing') AS phase, blocks_done, blocks_total
+FROM pg_stat_progress_create_index WHERE pid = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """Progress of a build."""
+
+    space: str
+    phase: str
+    """PostgreSQL's name of it: https://www.postgresql.org/docs/current/progress-reporting.html."""
+    fraction: float
+    """Finished part of this phase, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResources:
+    """Resources of the database server that a build may use.
+
+    Args:
+        memory_bytes: ``maintenance_work_mem``. None: as much as the graph needs, up to a quarter of this
+            machine's memory if the server runs on it, otherwise up to its ``shared_buffers`` (on RDS a
+            quarter).
+        workers: Parallel workers besides the leader. None: the number of cores, at most 8.
+        timeout_s: Seconds after which the build is cancelled. None: no limit.
+    """
+
+    memory_bytes: int | None = None
+    workers: int | None = None
+    timeout_s: float | None = None
+
+
+def build_bytes(index: SpaceIndex) -> int:
+    """Return the memory that holds the whole graph; with less, a build continues on disk, much slower."""
+    return max(_LEAST_MEMORY, index.vectors * (index.vector_bytes + _GRAPH_BYTES) * 5 // 4)
+
+
+async def build_indexes(
+    conninfo: str,
+    *,
+    larger_than: int,
+    spaces: Collection[str] = (),
+    resources: BuildResources | None = None,
+    on_progress: Callable[[BuildProgress], None] | None = None,
+) -> list[SpaceIndex]:
+    """Build missing indexes; readers and writers are not blocked.
+
+    Args:
+        conninfo: Connection string of the role that owns the schema, to the server and not through a pooler.
+        larger_than: Build the index of a partition if one of its collections has more vectors.
+        spaces: Build exactly these, whatever their size; empty: those with a large collection.
+        resources: Resources of a build.
+        on_progress: Called about twice a second.
+
+    Returns:
+        The partitions whose index was built, in their new state.
+
+    Raises:
+        NotFoundError: One of ``spaces`` does not exist, or has too many dimensions for an index.
+        ConflictError: Another process is building.
+        DeadlineExceededError: It took longer than ``timeout_s``; the unfinished index is dropped.
+        DatabaseUnavailableError: No connection, or it was lost.
+        DatabaseError: The server rejected a statement.
+    """
+    from vectorforge.db.session import translated_errors
+
+    with translated_errors():
+        async with as_owner(conninfo) as connection:
+            if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
+                raise ConflictError("Another process is already building the vector indexes.")
+            builder = _Builder(connection, conninfo, resources or BuildResources(), on_progress)
+            try:
+                return await builder.build_missing(larger_than, spaces)
+            finally:
+                if not connection.broken:  # closing it would release the lock a moment later
+                    await connection.execute(_UNLOCK)
+
+
+def _check_names(found: Sequence[tuple[SpaceIndex, str | None]], spaces: Collection[str]) -> None:
+    possible = {index.space for index, _ in found if index.possible}
+    for space in spaces:
+        if space not in possible:
+            raise NotFoundError(
+                f"No vector space {space!r} exists that can have an index; see `vectorforge index list`."
+            )
+
+
+def _is_wanted(index: SpaceIndex, larger_than: int, spaces: Collection[str]) -> bool:
+    if index.state is IndexState.READY:
+        return False
+    return index.space in spaces if spaces else index.pays(larger_than)
+
+
+class _Builder:
+    """Builds indexes one by one, on a connection that holds the builders' lock."""
+
+    def __init__(
+        self,
+        connection: "AsyncConnection[DictRow]",
+        conninfo: str,
+        resources: BuildResources,
+        on_progress: Callable[[BuildProgress], None] | None,
+    ) -> None:
+        self._connection = connection
+        self._conninfo = conninfo
+        self._resources = resources
+        self._on_progress = on_progress
+
+    async def build_missing(self, larger_than: int, spaces: Collection[str]) -> list[SpaceIndex]:
+        found = await fetch_spaces(self._connection)
+        _check_names(found, spaces)
+        names = set()
+        for index, statement in found:
+            if statement is not None and _is_wanted(index, larger_than, spaces):
+                await self._build(index, statement)
+                names.add(index.space)
+        return [index for index, _ in await fetch_spaces(self._connection) if index.space in names]
+
+    async def _build(self, index: SpaceIndex, statement: str) -> None:
+        import psycopg
+
+        workers = await self._set_resources(index)
+        async with self._watched(index.space):
+            try:
+                try:
+                    await self._create(index, statement)
+                except psycopg.errors.DiskFull:
+                    if not workers:
+                        raise
+                    # Parallel workers share memory in /dev/shm, which may be small in a container.
+                    await self._connection.execute("SET max_parallel_maintenance_workers = 0")
+                    await self._create(index, statement)
+            except psycopg.errors.QueryCanceled as exc:
+                await self._connection.execute("SET statement_timeout = 0")
+                await self._drop_invalid(index)
+                raise DeadlineExceededError(
+                    f"Building the index of {index.space} timed out after {self._resources.timeout_s:g} s; "
+                    "`vectorforge index build` has no limit."
+                ) from exc
+        await self._connection.execute(f"ANALYZE vectorforge.embeddings_{index.space}".encode())
+
+    async def _create(self, index: SpaceIndex, statement: str) -> None:
+        await self._drop_invalid(index)
+        await self._connection.execute(statement.encode())
+
+    async def _drop_invalid(self, index: SpaceIndex) -> None:
+        """Drop the index left by an interrupted build; it blocks a new one, and slows down every writer."""
+        name = f"embeddings_{index.space}_hnsw"
+        await self._connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS vectorforge.{name}".encode())
+
+    async def _set_resources(self, index: SpaceIndex) -> int:
+        """Set the session's resources and return the number of workers."""
+        limits = (await fetch(self._connection, _LIMITS))[0]
+        local = _is_local(self._conninfo)
+        memory, workers = self._resources.memory_bytes, self._resources.workers
+        if memory is None:
+            most = _machine_memory() // 4 if local else limits["shared_buffers"]
+            memory = min(build_bytes(index), max(most, _LEAST_MEMORY))
+        if workers is None:
+            workers = min((os.cpu_count() or 1) - 1 if local else limits["workers"], _MOST_WORKERS)
+        settings = {
+            "maintenance_work_mem": f"{memory // 1024}kB",
+            "max_parallel_maintenance_workers": str(workers),
+            "statement_timeout": f"{int((self._resources.timeout_s or 0) * 1000)}ms",
+        }
+        for name, value in settings.items():
+            await self._connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        return workers
+
+    @asynccontextmanager
+    async def _watched(self, space: str) -> AsyncIterator[None]:
+        if self._on_progress is None:
+            yield
+            return
+        watching = asyncio.create_task(self._watch(space, self._on_progress))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self, space: str, on_progress: Callable[[BuildProgress], None]) -> None:
+        backend = self._connection.info.backend_pid
+        async with as_owner(self._conninfo) as connection:
+            while True:
+                for row in await fetch(connection, _PROGRESS, (backend,)):
+                    fraction = row["blocks_done"] / row["blocks_total"] if row["blocks_total"] else 0.0
+                    on_progress(BuildProgress(space, row["phase"], min(fraction, 1.0)))
+                await asyncio.sleep(_POLL_S)
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _is_local(conninfo: str) -> bool:
+    host = str(parsed(conninfo).get("host") or "")
+    return host in ("", "localhost", "127.0.0.1", "::1") or PurePath(host).is_absolute()

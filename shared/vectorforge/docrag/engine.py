@@ -1,0 +1,295 @@
+"""DocRag's synchronous surface over the one pipeline, on an event loop in a thread. See docs/docrag.md."""
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from vectorforge.bootstrap import Application
+from vectorforge.client import CollectionStorage
+from vectorforge.docrag import responses
+from vectorforge.docrag.cache import CacheManager, performance_stats
+from vectorforge.docrag.client import build_application, open_in_thread, openai_client
+from vectorforge.docrag.config import Config
+from vectorforge.docrag.responses import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
+from vectorforge.docrag.store import DocumentStore
+from vectorforge.errors import VectorForgeError
+from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
+from vectorforge.pipeline.guardrails.redaction import redact
+from vectorforge.pipeline.rag import QueryService
+from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
+from vectorforge.types import Collection, SearchMode
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+__all__ = ["Config", "EmbeddingError", "GenerationError", "RAGEngine", "RAGError", "RetrievalError"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Exchanges = Iterable[Mapping[str, str]]
+"""``{"user_query": ..., "ai_response": ...}``, oldest first."""
+
+
+class RAGEngine:
+    """Stores documentation and answers questions from it. May be used from several threads at once.
+
+    Args:
+        config: Default: ``Config()``.
+        application: Not open yet; opened here, and closed by ``close``. Default: as the environment and
+            ``config`` say; without a database URL with the embedded PostgreSQL, brought up to date first.
+        tenant_id: Default: the tenant of ``vectorforge up``.
+
+    Raises:
+        ConfigurationError: A value of ``config`` or a setting is not usable.
+        DatabaseUnavailableError: The database does not answer.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        application: Application | None = None,
+        tenant_id: str | None = None,
+    ) -> None:
+        self.config = config or Config()
+        self.config.validate_config()
+        self.cache = CacheManager(count_answers=lambda: self._run(self._store.count_cached_answers))
+        self.text_splitter = RecursiveSplitter(self.config.CHUNK_SIZE, self.config.CHUNK_OVERLAP)
+        with ExitStack() as stack:
+            migrator_url = None
+            if application is None:
+                application, migrator_url = build_application(self.config, stack)
+            self._application = application
+            self._tenant = application.for_tenant(tenant_id or application.config.server.local_tenant)
+            self._store = DocumentStore(self._tenant, self.config.COLLECTION_NAME, self.text_splitter)
+            self._thread = open_in_thread(application, self._store, migrator_url)
+            self._resources = stack.pop_all()
+
+    @cached_property
+    def openai_client(self) -> "OpenAI":
+        """OpenAI's official client, synchronous, made when first used; queries do not go through it.
+
+        Raises:
+            ConfigurationError: There is no key.
+        """
+        client = self._run(lambda: openai_client(self._application))
+        self._resources.callback(client.close)
+        return client
+
+    @property
+    def chroma_client(self) -> CollectionStorage:
+        """The collection as a store of vectors."""
+        return CollectionStorage(self._thread, self._tenant, self.config.COLLECTION_NAME)
+
+    @property
+    def collection(self) -> Collection:
+        """The collection as it is now; made if it is not there."""
+        return self._run(self._store.collection)
+
+    def chunk_document(self, content: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """A text as chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
+        return chunk_document(content, metadata, self.text_splitter)
+
+    def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Store documents. What a call holds of a source takes the place of what was stored of it, at once.
+
+        Args:
+            documents: ``content`` and ``source_url`` of each, and if known ``title``, ``doc_type`` and more,
+                there or under ``metadata``. One with a ``chunk_index`` is a chunk already; others are cut.
+
+        Returns:
+            Of each in its order: ``source_url``, ``status`` ("succeeded", "unchanged", "failed"), ``error``
+            (None, or ``code``, ``message`` and ``retryable``), and of its source ``chunks_added``,
+            ``chunks_kept`` and ``chunks_removed``. Nothing is raised for a document that fails.
+        """
+        return self._run(lambda: self._store.add(documents))
+
+    def add_documents_batch(
+        self, documents: Iterable[Mapping[str, Any]], batch_size: int = 10
+    ) -> list[dict[str, Any]]:
+        """``add_documents``, with several sources at the same time.
+
+        Args:
+            documents: As there.
+            batch_size: Sources at a time, 1 or more.
+        """
+        return self._run(lambda: self._store.add(documents, batch_size=max(1, batch_size)))
+
+    def remove_existing_documents(self, source_url: str) -> int:
+        """Delete what is stored of a source, in one transaction; returns how many chunks that were.
+
+        Not needed before ``add_documents``, which replaces without a moment in which nothing is there.
+        """
+        return self._run(lambda: self._store.remove(source_url))
+
+    def retrieve_relevant_chunks(
+        self, query: str, n_results: int = 5, min_similarity: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The passages nearest to a question, best first.
+
+        Args:
+            query: The question.
+            n_results: At most so many.
+            min_similarity: Passages below are left out (equal stays); None keeps all.
+
+        Returns:
+            ``content``, ``metadata``, ``similarity_score`` (1 - cosine distance), ``source_url``, ``title``.
+        """
+
+        async def retrieve() -> list[dict[str, Any]]:
+            collection = await self._store.collection()
+            found = await self._tenant.retriever.retrieve(
+                query, collection.id, n_results, min_score=min_similarity, search_mode=SearchMode.DENSE
+            )
+            return [responses.as_chunk(chunk) for chunk in found]
+
+        return self._run(retrieve)
+
+    def query(self, query: str, conversation_history: Exchanges | None = None) -> dict[str, Any]:
+        """Answer a question.
+
+        Returns:
+            ``answer``, ``examples``, ``sources``, ``confidence`` ("high", "medium", "low"), ``response_time``
+            (seconds), ``cached``, ``degraded``, ``dropped_sources``, ``passages``, ``quality`` (as
+            ``assess_response_quality`` and ``AnswerQuality``; None without passages) and ``request_id``.
+
+        Raises:
+            EmbeddingError: The question could not be embedded.
+            RetrievalError: The search failed.
+            GenerationError: The model failed.
+            InvalidInputError: The question or the history is not usable.
+        """
+        return self._answer(
+            query, self._query_config(conversation_history), self._tenant.strict_query_service
+        )
+
+    def query_with_variants(
+        self, query: str, variant: str = "default", conversation_history: Exchanges | None = None
+    ) -> dict[str, Any]:
+        """``query`` with other settings for this one question; the engine's own stay as they are.
+
+        Args:
+            query: The question.
+            variant: "default", "precise", "comprehensive" or one of the settings.
+            conversation_history: As for ``query``.
+
+        Raises:
+            InvalidInputError: There is no such variant.
+        """
+        chosen = self._application.variants.find(variant)
+        config = self._query_config(conversation_history, chosen)
+        return self._answer(query, config, self._tenant.strict_query_service)
+
+    def query_with_fallback(
+        self,
+        query: str,
+        conversation_history: Exchanges | None = None,
+        *,
+        allow_ungrounded: bool | None = None,
+    ) -> dict[str, Any]:
+        """Answer a query with what works; ``degraded`` names each fallback, in the order it was tried.
+
+        The embedding fails: a cached answer, even an expired one. The search fails: that, or an answer of the
+        model without passages ("ungrounded"). The model fails: another provider, an expired answer. Else a
+        fixed text, with ``error``; ``passages`` holds what was found.
+
+        Args:
+            query: The query.
+            conversation_history: As for ``query``.
+            allow_ungrounded: True: a model may answer without passages when the embedding failed, too. False:
+                never. None: when the search failed.
+
+        Raises:
+            InvalidInputError: The question or the history is not usable.
+        """
+        started = time.perf_counter()
+        config = replace(
+            self._query_config(conversation_history),
+            allow_ungrounded="after_embedding" if allow_ungrounded is None else allow_ungrounded,
+            quote_passages=False,
+        )
+        try:
+            return self._answer(query, config, self._tenant.query_service)
+        except RAGError as exc:
+            logger.warning("Answered with the fixed text: %s", exc.message)
+            return responses.unavailable(time.perf_counter() - started)
+
+    def assess_response_quality(
+        self, query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Judge an answer by its words, without a model; a heuristic.
+
+        Args:
+            query: The query.
+            response: As ``query`` returns it.
+            chunks: As ``retrieve_relevant_chunks`` returns them.
+
+        Returns:
+            ``relevance_score`` (share of the answer's words that the chunks hold, 0 to 1; 0 for an empty
+            answer; a warning is logged below 0.3), ``completeness_score`` (share of the query's content words
+            that the chunks hold and the answer takes up, 0 to 1) and ``accuracy_indicators``
+            ("sources_provided", "examples_provided").
+        """
+        return responses.assess_response_quality(query, response, chunks)
+
+    def track_query_analytics(
+        self, query: str, response: Mapping[str, Any], processing_time: float
+    ) -> dict[str, Any]:
+        """Log sizes and qualities of an answer, none of its words; every answer is logged so already."""
+        return responses.log_analytics(query, response, processing_time)
+
+    def get_rag_performance_stats(self) -> dict[str, Any]:
+        """Numbers of the collection and of its questions since midnight, UTC."""
+        return self._run(self._stats)
+
+    def close(self) -> None:
+        """End calls under way and close the application; safe to call twice."""
+        self._thread.close()
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _stats(self) -> dict[str, Any]:
+        registry = self._application.llm_registry
+        model = self._query_config(None).llm_model
+        if model is None and registry.list_providers():
+            model = registry.get_default().default_model
+        collection = await self._store.collection()
+        return await performance_stats(self._tenant, collection, model=model)
+
+    def _run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return self._thread.run(call)
+        except VectorForgeError as exc:
+            raise rag_error(exc) from exc
+
+    def _query_config(self, history: Exchanges | None, variant: Variant | None = None) -> QueryConfig:
+        models, earlier = self._application.llm_registry, responses.as_history(history)
+        asks_openai = bool(models.list_providers()) and models.get_default().name == "openai"
+        return self.config.query_config(earlier, asks_openai=asks_openai, variant=variant)
+
+    def _answer(self, query: str, config: QueryConfig, service: QueryService) -> dict[str, Any]:
+        async def ask() -> QueryResult:
+            return await service.query(query, await self._store.collection_id(), config)
+
+        result = self._run(ask)
+        self.cache.count_query(cached=result.cached)
+        if result.cached:
+            logger.info(f"Cache hit for query: {redact(query[:50])}...")  # exact text: D-030
+        response = responses.as_response(result)
+        self.track_query_analytics(query, response, response["response_time"])
+        return response

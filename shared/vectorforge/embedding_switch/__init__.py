@@ -1,0 +1,1 @@
+"""Switch of a collection from one embedding model to another."""

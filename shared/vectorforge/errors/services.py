@@ -1,0 +1,201 @@
+"""Errors of models: of those that make vectors, of those that write, and of answers kept for later.
+
+Errors of what stores and finds: database, buckets, queues.
+"""
+
+from vectorforge.errors.base import VectorForgeError
+
+
+class EmbeddingError(VectorForgeError):
+    """The text could not be embedded."""
+
+    code = "embedding_error"
+
+
+class EmbeddingAuthenticationError(EmbeddingError):
+    """The embedding provider refused the credentials."""
+
+    code = "embedding_authentication"
+
+
+class EmbeddingInputError(EmbeddingError):
+    """The text cannot be embedded."""
+
+    code = "embedding_input_refused"
+    is_fault = False
+
+    def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+        """Position of the text among those given, from 0; None when the provider did not say which."""
+
+
+class EmbeddingRateLimitError(EmbeddingError):
+    """The embedding provider is limiting requests."""
+
+    code = "embedding_rate_limited"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EmbeddingTimeoutError(EmbeddingError):
+    """The embedding provider did not answer in time."""
+
+    code = "embedding_timeout"
+    retryable = True
+
+
+class LLMError(VectorForgeError):
+    """The answer could not be generated."""
+
+    code = "llm_error"
+
+
+class LLMAuthenticationError(LLMError):
+    """The LLM provider refused the credentials."""
+
+    code = "llm_authentication"
+
+
+class LLMRateLimitError(LLMError):
+    """The LLM provider is limiting requests."""
+
+    code = "llm_rate_limited"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class LLMTimeoutError(LLMError):
+    """The LLM provider did not answer in time."""
+
+    code = "llm_timeout"
+    retryable = True
+
+
+class LLMRequestError(LLMError):
+    """The LLM provider refused the request."""
+
+    code = "llm_request_refused"
+
+
+class LLMContextOverflowError(LLMRequestError):
+    """The request is longer than the model's context."""
+
+    code = "context_length_exceeded"  # OpenAI's own code for it
+    is_fault = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        prompt_tokens: int | None = None,
+        limit_tokens: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.prompt_tokens = prompt_tokens
+        """Of the request without its answer, as the vendor counts; None when it did not say."""
+        self.limit_tokens = limit_tokens
+        """What the model takes, often with its answer; None when the vendor did not say."""
+
+
+class LLMStreamError(LLMError):
+    """The answer broke off before its end."""
+
+    code = "llm_stream_broken"
+
+
+class LLMCircuitOpenError(LLMError):
+    """The model failed so often that it is not asked for a while."""
+
+    code = "llm_circuit_open"
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class AnswerUnavailableError(VectorForgeError):
+    """Nobody can answer now, and nothing takes an answer's place."""
+
+    code = "answer_unavailable"
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class AnswerStreamLostError(VectorForgeError):
+    """The server that wrote this answer is gone; ask again."""
+
+    code = "stream_lost"
+    retryable = True
+
+
+class AnswerStreamTooLongError(VectorForgeError):
+    """The answer was too long to be kept; ask again and read it in one go."""
+
+    code = "stream_too_long"
+
+
+class ObjectStoreError(VectorForgeError):
+    """The object could not be read."""
+
+    code = "object_store_error"
+    retryable = True
+
+
+class QueueError(VectorForgeError):
+    """The queue did not take the message."""
+
+    code = "queue_error"
+    retryable = True
+
+
+class RetrievalError(VectorForgeError):
+    """The search failed."""
+
+    code = "retrieval_error"
+
+
+class DatabaseError(VectorForgeError):
+    """The database refused a statement."""
+
+    code = "database_error"
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database cannot be reached."""
+
+    code = "database_unavailable"
+    retryable = True
+
+
+class DatabaseLoginError(DatabaseUnavailableError):
+    """The database refused the role or its password."""
+
+
+class UntrustedDatabaseError(DatabaseUnavailableError):
+    """The database's TLS certificate cannot be trusted."""
+
+
+class RefusedRowError(DatabaseError):
+    """The database does not take a value or a row: its type, range or a constraint forbids it."""
+
+
+class MigrationError(DatabaseError):
+    """The database schema cannot be brought up to date."""
+
+    code = "migration_error"
+
+
+class UnsafeRoleError(DatabaseError):
+    """The database role bypasses row-level security."""
+
+    code = "unsafe_role"

@@ -1,0 +1,232 @@
+"""The vectors of one document's passages: of its collection's model, and of the one to come.
+
+Vectors of several small documents from one request to the model, before they take their turns.
+
+A model answers a request for sixty passages in little more time than one for a single passage, and a record
+of JSONL is often no more than that. Only vectors are made ahead: each document is still read, compared,
+stored and reported by itself, and what could not be made here it asks for itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.errors import EmbeddingInputError, VectorForgeError
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
+from vectorforge.ingestion.extract import media
+from vectorforge.ingestion.types import DocumentPart, ExtractedDocument
+from vectorforge.types import ChunkDraft, Collection, Vector
+
+logger = logging.getLogger(__name__)
+
+
+class CollectionModels(Protocol):
+    """What is asked of ``EmbeddingModelRepository``."""
+
+    async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
+        """The collection's own model, then the other one while that is being changed."""
+        ...
+
+
+class ChunkVectors:
+    """Makes vectors, and keeps them while the document is tried to be stored.
+
+    Args:
+        embeddings: Has the providers that collections name.
+        collection: Whose passages these are.
+        title: The document's.
+        models: Tells by what the collection is embedded at the time; None: always by what it says.
+        known: Vectors made before.
+    """
+
+    def __init__(
+        self,
+        embeddings: EmbeddingProviderRegistry,
+        collection: Collection,
+        title: str | None,
+        models: CollectionModels | None,
+        known: Mapping[tuple[EmbeddingModel, bytes], Vector] | None = None,
+    ) -> None:
+        self._embeddings = embeddings
+        self._collection = collection
+        self._title = title
+        self._repo = models
+        self._models = [EmbeddingModel.of(collection)]
+        self._made: dict[tuple[EmbeddingModel, bytes], Vector] = {}
+        self._known = known or {}
+
+    @property
+    def made(self) -> Mapping[tuple[EmbeddingModel, bytes], Vector]:
+        """The vectors, by model and the chunk's content hash."""
+        return self._made
+
+    async def make(
+        self, chunks: Sequence[ChunkDraft], on_progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Make the vectors that chunks lack, none twice.
+
+        Raises:
+            EmbeddingError: The collection's model failed. That the other does is only logged: the backfill
+                tries it again.
+            ConfigurationError: The collection's provider is not available here.
+            NotFoundError: The collection is gone.
+        """
+        await self.make_of([(self._title, chunk) for chunk in chunks], on_progress)
+
+    async def make_of(
+        self,
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """As ``make``, of chunks with the titles of their documents."""
+        if self._repo is not None:
+            self._models = await self._repo.of(self._collection.id)
+        await self._make(self._models[0], chunks, on_progress)
+        for other in self._models[1:]:
+            try:
+                await self._make(other, chunks, None)
+            except VectorForgeError as exc:
+                logger.warning("A document gets vectors of one model only: %s", exc.message)
+
+    def given(self, chunk: ChunkDraft) -> ChunkDraft:
+        """The chunk with the vectors made for it; as it is, if none were."""
+        found = {
+            model.space: self._made[model, chunk.content_hash]
+            for model in self._models
+            if (model, chunk.content_hash) in self._made
+        }
+        return replace(chunk, vector=found.get(self._models[0].space), vectors=found) if found else chunk
+
+    async def _make(
+        self,
+        model: EmbeddingModel,
+        chunks: Sequence[tuple[str | None, ChunkDraft]],
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
+        lacking, found = [], 0
+        for title, chunk in chunks:
+            key = (model, chunk.content_hash)
+            if key in self._made:
+                continue
+            if key in self._known:
+                self._made[key] = self._known[key]
+                found += 1
+            else:
+                lacking.append((title, chunk))
+        provider = self._embeddings.get(model.provider)
+        texts = [
+            model.document_prefix + embedded_text(title, chunk.heading, chunk.text)
+            for title, chunk in lacking
+        ]
+        progress = on_progress or (lambda _done, _total: None)
+        if found:
+            progress(found, found + len(texts))
+        vectors = await provider.embed_chunks(
+            texts, model=model.model, on_progress=lambda done: progress(found + done, found + len(texts))
+        )
+        for (_, chunk), vector in zip(lacking, vectors, strict=True):
+            self._made[model, chunk.content_hash] = vector
+
+
+KnownVectors: TypeAlias = Mapping[tuple[EmbeddingModel, bytes], Vector]
+"""By model and the chunk's content hash."""
+
+AT_A_TIME: Final = 32
+"""Documents whose vectors are made together: some 400 passages at most, 2.5 MB of 1,536 dimensions."""
+SMALL_BYTES: Final = 8_192
+"""Larger documents fill requests of their own."""
+_TRIES = 3
+"""Each time without the text that the model has refused."""
+_READ_AT_ONCE = (media.RECORD, media.PLAIN, media.MARKDOWN)
+"""Reading these takes milliseconds and cannot fail in a way that would take the turn of another along."""
+
+
+class PrefetchItem(NamedTuple):
+    """A document that will be stored, with what ``IngestionPipeline.ingest_part`` is told of it."""
+
+    part: DocumentPart
+    title: str | None
+    metadata: Mapping[str, Any]
+
+
+class CurrentDocuments(Protocol):
+    """What is asked of ``DocumentRepository``."""
+
+    async def current_hashes_of(
+        self, collection_id: UUID, sources: Sequence[str]
+    ) -> Mapping[str, CurrentDocument]:
+        """What is stored of these sources now."""
+        ...
+
+
+def is_small(part: DocumentPart) -> bool:
+    """Whether a document's vectors are worth to be made together with others'."""
+    if not 0 < len(part.content) <= SMALL_BYTES:
+        return False
+    try:
+        return media.detect(part.content, part.source, part.media_type) in _READ_AT_ONCE
+    except VectorForgeError:
+        return False
+
+
+async def make_ahead(
+    documents: Sequence[ExtractedDocument],
+    collection_id: UUID,
+    repo: CurrentDocuments,
+    chunking: ChunkingConfig,
+    vectors: ChunkVectors,
+) -> KnownVectors:
+    """Make the vectors that documents will ask for.
+
+    Args:
+        documents: Small ones.
+        collection_id: Where they will be stored.
+        repo: Tells what is stored of them: what has not changed is not embedded.
+        chunking: How they will be cut.
+        vectors: Makes them; of no document in particular.
+
+    Returns:
+        The vectors; none when the model or the database failed, which each document will find out itself.
+    """
+    try:
+        current = await repo.current_hashes_of(collection_id, [document.source for document in documents])
+        lacking = await asyncio.to_thread(_lacking, documents, current, chunking)
+        for _ in range(_TRIES):
+            if len(lacking) < 2:
+                break
+            try:
+                await vectors.make_of(lacking)
+            except EmbeddingInputError as exc:
+                if exc.index is None:
+                    break
+                del lacking[exc.index]  # told when its document's turn comes
+            else:
+                break
+    except VectorForgeError:
+        return {}
+    return vectors.made
+
+
+def _lacking(
+    documents: Sequence[ExtractedDocument], current: Mapping[str, CurrentDocument], chunking: ChunkingConfig
+) -> list[tuple[str | None, ChunkDraft]]:
+    """The chunks to embed, each with its document's title."""
+    found: dict[bytes, tuple[str | None, ChunkDraft]] = {}
+    for document in documents:
+        stored, draft = current.get(document.source), draft_document(document, chunking)
+        if stored is not None and stored.content_hash == draft.content_hash:
+            continue
+        try:
+            chunks = draft_chunks(document, chunking)
+        except VectorForgeError:  # told when its turn comes
+            continue
+        known = stored.chunk_hashes if stored is not None else frozenset()
+        found |= {c.content_hash: (draft.title, c) for c in chunks if c.content_hash not in known}
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""Ingestion jobs: claim, run, report."""

@@ -1,0 +1,1 @@
+"""Extractive answers: quote the best sentences of the chunks, without a model."""

@@ -1,0 +1,1 @@
+"""Cached answers: key, storage, look-up and replay."""

@@ -1,0 +1,241 @@
+"""Labels: how an answer names the passages it rests on, and what only looks like one in a document.
+
+Labels of passages that were not given, taken out of an answer while it is being written.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from vectorforge.types import RetrievedChunk
+
+# Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
+# "array[2]" nor "[2](link)".
+_LABEL = re.compile(
+    r"(?:\[(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
+    r"|(?<!\w)\[(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+")
+_SOURCE = re.compile(r"source:", re.IGNORECASE)
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+
+# Wider than what counts as a label in an answer: a model takes more for one than we do.
+_INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_SPACED = rf"[\s{_INVISIBLE}]*"
+_WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
+_OPENING = re.compile(r"[\[［【〔]")
+_TYPED_NAMED = re.compile(
+    rf"[\[［【〔]({_SPACED}(?:{_WORD})(?![^\W\d_])[^\[\]\n］】〕]{{0,60}}?)[\]］】〕]", re.IGNORECASE
+)
+_TYPED_BARE = re.compile(
+    rf"(?<!\w)[\[［【〔]{_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label in an answer."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+    """Of the sources it names, in its order, each once; they need not exist."""
+
+
+def find_labels(answer: str, start: int, end: int) -> Iterator[Label]:
+    """The labels between two offsets of an answer; those within code spans are code."""
+    if answer.find("[", start, end) < 0:
+        return
+    code = [match.span() for match in _CODE_SPAN.finditer(answer, start, end)]
+    openings = [opening for opening, _ in code]
+    for match in _LABEL.finditer(answer, start, end):
+        before = bisect_left(openings, match.start()) - 1
+        if before < 0 or match.start() >= code[before][1]:
+            numbers = _NUMBER.findall(match["named"] or match["bare"])
+            yield Label(match.start(), match.end(), tuple(dict.fromkeys(map(int, numbers))))
+
+
+class SourceLabels:
+    """Labels that name a passage by its source, as DocRag's context does: ``Source: https://... - Title``.
+
+    Args:
+        passages: Best first; of several with the same source the first is meant.
+    """
+
+    def __init__(self, passages: Sequence[RetrievedChunk]) -> None:
+        self._passages = passages
+        self._numbers: dict[str, int] = {}
+
+    @cached_property
+    def _label(self) -> re.Pattern[str]:
+        named: dict[str, str] = {}
+        for number, passage in enumerate(self._passages, start=1):
+            if self._numbers.setdefault(passage.document_source, number) == number:
+                title = f"(?: - {re.escape(passage.document_title)})?" if passage.document_title else ""
+                named[passage.document_source] = f"({re.escape(passage.document_source)})>?{title}"
+        longest_first = (named[source] for source in sorted(named, key=len, reverse=True))
+        return re.compile(
+            rf"\b(?i:source):\s*<?(?:{'|'.join(longest_first)})(?![\w/-]|[.?#&=:]\w)" if named else r"(?!)"
+        )
+
+    def find(self, answer: str, start: int, end: int) -> Iterator[Label]:
+        """Those between two offsets of an answer."""
+        if answer.find(":", start, end) < 0 or not _SOURCE.search(answer, start, end):
+            return  # most answers have none, and the pattern takes a millisecond to make
+        for match in self._label.finditer(answer, start, end):
+            source = next(group for group in match.groups() if group is not None)
+            yield Label(match.start(), match.end(), (self._numbers[source],))
+
+
+def neutralise_labels(passage: str) -> str:
+    """A passage for the prompt, in which nothing looks like a label of ours.
+
+    ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is no
+    label and means the same in code. Markdown links and their definitions stay.
+    """
+    # In most there is nothing that could be one: the patterns below take ten times as long as this look, and
+    # that of a string a fiftieth of it.
+    if "[" not in passage and (passage.isascii() or not _OPENING.search(passage)):
+        return passage
+    passage = _TYPED_NAMED.sub(r"(\1)", passage)
+    return _TYPED_BARE.sub(r"[ \1 ]", passage)
+
+
+_LONGEST_LABEL = 200
+"""Characters of what may become a label and is held back."""
+_LONGEST_CODE = 500
+"""Characters in which a backtick must follow a label for both to be code."""
+_SPECIAL = re.compile(r"[\[`\n]")
+_FENCE = re.compile(r"[ \t]{0,100}```")
+_FENCE_BEGUN = re.compile(r"[ \t]{0,100}`{0,2}\Z")
+_BEGUN = re.compile(r"\[(?:[a-z]{0,7}|(?:sources?|context)\s[\w\s,;&]*|\d[\d\s,]*)\Z", re.IGNORECASE)
+_LABEL_WORD = re.compile(r"\[(?:([a-z]+)\s)?", re.IGNORECASE)
+
+
+class InventedLabels:
+    """Passes an answer on, piece by piece, without labels that name no passage.
+
+    ``[Source 2, 9]`` keeps its valid number. Code, links and indexes such as ``a[9]`` stay, and so do
+    bare lists with a zero, which are intervals. The pieces may be cut anywhere: joined, what comes out is
+    the same.
+
+    Args:
+        passages: How many passages the model was given; they are numbered from 1.
+    """
+
+    def __init__(self, passages: int) -> None:
+        self._passages = passages
+        self._held = ""
+        self._before = ""
+        """The character before what is held, as the model wrote it."""
+        self._last = ""
+        """The character passed on last."""
+        self._at_line_start = True
+        self._in_fence = False
+        self._is_code_line = False
+        self._in_code = False
+        """Whether a backtick is open in this line."""
+        self.removed = 0
+        """Numbers taken out."""
+
+    def feed(self, text: str) -> str:
+        """What can be passed on with the next piece; often all of it."""
+        return self._read(text, is_whole=False)
+
+    def finish(self) -> str:
+        """The rest, when the answer is complete."""
+        return self._read("", is_whole=True)
+
+    def _read(self, text: str, *, is_whole: bool) -> str:
+        seen = self._before + self._held + text
+        start, passed = len(self._before), list[str]()
+        while start < len(seen):
+            if self._at_line_start and not self._begin_line(seen, start, is_whole=is_whole):
+                break
+            step = self._step(seen, start, is_whole=is_whole)
+            if step is None:
+                break
+            written, start = step
+            self._last = written[-1:] or self._last
+            passed.append(written)
+        self._held, self._before = seen[start:], seen[max(0, start - 1) : start]
+        return "".join(passed)
+
+    def _begin_line(self, seen: str, start: int, *, is_whole: bool) -> bool:
+        """Whether it can be told yet if the line is code."""
+        is_fence = _FENCE.match(seen, start) is not None
+        if not is_fence and not is_whole and _FENCE_BEGUN.match(seen, start):
+            return False
+        self._is_code_line = is_fence or self._in_fence
+        self._in_fence ^= is_fence
+        self._at_line_start = self._in_code = False
+        return True
+
+    def _step(self, seen: str, start: int, *, is_whole: bool) -> tuple[str, int] | None:
+        """What is written for the next characters and where these end; None: more has to be read first."""
+        if self._is_code_line:
+            end = seen.find("\n", start) + 1
+            self._at_line_start = end > 0
+            return seen[start : end or len(seen)], end or len(seen)
+        found = _SPECIAL.search(seen, start)
+        if found is None:
+            return seen[start:], len(seen)
+        if found.start() > start:
+            return seen[start : found.start()], found.start()
+        if found[0] == "[":
+            return self._bracket(seen, start, is_whole=is_whole)
+        self._at_line_start = found[0] == "\n"
+        self._in_code ^= found[0] == "`"
+        return found[0], start + 1
+
+    def _bracket(self, seen: str, start: int, *, is_whole: bool) -> tuple[str, int] | None:
+        closing = seen.find("]", start, start + _LONGEST_LABEL)
+        if closing < 0:
+            is_open = len(seen) - start < _LONGEST_LABEL and _BEGUN.match(seen, start) is not None
+            return None if is_open and not is_whole else ("[", start + 1)
+        label = next(find_labels(seen, start, closing + 2), None)
+        if label is None or label.start != start or not self._names_nothing(seen, label):
+            return "[", start + 1
+        if not is_whole and label.end == len(seen):
+            return None  # a parenthesis makes it a link
+        is_code = self._in_code and _closes_code(seen, label.end, is_whole=is_whole)
+        if is_code is None:
+            return None
+        return ("[", start + 1) if is_code else self._without_invented(seen, label)
+
+    def _names_nothing(self, seen: str, label: Label) -> bool:
+        """Whether a number of it is out of range; a bare zero is a number, not a label."""
+        is_bare = seen[label.start + 1].isdigit()
+        if is_bare and 0 in label.numbers:
+            return False
+        return any(not 1 <= number <= self._passages for number in label.numbers)
+
+    def _without_invented(self, seen: str, label: Label) -> tuple[str, int]:
+        kept = [number for number in label.numbers if 1 <= number <= self._passages]
+        self.removed += len(label.numbers) - len(kept)
+        if kept:
+            word = _LABEL_WORD.match(seen, label.start)
+            name = f"{word[1]} " if word and word[1] else ""
+            return f"[{name}{', '.join(map(str, kept))}]", label.end
+        is_between_blanks = seen[label.end : label.end + 1] == " " and (
+            not self._last or self._last.isspace()
+        )
+        return "", label.end + is_between_blanks
+
+
+def _closes_code(seen: str, start: int, *, is_whole: bool) -> bool | None:
+    """Whether a backtick follows in the line, so that what was before it is code; None: not known yet."""
+    line_break = seen.find("\n", start, start + _LONGEST_CODE)
+    end = line_break if line_break >= 0 else start + _LONGEST_CODE
+    if seen.find("`", start, end) >= 0:
+        return True
+    return False if is_whole or line_break >= 0 or len(seen) >= end else None
+
+
+def without_invented_labels(text: str, passages: int) -> str:
+    """A text that is there as a whole, as ``InventedLabels`` would pass it on."""
+    labels = InventedLabels(passages)
+    return labels.feed(text) + labels.finish()

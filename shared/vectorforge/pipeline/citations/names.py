@@ -1,0 +1,251 @@
+"""Names in a text: proper nouns, identifiers, code, addresses; read by their spelling, in any language."""
+
+import re
+import unicodedata
+from collections.abc import Container, Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+
+from vectorforge.pipeline.citations.number_words import UNITS
+from vectorforge.pipeline.citations.quantities import BLANK
+
+# Possessive, and from the beginning of a word only: long runs of letters without an @ are read once, not once
+# from each of their letters (an answer of 60,000 took minutes).
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)[^\s<>()\[\]\"'`\x00]+|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+_CODE = re.compile(r"```[^\n`]*\n(?P<block>.*?)(?:```|\Z)|`(?P<span>[^`\n]+)`", re.DOTALL)
+_IDENTIFIER = re.compile(
+    r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}\b|\d{1,3}(?:\.\d{3})+\b(?!\.\d))"  # no date, no thousands
+    r"\d+(?:\.\d+){2,}(?!\w)"  # 3.11.2
+    r"|(?<![\w<])--[A-Za-z][\w-]*"  # --dry-run
+    r"|(?<![\w/<])/[A-Za-z][\w.{}-]*(?:/[\w.{}-]+)+"  # /etc/hosts
+    r"|(?<![\w.])(?:"
+    r"[A-Za-z]\w*_\w+(?:\.\w+)*"  # snake_case
+    r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w+)+"  # dotted.name, Name::part
+    r"|[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+"  # camelCase, CamelCase
+    r"|(?=[a-z]*[A-Z])[A-Za-z]++-?\d(?:[\w.-]*\w)?|[a-z]+\d\w*"  # GPT-4, S3, x86
+    r"|[A-Z]{2,}(?:s\b)?(?![\w$])"  # AWS, APIs
+    r")"
+)
+_TOKEN = re.compile(r"\d+(?:\.\d+)+|[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_LEADING = re.compile(r"[\s*_\"'“”‘’„«»(\[{|>#•–—-]*$")
+_NO_ACRONYMS = frozenset(
+    "not no all and or only must never always yes ok any both may can do is are the true false am pm".split()  # noqa: SIM905
+)
+_GERMAN = frozenset(
+    "der die das den dem des und ist sind nicht ein eine einen einem einer mit für von im zu auf wird".split()  # noqa: SIM905
+)
+_ENGLISH = frozenset(
+    "the and is are of to in for with not that by from was were has have it this on or".split()  # noqa: SIM905
+)
+_NO_NAMES = frozenset("the a an der die das ein eine le la les un une el los las i".split())  # noqa: SIM905
+_LONGEST_OPENING = 200
+"""Characters before a word that tell whether it opens a sentence."""
+_LONGEST_ACRONYM = 10
+"""Letters."""
+_SHORTEST_STEM = 4
+"""Letters before an ending."""
+_JOINED = 6
+"""Words of a passage that one identifier may be put together of."""
+
+
+def fold(text: str) -> str:
+    """Lower case without accents."""
+    if text.isascii():  # the common case, and much quicker
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    marks = [char for char in set(decomposed) if unicodedata.combining(char)]
+    return decomposed.translate(dict.fromkeys(map(ord, marks))) if marks else decomposed
+
+
+def joined(identifier: str) -> str:
+    """An identifier without case and separators: ``max_retries`` and ``maxRetries`` are the same."""
+    return "".join(_TOKEN.findall(fold(identifier)))
+
+
+def address(text: str) -> str:
+    """An address without scheme and closing punctuation."""
+    bare = re.sub(r"^(?:https?://)?(?:www\.)?", "", text.casefold())
+    return bare.rstrip(".,;:!?*_/")
+
+
+def take_addresses(text: str) -> tuple[set[str], str]:
+    """Addresses, and the text with them blanked."""
+    found = {address(match.group()) for match in _ADDRESS.finditer(text)}
+    return found, _blank(_ADDRESS, text)
+
+
+def take_code(text: str) -> tuple[set[str], str]:
+    """Words and numbers of code spans and blocks, and the text with them blanked."""
+    found: set[str] = set()
+    for match in _CODE.finditer(text):
+        found.update(_TOKEN.findall(fold(match["block"] or match["span"] or "")))
+    return found, _blank(_CODE, text)
+
+
+def take_identifiers(text: str) -> tuple[set[str], str]:
+    """Identifiers as ``joined`` writes them, and the text with them blanked. Units are none."""
+    found: set[str] = set()
+
+    def blanked(match: re.Match[str]) -> str:
+        word = match.group()
+        if word in UNITS or word.casefold() in UNITS or word.casefold() in _NO_ACRONYMS:
+            return word
+        found.add(joined(word.removesuffix("s") if word[:-1].isupper() else word))
+        return BLANK * len(word)
+
+    return found, _IDENTIFIER.sub(blanked, text)
+
+
+def names(text: str, *, known: Container[str], noun_capitals: bool) -> list[tuple[str, ...]]:
+    """Proper nouns, neighbours together, each word folded.
+
+    Args:
+        text: What is left when code, addresses, identifiers and numbers are taken.
+        known: Folded words that are names also where they open a sentence.
+        noun_capitals: Whether the language writes every noun with a capital; then only neighbours are names.
+    """
+    found = []
+    for run in _runs(text):
+        words = [word for word, opens in run if not opens or fold(word) in known]
+        if len(words) < (2 if noun_capitals else 1):
+            continue
+        parts = chain.from_iterable(_parts(word) for word in words)
+        if kept := tuple(part for part in parts if part not in _NO_NAMES):
+            found.append(kept)
+    return found
+
+
+def known_names(texts: Iterable[str]) -> frozenset[str]:
+    """Words that these texts write with a capital within a sentence, and nowhere without."""
+    capital: set[str] = set()
+    small: set[str] = set()
+    for text in texts:
+        for line in text.splitlines():
+            small.update(fold(word) for word in _WORD.findall(line) if word[0].islower())
+            is_title = line.lstrip().startswith("#") or not re.search(r"[.!?。]", line)
+            if not is_title and not writes_nouns_with_capitals(line):
+                capital.update(
+                    part for run in _runs(line) for word, opens in run if not opens for part in _parts(word)
+                )
+    return frozenset(capital - small)
+
+
+class KnownNames:
+    """``known_names`` of texts, asked word by word: only the lines that hold a word are read.
+
+    Args:
+        texts: May be long; most words are in few of their lines.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = texts
+        self._found: dict[str, bool] = {}
+
+    def __contains__(self, word: object) -> bool:
+        if not isinstance(word, str):
+            return False
+        if word not in self._found:
+            lines = [line for folded, line in self._lines if word in folded]
+            self._found[word] = word in known_names(lines)
+        return self._found[word]
+
+    @cached_property
+    def _lines(self) -> list[tuple[str, str]]:
+        return [(fold(line), line) for text in self._texts for line in text.splitlines()]
+
+
+def acronyms(text: str) -> set[str]:
+    """What the first letters of neighbouring capitalised words spell."""
+    found: set[str] = set()
+    for run in _runs(text):
+        initials = "".join(fold(word)[:1] for word, _ in run)
+        found.update(
+            initials[i:j]
+            for i in range(len(initials))
+            for j in range(i + 2, min(i + _LONGEST_ACRONYM, len(initials)) + 1)
+        )
+    return found
+
+
+def words_of(text: str) -> set[str]:
+    """Folded words and numbers of a text; of mixed ones like ``2FA`` also the letters."""
+    tokens = _TOKEN.findall(fold(text))
+    return {*tokens, *(run for token in tokens for run in _LETTERS.findall(token))}
+
+
+def joined_words(text: str) -> set[str]:
+    """Up to six neighbouring words written as one; what ``joined`` identifiers are looked up in."""
+    tokens = _TOKEN.findall(fold(text))
+    return {"".join(tokens[i : i + n]) for n in range(1, _JOINED + 1) for i in range(len(tokens))}
+
+
+class Words:
+    """A text's words, which are asked for in this form or with another ending of two letters at most.
+
+    Args:
+        words: Folded.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = frozenset(words)
+        self._shortened = frozenset(short for word in self._words for short in shortened(word))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._words
+
+    def has_form_of(self, name: str) -> bool:
+        """Tell whether the name's word is there; takes the same time however many words there are."""
+        if name in self._words or name in self._shortened:
+            return True
+        return any(short in self._words for short in shortened(name))
+
+
+def shortened(word: str) -> tuple[str, ...]:
+    """A folded word without its last letter and its last two, where four letters are left."""
+    return tuple(word[:-cut] for cut in (1, 2) if len(word) - cut >= _SHORTEST_STEM)
+
+
+def writes_nouns_with_capitals(text: str) -> bool:
+    """Whether it looks like German."""
+    words = [word.casefold() for word in _WORD.findall(text)]
+    german = sum(word in _GERMAN for word in words)
+    return german >= 2 and german > sum(word in _ENGLISH for word in words)
+
+
+def _runs(text: str) -> Iterator[list[tuple[str, bool]]]:
+    """Neighbouring capitalised words; each with whether it opens a sentence."""
+    run: list[tuple[str, bool]] = []
+    end = -1
+    for match in _WORD.finditer(text):
+        word = match.group()
+        if not (word[0].isupper() and len(word) > 1 and not word.isupper()):
+            continue
+        if run and text[end : match.start()] != " ":
+            yield run
+            run = []
+        run.append((word, _opens_sentence(text, match.start())))
+        end = match.end()
+    if run:
+        yield run
+
+
+def _opens_sentence(text: str, start: int) -> bool:
+    begin = max(0, start - _LONGEST_OPENING)
+    line = text[max(begin, text.rfind("\n", begin, start) + 1) : start]
+    before = line[: leading.start()] if (leading := _LEADING.search(line)) else line
+    return not before or before[-1] in ".!?…:;。！？：" or re.fullmatch(r"\s*\d+[.)]", before) is not None
+
+
+def _parts(word: str) -> Iterator[str]:
+    """Capitalised parts of a compound, without a possessive."""
+    for part in re.split(r"[-'’]", word):
+        if len(part) > 1 and part[0].isupper():
+            yield fold(part)
+
+
+def _blank(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda match: BLANK * len(match.group()), text)

@@ -1,0 +1,157 @@
+"""What can be said of an answer without a model: words shared with the passages, citations that hold.
+
+Heuristics: they find answers worth a look, and prove nothing of a single one.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+
+from vectorforge.llm.providers.extractive.provider import NO_ANSWER
+from vectorforge.llm.providers.extractive.ranking import terms
+from vectorforge.pipeline.citations.labels import find_labels
+from vectorforge.pipeline.citations.names import fold
+from vectorforge.pipeline.run import QueryRun
+from vectorforge.pipeline.types import AnswerQuality, Citation
+from vectorforge.telemetry import MetricsCollector
+
+logger = logging.getLogger(__name__)
+
+LOW_RELEVANCE = 0.3
+"""Share of the answer's words in the passages below which it is poor; the design's own number (D-039)."""
+
+_WORD = re.compile(r"[^\W_]+")
+_ASCII_GAPS = {code: " " for code in range(128) if not chr(code).isalnum()}
+"""What ``_WORD`` leaves out of ASCII text, which is ten times quicker to split than to search for words."""
+_STEM_KEEPS = 3
+"""First letters that a word shares with its stem."""
+_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+
+
+def relevance(answer: str, passages: Sequence[str]) -> float:
+    """Share of the answer's different words that the passages hold, 0 to 1; 0 for an answer without words.
+
+    ``|answer words ∩ context words| / |answer words|`` (D-039); labels are no words, and of Chinese, Japanese
+    and Korean every two characters are one.
+    """
+    return _PassageWords(passages).relevance(_without_labels(answer))
+
+
+def completeness(question: str, answer: str, passages: Sequence[str]) -> float:
+    """Share of the question's content words that the passages hold and the answer takes up, 0 to 1.
+
+    Words count by their stem (``terms``). 0 for a question without content words.
+    """
+    return _PassageWords(passages).completeness(question, _without_labels(answer))
+
+
+def assess(
+    question: str, answer: str, passages: Sequence[str], citations: Sequence[Citation] = (), invalid: int = 0
+) -> AnswerQuality:
+    """Judge an answer.
+
+    Args:
+        question: What was asked.
+        answer: With its labels.
+        passages: Texts that the answer could rest on.
+        citations: Of the answer, judged.
+        invalid: Labels that name no passage.
+
+    Returns:
+        ``low`` is set when the relevance is below ``LOW_RELEVANCE`` or at least half of the labels do not
+        hold; saying that the passages do not answer the question is never low.
+    """
+    supported = sum(citation.verdict == "supported" for citation in citations)
+    unsupported = sum(citation.verdict == "unsupported" for citation in citations)
+    text, words = _without_labels(answer), _PassageWords(passages)
+    shared = words.relevance(text)
+    false_labels = unsupported + invalid
+    is_poorly_cited = false_labels > 0 and 2 * false_labels >= len(citations) + invalid
+    return AnswerQuality(
+        relevance=shared,
+        completeness=words.completeness(question, text),
+        supported_citations=supported,
+        unsupported_citations=unsupported,
+        low=(shared < LOW_RELEVANCE or is_poorly_cited) and not _declines(answer),
+    )
+
+
+def note_quality(run: QueryRun, metrics: MetricsCollector) -> None:
+    """Set ``run.quality``; a low one is counted and logged. Without passages there is nothing to judge by.
+
+    The fixed text is no answer, and is not judged.
+    """
+    if not run.used or "template" in run.degraded:
+        return
+    passages = [passage.chunk.text for passage in run.used]
+    run.quality = quality = assess(
+        run.search_text, run.answer, passages, run.citations, run.invalid_citations
+    )
+    if not quality.low:
+        return
+    metrics.increment("pipeline.answers.low_quality")
+    logger.warning(
+        "Low answer quality in query %s: relevance %.2f, %d of %d citations unsupported, %d name no source",
+        run.request_id, quality.relevance, quality.unsupported_citations, len(run.citations),
+        run.invalid_citations,
+    )  # fmt: skip
+
+
+def _declines(answer: str) -> bool:
+    return answer.strip().startswith(NO_ANSWER)
+
+
+def _without_labels(answer: str) -> str:
+    parts, done = list[str](), 0
+    for label in find_labels(answer, 0, len(answer)):
+        parts += [answer[done : label.start], " "]
+        done = label.end
+    return "".join([*parts, answer[done:]])
+
+
+class _PassageWords:
+    """The words of passages, read once for all figures."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self._plain = _ascii_words("\n".join(passage for passage in passages if passage.isascii()))
+        """Of those whose words are the same by ``_words`` and by ``terms``, but for the stem."""
+        self._others = [passage for passage in passages if not passage.isascii()]
+
+    def relevance(self, answer: str) -> float:
+        words = _words(answer)
+        missing = words.difference(self._plain)
+        for passage in self._others if missing else ():
+            missing -= _words(passage)
+        return (len(words) - len(missing)) / len(words) if words else 0.0
+
+    def completeness(self, question: str, answer: str) -> float:
+        asked = terms(question)
+        given = _with_stems(asked, _ascii_words(answer)) if answer.isascii() else asked & terms(answer)
+        missing = given - _with_stems(given, self._plain)
+        for passage in self._others if missing else ():
+            missing -= terms(passage)
+        return (len(given) - len(missing)) / len(asked) if asked else 0.0
+
+
+def _with_stems(wanted: frozenset[str], words: Iterable[str]) -> frozenset[str]:
+    """Those of the stems that some of the words have; few words begin as a stem does and are worth a look."""
+    if not wanted:
+        return wanted
+    beginnings = {stem[:_STEM_KEEPS] for stem in wanted}
+    return wanted & terms(" ".join({word for word in words if word[:_STEM_KEEPS] in beginnings}))
+
+
+def _ascii_words(text: str) -> list[str]:
+    return text.lower().translate(_ASCII_GAPS).split()
+
+
+def _words(text: str) -> set[str]:
+    if text.isascii():
+        return set(_ascii_words(text))
+    words, found = set(_WORD.findall(fold(text))), set[str]()
+    for word in words:
+        runs = _IDEOGRAPHS.findall(word)
+        found.update(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
+        if not runs:
+            found.add(word)
+    return found

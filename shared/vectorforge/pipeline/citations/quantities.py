@@ -1,0 +1,253 @@
+"""Numbers, times and dates in a text, made comparable whatever the language and the spelling."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from vectorforge.pipeline.citations.number_words import COUNTS, MAGNITUDES, MONTHS, UNITS
+
+BLANK = "\x00"
+"""Stands where something has been read already; no word, no space, no punctuation."""
+
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_ISO = re.compile(r"(?<![\d.-])(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?!\d|-\d)(?:T(?=\d))?")
+_NUMERIC = re.compile(r"(?<![\d./])(?P<a>\d{1,2})(?P<sep>[./])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})(?![\d/])")
+_IDEOGRAPHIC = re.compile(r"(?P<y>\d{4})[年년]\s?(?P<m>\d{1,2})[月월](?:\s?(?P<d>\d{1,2})[日일])?")
+_DAY_FIRST = re.compile(
+    r"(?<![\d.,])(?P<d>[0-3]?\d)(?:st|nd|rd|th|er|º|\.)?\s+(?:of\s+|de\s+)?"
+    rf"(?P<m>{_MONTH})\b\.?(?:,?\s+(?:de\s+)?(?P<y>\d{{4}})\b)?",
+    re.IGNORECASE,
+)
+_MONTH_FIRST = re.compile(
+    rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>[0-3]?\d)(?:st|nd|rd|th)?\b(?![.,:]?\d|\s?%)(?:,?\s+(?P<y>\d{{4}})\b)?",
+    re.IGNORECASE,
+)
+_MONTH_ONLY = re.compile(rf"\b(?P<m>{_MONTH})\b\.?(?:,?\s+(?:de\s+)?(?P<y>\d{{4}})\b)?", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"(?<![\d:.])(?P<h>[01]?\d|2[0-3]):(?P<min>[0-5]\d)(?::[0-5]\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b\.?)?"
+    r"|(?<![\d:.])(?P<h12>1[0-2]|0?[1-9])\s?(?P<half12>[ap]\.?m\b\.?)",
+    re.IGNORECASE,
+)
+_UNSPACED = "[\u2e80-\ud7ff]"
+"""Scripts that put no space between a word and a number."""
+_SPACE = " \u00a0\u2009\u202f"
+_NUMBER = re.compile(
+    rf"(?P<currency>US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY)(?=[{_SPACE}]?\d))?[{_SPACE}]?"
+    rf"(?:(?<![\w.])|(?<={_UNSPACED}))(?P<sign>(?<![\w)\]{BLANK}])[-−])?"
+    rf"(?P<digits>\d{{1,3}}(?:,\d{{2}})+,\d{{3}}|\d{{1,3}}(?P<sep>[,.'’_{_SPACE}])\d{{3}}(?:(?P=sep)\d{{3}})*(?:[.,]\d+)?"
+    r"|\d+(?:[.,]\d+)?)(?!\d|[.,]\d)"
+    rf"(?=(?:st\b|nd\b|rd\b|th\b)?[{_SPACE}-]?(?P<word>[%°€£¥$][CF]?|[^\W\d_]+\.?)?"
+    rf"(?:[{_SPACE}](?P<next>[^\W\d_]+|[%€£¥$]))?)"
+)
+_COUNT = "|".join(sorted(COUNTS, key=len, reverse=True))
+_SPELLED = re.compile(
+    rf"(?<![\w-])(?P<words>(?:{_COUNT})(?:(?:\s|-|\sand\s)(?:{_COUNT}|hundred|thousand|million|billion))*)"
+    r"(?!\w)(?:[\s-](?P<word>[^\W\d_]+))?",
+    re.IGNORECASE,
+)
+_COMMON_WORDS = ("may", "march", "mar")
+_LONGEST_NUMBER = 1000
+"""Digits; Python itself reads no more than 4,300 (``sys.get_int_max_str_digits``)."""
+_COMMON_COUNT = 12
+"""Up to here a number spelled out may only count what the answer lists, so it is no claim by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number, with every reading that its spelling allows."""
+
+    values: frozenset[Fraction]
+    """As written: "1,234" is 1234 and 1.234."""
+    kind: str | None = None
+    """What is measured; None when no known unit stands beside it."""
+    factor: Fraction = Fraction(1)
+    """From its unit to the kind's base unit."""
+    noun: str = ""
+    """The word that follows."""
+    is_count: bool = False
+    """Spelled out, small and without a unit."""
+
+    @property
+    def scaled(self) -> frozenset[Fraction]:
+        """The readings in the base unit of its kind."""
+        return frozenset(value * self.factor for value in self.values)
+
+    @property
+    def bare(self) -> frozenset[Fraction]:
+        """The readings beside a number without a unit; those of percentages also as fractions of 1."""
+        if self.kind == "percent":
+            return self.values | {value / 100 for value in self.values}
+        return self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A date, or a part of one."""
+
+    year: int | None
+    month: int
+    day: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """What a text says in numbers."""
+
+    numbers: tuple[Quantity, ...]
+    days: tuple[frozenset[Day], ...]
+    """Each with every reading that its spelling allows."""
+    times: frozenset[tuple[int, int]]
+    """Hour (0 to 23) and minute."""
+    rest: str
+    """The text with all these blanked; as long as it was."""
+
+
+def read_quantities(text: str) -> Quantities:
+    """Find numbers, dates and times of day. Digits of any script count."""
+    days: list[frozenset[Day]] = []
+    for pattern in (_ISO, _NUMERIC, _IDEOGRAPHIC, _DAY_FIRST, _MONTH_FIRST, _MONTH_ONLY):
+        for match in list(pattern.finditer(text)):
+            if found := _days(match):
+                days.append(found)
+                text = _blanked(text, match.start(), match.end())
+    times: set[tuple[int, int]] = set()
+    for match in list(_CLOCK.finditer(text)):
+        times.add(_time(match))
+        text = _blanked(text, match.start(), match.end())
+    numbers: list[Quantity] = []
+    for match in list(_NUMBER.finditer(text)):
+        quantity, end = _quantity(match)
+        numbers.append(quantity)
+        text = _blanked(text, match.start(), end)
+    for match in list(_SPELLED.finditer(text)):
+        if spelled := _spelled(match):
+            numbers.append(spelled)
+            text = _blanked(text, match.start("words"), match.end("words"))
+    return Quantities(tuple(numbers), tuple(days), frozenset(times), text)
+
+
+def numbers_of_dates(days: tuple[frozenset[Day], ...]) -> Iterator[Quantity]:
+    """Years and days of dates as numbers, for texts that mention only them."""
+    for readings in days:
+        for day in readings:
+            for part in (day.year, day.day):
+                if part is not None:
+                    yield Quantity(frozenset({Fraction(part)}))
+
+
+def parts_of_group(text: str) -> Iterator[Quantity]:
+    """Numbers that stand side by side and could be read as one with a space for thousands."""
+    for match in re.finditer(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\d.,])", text):
+        for part in match.group().split():
+            yield Quantity(frozenset({Fraction(part)}))
+
+
+def _blanked(text: str, start: int, end: int) -> str:
+    return text[:start] + BLANK * (end - start) + text[end:]
+
+
+def _days(match: re.Match[str]) -> frozenset[Day]:
+    named = match.groupdict()
+    year = int(named["y"]) if named.get("y") else None
+    if "sep" in named:
+        a, b = int(named["a"]), int(named["b"])
+        orders = [(b, a)] if named["sep"] == "." else [(b, a), (a, b)]
+        return frozenset(Day(year, m, d) for m, d in orders if 1 <= m <= 12 and 1 <= d <= 31)
+    word = named["m"]
+    day = int(named["d"]) if named.get("d") else None
+    if word[0].islower() and (day is None or word in _COMMON_WORDS):
+        return frozenset()
+    if not word.isdigit() and day is None and year is None and _opens_sentence(match):
+        return frozenset()
+    month = int(word) if word.isdigit() else MONTHS[word.casefold()]
+    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= 31):
+        return frozenset()
+    return frozenset({Day(year, month, day)})
+
+
+def _opens_sentence(match: re.Match[str]) -> bool:
+    before = match.string[: match.start()].rstrip()
+    return not before or before[-1] in ".!?:\n"
+
+
+def _time(match: re.Match[str]) -> tuple[int, int]:
+    hour = int(match["h"] or match["h12"])
+    half = (match["half"] or match["half12"] or "").casefold()
+    if half:
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    return hour, int(match["min"] or 0)
+
+
+def _quantity(match: re.Match[str]) -> tuple[Quantity, int]:
+    """The number, and where it ends with its unit."""
+    values = _readings(match["digits"])
+    word, next_word, end = match["word"] or "", match["next"] or "", match.end("digits")
+    if magnitude := _magnitude(word):
+        values = frozenset(value * magnitude for value in values)
+        word, next_word, end = next_word, "", match.end("word")
+        unit_end = match.end("next")
+    else:
+        unit_end = match.end("word")
+    if match["sign"]:
+        values = frozenset(-value for value in values)
+    kind, factor = _unit(word)
+    if kind:
+        end = unit_end
+    if match["currency"]:
+        kind, factor = _unit(match["currency"])
+    return Quantity(values, kind, factor, word.casefold().rstrip(".")), end
+
+
+def _readings(digits: str) -> frozenset[Fraction]:
+    """What digits can mean: "1,234" is 1234 or 1.234, "1,234.5" only one number; a very long one nothing."""
+    for space in _SPACE + "'’_":
+        digits = digits.replace(space, "")
+    if len(digits) > _LONGEST_NUMBER:
+        return frozenset()
+    separators = [char for char in digits if char in ",."]
+    if not separators:
+        return frozenset({Fraction(digits)})
+    last = separators[-1]
+    whole, _, decimals = digits.rpartition(last)
+    joined = Fraction(digits.replace(",", "").replace(".", ""))
+    as_decimal = Fraction(f"{whole.replace(',', '').replace('.', '')}.{decimals}")
+    if separators.count(last) > 1:
+        return frozenset({joined})
+    if len(separators) == 1 and len(decimals) == 3 and len(whole) <= 3 and whole != "0":
+        return frozenset({joined, as_decimal})
+    return frozenset({as_decimal})
+
+
+def _magnitude(word: str) -> int | None:
+    word = word.rstrip(".")
+    return MAGNITUDES.get(word) or (MAGNITUDES.get(word.casefold()) if len(word) > 1 else None)
+
+
+def _unit(word: str) -> tuple[str | None, Fraction]:
+    word = word.rstrip(".")
+    found = UNITS.get(word) or (UNITS.get(word.casefold()) if len(word) > 1 else None)
+    if not found and re.match(_UNSPACED, word):
+        found = UNITS.get(word[:2]) or UNITS.get(word[:1])
+    return (found[0], Fraction(found[1])) if found else (None, Fraction(1))
+
+
+def _spelled(match: re.Match[str]) -> Quantity | None:
+    total = current = 0
+    for word in re.split(r"[\s-]+", match["words"].casefold()):
+        if word == "and":
+            continue
+        if word == "hundred":
+            current = (current or 1) * 100
+        elif word in MAGNITUDES:
+            total += (current or 1) * MAGNITUDES[word]
+            current = 0
+        else:
+            current += COUNTS[word]
+    value = total + current
+    noun = match["word"] or ""
+    kind, factor = _unit(noun)
+    if value == 1 and kind is None:
+        return None  # "one of them"
+    is_count = kind is None and value <= _COMMON_COUNT
+    return Quantity(frozenset({Fraction(value)}), kind, factor, noun.casefold(), is_count)

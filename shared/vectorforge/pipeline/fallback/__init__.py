@@ -1,0 +1,1 @@
+"""Fallbacks: the degradation ladder, shorter prompts, quoted answers."""

@@ -1,0 +1,1 @@
+"""Guardrails: links removed from answers, secrets redacted from logs."""

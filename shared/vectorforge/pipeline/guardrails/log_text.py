@@ -1,0 +1,149 @@
+"""What the query log keeps of questions and answers: a tenant's policy, applied before a record leaves."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias, cast, get_args
+
+from vectorforge.background import off_event_loop
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.errors import VectorForgeError
+
+logger = logging.getLogger(__name__)
+
+LogText: TypeAlias = Literal["full", "redacted", "hash", "off"]
+"""The texts as they are; with personal data and keys masked; a SHA-256 of each; nothing."""
+
+_KNOWN_FOR_S = 60.0
+"""Then a tenant's policy is read again."""
+_FAILED_FOR_S = 1.0
+_MAX_TENANTS = 10_000
+
+
+class LogTextSettings(Protocol):
+    """Where a tenant's policy stands; ``TenantSettingsRepository``."""
+
+    async def log_text(self) -> str | None:
+        """The tenant's own; None: it has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    policy: LogText
+    until: float
+
+
+class LogTextPolicies:
+    """The policies of a process's tenants, the ones used last.
+
+    Args:
+        default: Of tenants without one of their own.
+        clock: Seconds.
+    """
+
+    def __init__(self, default: LogText = "redacted", *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.default = default
+        self._clock = clock
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def find(self, tenant_id: str) -> LogText | None:
+        """The tenant's, if it is known and not too old."""
+        known = self._known.get(tenant_id)
+        return known.policy if known is not None and known.until > self._clock() else None
+
+    def note(self, tenant_id: str, own: str | None) -> LogText:
+        """Take what stands in the database now; returns what counts."""
+        policy = cast("LogText", own) if own in get_args(LogText) else self.default
+        self._keep(tenant_id, policy, _KNOWN_FOR_S)
+        return policy
+
+    def note_failure(self, tenant_id: str) -> LogText:
+        """What counts while it cannot be read: the last one known, or nothing is logged of the texts."""
+        known = self._known.get(tenant_id)
+        policy: LogText = "off" if known is None else known.policy
+        self._keep(tenant_id, policy, _FAILED_FOR_S)
+        return policy
+
+    def _keep(self, tenant_id: str, policy: LogText, for_s: float) -> None:
+        self._known[tenant_id] = _Known(policy, self._clock() + for_s)
+        self._known.move_to_end(tenant_id)
+        while len(self._known) > _MAX_TENANTS:
+            self._known.popitem(last=False)
+
+
+class LogTexts:
+    """Applies one tenant's policy to its records.
+
+    Args:
+        policies: Of the process.
+        settings: Of the tenant.
+        tenant_id: That tenant.
+        timeout_s: Longest time for reading the policy, where nobody has read it for the question already.
+    """
+
+    def __init__(
+        self, policies: LogTextPolicies, settings: LogTextSettings, tenant_id: str, *, timeout_s: float
+    ) -> None:
+        self._policies = policies
+        self._settings = settings
+        self._tenant_id = tenant_id
+        self._timeout_s = timeout_s
+
+    def note(self, own: str | None) -> None:
+        """Take the tenant's policy, which was read with something else; None: it has none of its own."""
+        self._policies.note(self._tenant_id, own)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the policy need not be read for a record of now."""
+        return self._policies.find(self._tenant_id) is not None
+
+    async def read(self) -> None:
+        """Have the policy at hand for what is logged later. Never raises, except to go on being cancelled."""
+        await self._policy()
+
+    async def apply(self, log: QueryLog) -> QueryLog:
+        """The record as it may leave this process. Never raises, except to go on being cancelled."""
+        policy = await self._policy()
+        chars = len(log.query_text) + len(log.generated_response)
+        return await off_event_loop(chars, lambda: with_policy(log, policy, self._tenant_id))
+
+    async def _policy(self) -> LogText:
+        known = self._policies.find(self._tenant_id)
+        if known is not None:
+            return known
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                own = await self._settings.log_text()
+        except (VectorForgeError, TimeoutError) as exc:
+            policy = self._policies.note_failure(self._tenant_id)
+            logger.warning(
+                "The policy for logged texts was not read, %s counts: %s", policy, type(exc).__name__
+            )
+            return policy
+        return self._policies.note(self._tenant_id, own)
+
+
+def with_policy(log: QueryLog, policy: LogText, tenant_id: str) -> QueryLog:
+    """The record with its texts as the policy says."""
+    if policy == "full":
+        return log
+    question, answer = (_text(text, policy, tenant_id) for text in (log.query_text, log.generated_response))
+    return replace(log, query_text=question, generated_response=answer)
+
+
+def _text(text: str, policy: LogText, tenant_id: str) -> str:
+    if policy == "off" or not text:
+        return ""
+    if policy == "hash":
+        # with the tenant, so that nobody can compare the questions of two
+        digest = hashlib.sha256(f"{tenant_id}\0{text}".encode("utf-8", "surrogatepass"))
+        return f"sha256:{digest.hexdigest()}"
+    from vectorforge.pipeline.guardrails.redaction import redact
+
+    return redact(text)

@@ -1,1 +1,0 @@
-"""What each Lambda function does with its events; ``functions/<name>/handler.py`` only names it."""

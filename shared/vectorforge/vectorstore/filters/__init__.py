@@ -1,0 +1,1 @@
+"""Metadata filters: language, parser and SQL."""

@@ -1,0 +1,1 @@
+"""Search for chunks: plan, statement, lexical ranking and rows."""

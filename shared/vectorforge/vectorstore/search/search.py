@@ -1,0 +1,196 @@
+"""One search of PostgreSQL: which statements it takes, and what their rows mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, Scan, SearchMode
+from vectorforge.vectorstore.base import NearestChunks
+from vectorforge.vectorstore.search import statement as search_sql
+from vectorforge.vectorstore.search.branches import SearchPlan
+from vectorforge.vectorstore.search.nearest import compared_at_most, space_kind
+from vectorforge.vectorstore.search.plan_cache import KnownCollection, KnownCollections
+from vectorforge.vectorstore.search.statement import CompiledFilter, SearchStatement
+from vectorforge.vectorstore.validation import score_of
+
+_NO_LIMIT: Final = 2**62
+_MAX_EF_SEARCH: Final = 1_000
+
+_known = KnownCollections()
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is wanted, checked."""
+
+    collection_id: UUID
+    mode: SearchMode
+    metric: DistanceMetric
+    condition: CompiledFilter
+    top_k: int
+    dimension: int
+    """Of the query's vector; 0: there is none."""
+    space: str
+    of_profile: bool
+    params: Mapping[str, Any]
+    """``tenant, profile, query, query_text, dense_weight, narrowing``"""
+
+    @property
+    def depth(self) -> int:
+        """Candidates wanted of each leg."""
+        return self.top_k if self.mode is SearchMode.DENSE else max(self.top_k, search_sql.LEG_DEPTH)
+
+    def statement(self, way: SearchPlan) -> SearchStatement:
+        """What to ask the database."""
+        return search_sql.build(
+            self.mode,
+            self.metric,
+            self.dimension,
+            self.condition,
+            of_profile=self.of_profile,
+            kind=space_kind(self.space),
+            way=way,
+            narrowed=self.params["narrowing"] is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRows:
+    """The rows of a statement; at least one."""
+
+    statement: SearchStatement
+    rows: Sequence[Mapping[str, Any]]
+    reason: Any
+    limit: int
+
+    @property
+    def total(self) -> int | None:
+        """How many chunks match, if that is known."""
+        row = self.rows[0]
+        if self.statement.of_everything:
+            return int(row["chunk_count"])
+        if self.reason == "words":
+            return row["matching"] if row["matching"] <= self.limit else None
+        return None if self.reason == "many" else row["matching"]
+
+    def is_short(self, depth: int) -> bool:
+        """Whether the index gave less than it could have."""
+        candidates = self.rows[0]["candidates"]
+        if self.reason == "crowded":
+            return True
+        if self.reason != "many" or candidates >= depth:
+            return False
+        return self.total is None or candidates < self.total
+
+    def nearest_chunks(self, search: Search) -> NearestChunks:
+        """What they say."""
+        row = self.rows[0]
+        chunks = [
+            _retrieved(row, search.metric, search.mode) for row in self.rows if row["chunk_id"] is not None
+        ]
+        at_least = (
+            row["candidates"] if self.statement.way is SearchPlan.INDEX else max(row["matching"] - 1, 0)
+        )
+        matched = at_least if self.total is None else self.total
+        return NearestChunks(
+            chunks,
+            matched=max(matched, len(chunks)),
+            matched_is_at_least=self.total is None,
+            scan=Scan.for_reason(self.reason),
+        )
+
+
+class Searcher:
+    """Searches the collections of one tenant.
+
+    Args:
+        db: The database as the tenant sees it.
+        exact_scan_limit: As for ``PgVectorStore``.
+        ef_search: As for ``PgVectorStore``.
+    """
+
+    def __init__(self, db: TenantDatabase, exact_scan_limit: int, ef_search: int) -> None:
+        self._db = db
+        self._exact_scan_limit = exact_scan_limit
+        self._ef_search = ef_search
+
+    async def search(self, search: Search) -> SearchRows | None:
+        """Make it, nearly always by one statement; None: there is no such collection.
+
+        Raises:
+            As ``TenantDatabase.fetch_all``.
+        """
+        known = _known.get(search.collection_id, search.condition.sql) if search.dimension else None
+        if known and not search.of_profile and known.chunks > self._limit(search):
+            found = await self._asked(search, search.statement(SearchPlan.INDEX), known)
+            if found is None or not found.is_short(search.depth):
+                return found
+        found = await self._asked(search, search.statement(SearchPlan.CHOSEN))
+        if found is None or not found.is_short(search.depth):
+            return found
+        found = await self._asked(search, search.statement(SearchPlan.COMPARED))
+        return found and replace(found, reason="short")
+
+    async def _asked(
+        self, search: Search, statement: SearchStatement, known: KnownCollection | None = None
+    ) -> SearchRows | None:
+        limit = _NO_LIMIT if statement.counts_all else self._limit(search)
+        candidates = max(search.depth * statement.candidates_per_row, statement.least_candidates)
+        ef_search = self._ef_search
+        if known is not None:
+            width = known.width(statement.filter_sql, search.depth)
+            ef_search = max(known.ef_search(ef_search), width)
+        ef_search = min(max(ef_search, candidates), _MAX_EF_SEARCH)
+        params = {
+            **statement.filter_params,
+            **search.params,
+            "collection": search.collection_id,
+            "space": search.space,
+            "partition": f"vectorforge.embeddings_{search.space}",
+            "top_k": search.top_k,
+            "limit": limit,
+            "depth": search.depth,
+            "candidates": candidates,
+            "lexical_limit": search.depth,
+            "ef_search": ef_search,
+            "scan_tuples": None if known is None else known.scan_tuples(max(candidates, ef_search)),
+        }
+        rows = await self._db.fetch_all(statement.sql, params, repeatable=True)
+        if not rows:
+            return None
+        found = SearchRows(statement, rows, rows[0]["reason"], limit)
+        if search.dimension and statement.way is not SearchPlan.COMPARED:
+            enough = found.reason == "many" and not found.is_short(search.depth)
+            _known.found(search.collection_id, statement.filter_sql, rows[0], enough=enough)
+            if known is not None and found.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:
+                known.was_short(statement.filter_sql, ef_search, rows[0]["candidates"])
+        return found
+
+    def _limit(self, search: Search) -> int:
+        return compared_at_most(self._exact_scan_limit, search.dimension)
+
+
+def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode) -> RetrievedChunk:
+    chunk = Chunk(
+        id=row["chunk_id"],
+        document_id=row["document_id"],
+        index=row["ordinal"],
+        text=row["text"],
+        start_offset=row["start_offset"],
+        end_offset=row["end_offset"],
+        token_count=row["token_count"],
+        heading=row["heading"],
+        metadata=row["metadata"],
+    )
+    by_words = mode is SearchMode.LEXICAL
+    return RetrievedChunk(
+        chunk=chunk,
+        score=row["relevance"] if by_words else score_of(metric, row["distance"]),
+        distance=1 - row["relevance"] if by_words else row["distance"],
+        document_source=row["source"],
+        document_title=row["title"],
+        relevance=None if mode is SearchMode.DENSE else row["relevance"],
+        lexical_score=row["lexical_score"],
+    )

@@ -1,0 +1,1 @@
+"""Writes of documents, their chunks and their vectors."""

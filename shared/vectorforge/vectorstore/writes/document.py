@@ -1,0 +1,275 @@
+"""Writing a document's chunks to PostgreSQL within one transaction.
+
+Locks are taken in one order, so that writers wait for each other and never form a ring: the collection's row
+(shared with other writers, but not with its deletion), then the document's row, and at the commit the
+collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
+from vectorforge.types import DocumentDraft, StoredDocument
+from vectorforge.vectorstore.validation import check_halvable
+from vectorforge.vectorstore.writes.chunk_rows import (
+    CHUNK_BATCH,
+    INSERT_CHUNKS,
+    INSERT_DOCUMENT,
+    INSERT_EMBEDDINGS,
+    UNNESTED,
+    VECTOR_BATCH,
+    batches,
+    columns,
+    document_values,
+    new_id,
+)
+from vectorforge.vectorstore.writes.replacement import (
+    PreparedChunk,
+    Replacement,
+    check_dimension,
+    plan,
+    vector_in,
+)
+
+if TYPE_CHECKING:
+    from pgvector import Vector as PgVector
+    from psycopg import AsyncConnection
+
+_ATTEMPTS = 5
+"""A document may be deleted between failing to insert it and locking it, but hardly ever twice in a row."""
+
+# FOR KEY SHARE, not FOR SHARE: two holders of the latter would deadlock when data_version is raised.
+_COLLECTION = """
+SELECT dimension, by_profile, coalesce(space, distance_metric || '_' || dimension) AS space, other_space
+FROM vectorforge.collections
+WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
+"""
+_DOCUMENT = """
+SELECT id, version, content_hash, chunk_count FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+    AND source_key = vectorforge.source_key(%(source)s) AND source = %(source)s
+FOR UPDATE
+"""
+_UPDATE_DOCUMENT = """
+UPDATE vectorforge.documents
+SET parent_source = %(parent_source)s, title = %(title)s, media_type = %(media_type)s,
+    metadata = %(metadata)s::jsonb, text = %(text)s, size_chars = %(size_chars)s,
+    content_hash = %(content_hash)s, version = %(version)s, chunk_count = %(chunk_count)s, updated_at = now()
+WHERE tenant_id = %(tenant)s AND id = %(document)s
+"""
+_CURRENT_CHUNKS = """
+SELECT id, content_hash FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND document_id = %(document)s
+    AND to_version IS NULL
+ORDER BY ordinal
+"""
+_FORGET_RETIRED = """
+DELETE FROM vectorforge.chunks
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND document_id = %(document)s
+    AND to_version IS NOT NULL
+"""
+_RETIRE = """
+UPDATE vectorforge.chunks SET to_version = %(version)s
+WHERE tenant_id = %(tenant)s AND id = ANY (%(removed)s)
+"""
+_DELETE_EMBEDDINGS = """
+DELETE FROM vectorforge.embeddings
+WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(removed)s) AND space = ANY (%(spaces)s)
+"""
+_UPDATE_KEPT = f"""
+UPDATE vectorforge.chunks old
+SET ordinal = new.ordinal, text = new.text, start_offset = new.start_offset, end_offset = new.end_offset,
+    token_count = new.token_count, heading = new.heading, metadata = new.metadata
+FROM {UNNESTED}
+WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::uuid[])
+    AND (old.ordinal, old.text, old.start_offset, old.end_offset, old.token_count, old.heading, old.metadata)
+        IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
+                          new.heading, new.metadata)
+"""  # noqa: S608 -- the only insertion is the constant of chunk_rows
+# Without a condition, so that the row is held until the passages can be seen that it speaks of.
+_NOTE_LACKING = """
+UPDATE vectorforge.embedding_switches SET complete = false
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state <> 'removing'
+"""
+_COLLECTION_OF_DOCUMENT = """
+SELECT c.id FROM vectorforge.collections c
+JOIN vectorforge.documents d ON d.tenant_id = c.tenant_id AND d.collection_id = c.id
+WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
+FOR KEY SHARE OF c
+"""
+_DELETE_DOCUMENT = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id = %(document)s"
+
+# Locked first, in the order in which every writer of several documents locks them.
+_DELETE_LEFT_OUT = """
+DELETE FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND id = ANY (ARRAY(
+    SELECT id FROM vectorforge.documents
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+        AND vectorforge.source_key(parent_source) = vectorforge.source_key(%(parent_source)s)
+        AND parent_source = %(parent_source)s AND source <> ALL (%(kept)s::text[])
+    ORDER BY source COLLATE "C" FOR UPDATE
+))
+"""
+
+
+def wire_vector(numbers: "array[float]") -> "PgVector":
+    """Wrap a checked vector for ``%b`` parameters, which carry it in binary form."""
+    from pgvector import Vector
+
+    if sys.byteorder == "little":
+        numbers = array("f", numbers)
+        numbers.byteswap()
+    return Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class LockedDocument:
+    """The document's row, held until the transaction ends."""
+
+    id: UUID
+    version: int
+    content_hash: bytes
+    chunk_count: int
+    is_new: bool
+
+
+class DocumentWriter:
+    """Writes into one collection of one tenant, in a transaction of the caller's.
+
+    Args:
+        connection: Inside a transaction that has entered the tenant.
+        tenant_id: The tenant.
+        collection_id: The collection.
+        profile_id: Whose documents are written; None in a collection without profiles.
+    """
+
+    def __init__(
+        self,
+        connection: "AsyncConnection[dict[str, Any]]",
+        tenant_id: str,
+        collection_id: UUID,
+        profile_id: int | None = None,
+    ) -> None:
+        self._connection = connection
+        self._profile_id = profile_id
+        self._dimension = 0
+        self._scope: dict[str, Any] = {
+            "tenant": tenant_id,
+            "collection": collection_id,
+            "profile": profile_id,
+        }
+
+    async def replace(
+        self, document: DocumentDraft, metadata: str, chunks: Sequence[PreparedChunk]
+    ) -> StoredDocument:
+        """Store or replace a checked document; see ``VectorStore.replace_document``."""
+        await self.lock_collection()
+        for chunk in chunks:
+            vector = vector_in(self._scope["space"], chunk)
+            if vector is not None:
+                check_dimension(expected=self._dimension, actual=len(vector), what="chunk's vector")
+                check_halvable(vector, self._scope["space"])
+        values = document_values(document, metadata, len(chunks))
+        locked = await self._lock_document(values)
+        await self._claim(locked)
+        if not locked.is_new and locked.content_hash == document.content_hash:
+            return StoredDocument(locked.id, locked.version, 0, locked.chunk_count, 0, unchanged=True)
+        self._scope["document"] = locked.id
+        self._scope["version"] = version = 1 if locked.is_new else locked.version + 1
+        stored = [] if locked.is_new else await self._current_chunks()
+        replacement = plan(stored, chunks)
+        if not locked.is_new:
+            await self._execute(_UPDATE_DOCUMENT, values)
+            await self._execute(_FORGET_RETIRED)
+        await self._write(replacement)
+        added, kept, removed = map(len, (replacement.added, replacement.kept, replacement.removed))
+        return StoredDocument(locked.id, version, added, kept, removed)
+
+    async def delete_left_out(self, parent_source: str, kept: list[str]) -> int:
+        """Delete the documents of a file but for these; see ``VectorStore.delete_left_out``."""
+        await self._execute(_COLLECTION)
+        deleted = await self._execute(_DELETE_LEFT_OUT, {"parent_source": parent_source, "kept": kept})
+        return int(deleted.rowcount)
+
+    async def lock_collection(self) -> None:
+        """Hold the collection until the transaction ends; a second call does nothing.
+
+        Raises:
+            NotFoundError: There is none.
+            ConflictError: It was not made for profiles.
+            InvalidInputError: It was, and no profile is named.
+        """
+        if "space" in self._scope:
+            return
+        collection = await (await self._execute(_COLLECTION)).fetchone()
+        if collection is None:
+            raise NotFoundError("There is no collection with this id.")
+        if collection["by_profile"] and self._profile_id is None:
+            raise InvalidInputError(
+                "The documents of this collection belong to profiles; store them at a profile.",
+                field="profile_id",
+            )
+        if self._profile_id is not None and not collection["by_profile"]:
+            raise ConflictError("The collection was not made for profiles.")
+        self._dimension = collection["dimension"]
+        self._scope["space"] = collection["space"]
+        self._scope["spaces"] = [space for space in (collection["space"], collection["other_space"]) if space]
+
+    async def _lock_document(self, values: dict[str, Any]) -> LockedDocument:
+        for _ in range(_ATTEMPTS):
+            row = await (await self._execute(_DOCUMENT, values)).fetchone()
+            if row is not None:
+                return LockedDocument(**row, is_new=False)
+            fresh = new_id()
+            if (await self._execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
+                return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
+        raise ConflictError("The document is being deleted and stored again by others; try again.")
+
+    async def _claim(self, document: LockedDocument) -> None:
+        """Make sure that the document is this writer's to write; called once it is locked."""
+
+    async def _current_chunks(self) -> list[tuple[bytes, UUID]]:
+        rows = await (await self._execute(_CURRENT_CHUNKS)).fetchall()
+        return [(row["content_hash"], row["id"]) for row in rows]
+
+    async def _write(self, replacement: Replacement[UUID]) -> None:
+        if replacement.removed:
+            removed = {"removed": list(replacement.removed)}
+            await self._execute(_DELETE_EMBEDDINGS, removed)
+            await self._execute(_RETIRE, removed)
+        for kept in batches(replacement.kept, CHUNK_BATCH):
+            await self._execute(_UPDATE_KEPT, columns(kept))
+        added = [(new_id(), chunk) for chunk in replacement.added]
+        for rows in batches(added, CHUNK_BATCH):
+            await self._execute(INSERT_CHUNKS, columns(rows))
+        for space in self._scope["spaces"]:
+            own = space == self._scope["space"]
+            embedded = [row for row in added if own or space in (row[1].vectors or {})]
+            await self._write_vectors(space, embedded)
+            if len(embedded) < len(added):  # somebody embeds them later
+                await self._execute(_NOTE_LACKING)
+
+    async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:
+        for batch in batches(rows, VECTOR_BATCH):
+            found = [(key, vector_in(space, chunk)) for key, chunk in batch]
+            vectors = {key: vector for key, vector in found if vector is not None}
+            values = {"space": space, "ids": list(vectors), "vectors": WireVectors([*vectors.values()])}
+            await self._execute(INSERT_EMBEDDINGS, values)
+
+    async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
+        return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
+
+
+async def delete_document(
+    connection: "AsyncConnection[dict[str, Any]]", tenant_id: str, document_id: UUID
+) -> bool:
+    """Delete a document; its chunks and embeddings go with it. See ``VectorStore.delete_document``."""
+    params: dict[str, Any] = {"tenant": tenant_id, "document": document_id}
+    collection = await (await connection.execute(_COLLECTION_OF_DOCUMENT, params)).fetchone()
+    return collection is not None and (await connection.execute(_DELETE_DOCUMENT, params)).rowcount == 1

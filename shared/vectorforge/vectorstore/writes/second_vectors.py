@@ -1,0 +1,276 @@
+"""Vectors that passages lack while a collection's embedding model is changed, and those too many afterwards.
+
+No writer of documents waits for this: documents that one of them holds are left to the next pass.
+"""
+
+# ruff: noqa: S608
+# (Statements are put together from constants of this module only; values are bound.)
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.embedding_switch.repo import lock_out_writers
+from vectorforge.types import Vector
+from vectorforge.vectorstore.validation import single_precision
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+_DOCUMENTS: Final = 200
+"""Looked through in one step."""
+_VECTOR_BATCH: Final = 50
+"""Vectors in one INSERT: each walks the HNSW graph, and a statement must end well within its timeout."""
+_REMOVED: Final = 2_000
+"""Vectors deleted in one step."""
+
+_SWITCH = """
+SELECT id, state, position, failures FROM vectorforge.embedding_switches
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+"""
+_NEXT_DOCUMENTS = """
+SELECT id FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id > %(position)s
+ORDER BY id LIMIT %(documents)s
+"""
+_HAS = """
+EXISTS (
+    SELECT FROM vectorforge.embeddings AS e
+    WHERE e.tenant_id = %(tenant)s AND e.chunk_id = f.id AND e.space = {space}
+)
+"""
+_LACKING = f"""
+SELECT * FROM (
+    SELECT f.id, f.document_id, d.title, f.heading, f.text, array_remove(ARRAY[
+        CASE WHEN NOT {_HAS.format(space="%(space)s")} THEN %(space)s::text END,
+        CASE WHEN NOT {_HAS.format(space="%(other_space)s")} THEN %(other_space)s::text END
+    ], NULL) AS spaces
+    FROM vectorforge.chunks AS f
+    JOIN vectorforge.documents AS d ON d.tenant_id = f.tenant_id AND d.id = f.document_id
+    WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.document_id = ANY (%(ids)s)
+        AND f.to_version IS NULL
+) AS passages
+WHERE spaces <> '{{}}' ORDER BY document_id, id LIMIT %(limit)s
+"""
+_COLLECTION = """
+SELECT array_remove(ARRAY[coalesce(space, distance_metric || '_' || dimension), other_space], NULL) AS spaces
+FROM vectorforge.collections WHERE tenant_id = %(tenant)s AND id = %(collection)s FOR KEY SHARE
+"""
+# Held against their writers, so that no passage is retired while it gets a vector. SKIP LOCKED: writers hold
+# several, in an order of their own.
+_HOLD_DOCUMENTS = """
+SELECT id FROM vectorforge.documents
+WHERE tenant_id = %(tenant)s AND id = ANY (%(ids)s) FOR KEY SHARE SKIP LOCKED
+"""
+_INSERT = """
+INSERT INTO vectorforge.embeddings (tenant_id, space, collection_id, document_id, chunk_id, embedding)
+SELECT f.tenant_id, %(space)s, f.collection_id, f.document_id, f.id, new.embedding
+FROM unnest(%(chunks)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, embedding)
+JOIN vectorforge.chunks AS f ON f.tenant_id = %(tenant)s AND f.id = new.chunk_id
+WHERE f.collection_id = %(collection)s AND f.to_version IS NULL AND f.document_id = ANY (%(held)s)
+ON CONFLICT DO NOTHING
+"""
+_ADVANCE = """
+UPDATE vectorforge.embedding_switches
+SET position = %(position)s, failures = 0, error_code = NULL, error_message = NULL,
+    leased_until = CASE WHEN %(pause)s > interval '0' THEN now() + %(pause)s END
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+"""
+_HOLD_SWITCH = """
+SELECT FROM vectorforge.embedding_switches
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s FOR UPDATE
+"""
+_ANY_LACKING = f"""
+SELECT EXISTS (
+    SELECT FROM vectorforge.chunks AS f
+    WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.to_version IS NULL
+        AND NOT ({_HAS.format(space="%(space)s")} AND {_HAS.format(space="%(other_space)s")})
+) AS found
+"""
+_FINISH = """
+UPDATE vectorforge.embedding_switches
+SET complete = NOT %(lacking)s, position = '00000000-0000-0000-0000-000000000000', failures = 0,
+    error_code = NULL, error_message = NULL, leased_until = CASE WHEN %(lacking)s THEN now() + %(pause)s END
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+"""
+_FAIL = """
+UPDATE vectorforge.embedding_switches
+SET failures = failures + 1, error_code = %(code)s, error_message = %(message)s,
+    leased_until = now() + %(pause)s
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND id = %(switch)s
+"""
+_REMOVE = """
+DELETE FROM vectorforge.embeddings
+WHERE tenant_id = %(tenant)s AND space = %(space)s AND chunk_id IN (
+    SELECT chunk_id FROM vectorforge.embeddings
+    WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND space = %(space)s LIMIT %(limit)s
+)
+"""
+_SPACE = """
+SELECT space FROM vectorforge.embedding_switches
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state = 'removing'
+"""
+_RELEASE = """
+UPDATE vectorforge.embedding_switches SET leased_until = NULL
+WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+"""
+_FORGET = """
+DELETE FROM vectorforge.embedding_switches WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchWork:
+    """What a change of the model asks of whoever works for it."""
+
+    id: UUID
+    state: str
+    position: UUID
+    """Documents up to this one were looked through in this pass."""
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnembeddedChunk:
+    """A passage without a vector of one model, or of both."""
+
+    id: UUID
+    document_id: UUID
+    title: str | None
+    heading: str | None
+    text: str
+    spaces: Sequence[str]
+    """Where its vectors are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Passages to be embedded in one step."""
+
+    passages: Sequence[UnembeddedChunk]
+    position: UUID
+    """Where the next step begins once these have their vectors."""
+    is_last: bool
+    """Whether the pass ends with these."""
+
+
+class SecondVectors:
+    """The vectors of one collection of one tenant, while its model is being changed.
+
+    Args:
+        db: Of the tenant.
+        collection_id: The collection.
+    """
+
+    def __init__(self, db: TenantDatabase, collection_id: UUID) -> None:
+        self._db = db
+        self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
+
+    async def work(self) -> SwitchWork | None:
+        """What is to be done; None when no change is open (any more)."""
+        row = await self._db.fetch_one(_SWITCH, self._scope)
+        return SwitchWork(**row) if row else None
+
+    async def next_batch(self, work: SwitchWork, spaces: tuple[str, str], limit: int) -> Batch:
+        """The next passages that lack a vector in one of two spaces, at most ``limit``, 1 or more."""
+        where = {**self._scope, "position": work.position, "documents": _DOCUMENTS}
+        documents = [row["id"] for row in await self._db.fetch_all(_NEXT_DOCUMENTS, where)]
+        if not documents:
+            return Batch([], work.position, is_last=True)
+        values = {**self._scope, "ids": documents, "limit": limit, **_named(spaces)}
+        passages = [UnembeddedChunk(**row) for row in await self._db.fetch_all(_LACKING, values)]
+        if len(passages) < limit:
+            return Batch(passages, documents[-1], is_last=len(documents) < _DOCUMENTS)
+        unfinished = passages[-1].document_id
+        done = [document for document in documents if document < unfinished]
+        return Batch(passages, done[-1] if done else work.position, is_last=False)
+
+    async def write(
+        self,
+        work: SwitchWork,
+        batch: Batch,
+        vectors: Mapping[str, Mapping[UUID, Vector]],
+        *,
+        pause_s: float = 0.0,
+    ) -> None:
+        """Store vectors, and go on from the batch's end.
+
+        Args:
+            work: The change that they were made for.
+            batch: The passages; those that are retired by now, or being replaced, get none.
+            vectors: Space -> passage -> vector.
+            pause_s: Seconds for which nobody takes the change up.
+        """
+        async with self._db.transaction() as connection:
+            collection = await (await connection.execute(_COLLECTION.encode(), self._scope)).fetchone()
+            wanted = collection["spaces"] if collection else []
+            ids = sorted({passage.document_id for passage in batch.passages})
+            held = await connection.execute(_HOLD_DOCUMENTS.encode(), {**self._scope, "ids": ids})
+            documents = [row["id"] for row in await held.fetchall()]
+            for space in vectors.keys() & set(wanted):
+                await self._insert(connection, space, vectors[space], documents)
+            values = {"switch": work.id, "position": batch.position, "pause": timedelta(seconds=pause_s)}
+            await connection.execute(_ADVANCE.encode(), {**self._scope, **values})
+
+    async def end_pass(self, work: SwitchWork, spaces: tuple[str, str], *, pause_s: float = 1.0) -> bool:
+        """Note whether no passage lacks a vector now; else another pass begins after a pause of seconds."""
+        async with self._db.transaction() as connection:
+            values: dict[str, Any] = {**self._scope, "switch": work.id, **_named(spaces)}
+            # A writer that stores a passage with one vector only holds this to its end: then look.
+            await connection.execute(_HOLD_SWITCH.encode(), values)
+            row = await (await connection.execute(_ANY_LACKING.encode(), values)).fetchone()
+            lacking = bool(row and row["found"])
+            values |= {"lacking": lacking, "pause": timedelta(seconds=pause_s)}
+            await connection.execute(_FINISH.encode(), values)
+        return not lacking
+
+    async def fail(self, work: SwitchWork, *, code: str, message: str, pause_s: float) -> None:
+        """Note why the step failed; nobody takes the change up for a while of seconds."""
+        values = {"switch": work.id, "code": code, "message": message, "pause": timedelta(seconds=pause_s)}
+        await self._db.execute(_FAIL, {**self._scope, **values})
+
+    async def remove(self) -> None:
+        """Delete some of the vectors that are not used any more; with the last ones, the change is over.
+
+        Raises:
+            ConflictError: Documents are written without a pause in which the end could be made.
+        """
+        row = await self._db.fetch_one(_SPACE, self._scope)
+        if row is None:
+            return
+        values = {**self._scope, "space": row["space"], "limit": _REMOVED}
+        if await self._db.execute(_REMOVE, values) == _REMOVED:
+            await self._db.execute(_RELEASE, self._scope)
+            return
+        async with self._db.transaction() as connection:
+            # Whoever wrote into the space because he saw the change still open has ended then.
+            await lock_out_writers(connection, self._scope)
+            await connection.execute(_REMOVE.encode(), {**values, "limit": None})
+            await connection.execute(_FORGET.encode(), self._scope)
+
+    async def _insert(
+        self,
+        connection: "AsyncConnection[dict[str, Any]]",
+        space: str,
+        vectors: Mapping[UUID, Vector],
+        documents: Sequence[UUID],
+    ) -> None:
+        rows = list(vectors.items())
+        for start in range(0, len(rows), _VECTOR_BATCH):
+            part = rows[start : start + _VECTOR_BATCH]
+            values = {
+                **self._scope,
+                "space": space,
+                "held": list(documents),
+                "chunks": [chunk_id for chunk_id, _ in part],
+                "vectors": WireVectors([single_precision(vector, field="vector") for _, vector in part]),
+            }
+            await connection.execute(_INSERT.encode(), values)
+
+
+def _named(spaces: tuple[str, str]) -> dict[str, str]:
+    return {"space": spaces[0], "other_space": spaces[1]}

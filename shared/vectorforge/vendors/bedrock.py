@@ -1,0 +1,224 @@
+"""Amazon Bedrock through boto3, which blocks: calls have threads of their own, and streams can be closed."""
+
+import asyncio
+import contextvars
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from vectorforge.errors import ConfigurationError
+
+T = TypeVar("T")
+
+Service: TypeAlias = Literal["bedrock-runtime", "bedrock"]
+"""What asks models, and what lists them: two hosts with two SDK clients."""
+
+_CONNECT_TIMEOUT_S = 5.0
+_CONNECTIONS = 50
+
+
+class BedrockClient:
+    """The SDK's clients for one region, built when first needed; they retry nothing.
+
+    Credentials come from boto3's own chain: a role on AWS, a profile or variables elsewhere. A region and an
+    address of ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME`` count, too.
+
+    Args:
+        endpoint_url: Says, whenever a client is built, where the API is; None: where AWS has it.
+        region: E.g. "eu-central-1"; None: as boto3's chain says.
+        read_timeout_s: Silence after which a call ends that nobody waits for any more.
+        session: A boto3 session with credentials of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint_url: Callable[[], str | None] = lambda: None,
+        region: str | None = None,
+        read_timeout_s: float = 60.0,
+        session: Any = None,
+    ) -> None:
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._read_timeout_s = read_timeout_s
+        self._session = session
+        self._clients: dict[Service, Any] = {}
+        self._lock = threading.Lock()  # threads may share clients, but not build them at the same time
+
+    async def call(self, operation: str, *, service: Service = "bedrock-runtime", **parameters: Any) -> Any:
+        """Call an operation, such as "converse". Its answer is closed when nobody waits for it any more.
+
+        Raises:
+            ConfigurationError: There is no region.
+            Exception: What the SDK raised; see ``vectorforge.vendors.bedrock_errors``.
+        """
+
+        def work() -> Any:
+            return getattr(self._get(service), operation)(**parameters)
+
+        return await _in_thread(work, discard=_close_stream)
+
+    async def invoke(self, model: str, body: Mapping[str, Any]) -> Any:
+        """Send a model a body in its own format, and parse the one it answers with.
+
+        Raises:
+            ConfigurationError: There is no region.
+            Exception: What the SDK raised; ValueError for an answer that is not JSON.
+        """
+
+        def work() -> Any:
+            answer = self._get("bedrock-runtime").invoke_model(
+                modelId=model,
+                body=json.dumps(body),
+                contentType="application/json",
+                accept="application/json",
+            )
+            try:
+                return json.loads(answer["body"].read())
+            except RecursionError:
+                raise ValueError("nested too deeply") from None
+
+        return await _in_thread(work)
+
+    async def list_pages(self, operation: str, **parameters: Any) -> list[Any]:
+        """Every page of a listing operation of the service "bedrock"."""
+        return await _in_thread(
+            lambda: list(self._get("bedrock").get_paginator(operation).paginate(**parameters))
+        )
+
+    async def preload(self) -> None:
+        """Load boto3 and build the client that asks models; connects to nothing."""
+        await _in_thread(lambda: self._get("bedrock-runtime"))
+
+    def close(self) -> None:
+        """Close connections; the next call builds new clients."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def _get(self, service: Service) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._build(service)
+            return self._clients[service]
+
+    def _build(self, service: Service) -> Any:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        config = Config(
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=self._read_timeout_s,
+            retries={"mode": "standard", "total_max_attempts": 1},
+            max_pool_connections=_CONNECTIONS,
+            tcp_keepalive=True,
+        )
+        try:
+            if self._session is None:  # of our own: boto3's default one is shared with code we do not know
+                self._session = boto3.session.Session(region_name=self._region)
+            return self._session.client(
+                service, region_name=self._region, endpoint_url=self._endpoint_url(), config=config
+            )
+        except (BotoCoreError, ValueError) as exc:  # ValueError: an address that is no URL
+            raise ConfigurationError(
+                f"No client for Amazon Bedrock can be made ({type(exc).__name__}); check "
+                "VECTORFORGE_BEDROCK_REGION and VECTORFORGE_BEDROCK_BASE_URL."
+            ) from exc
+
+
+async def stream_events(stream: Any) -> AsyncGenerator[Any, None]:
+    """The events of an SDK's event stream as they arrive. Closing the generator closes the connection.
+
+    Args:
+        stream: ``botocore.eventstream.EventStream``; a thread reads it to its end.
+
+    Raises:
+        Exception: What reading it raised.
+    """
+    loop = asyncio.get_running_loop()
+    items: asyncio.Queue[tuple[Any, Exception | None]] = asyncio.Queue()
+
+    def put(event: Any, error: Exception | None = None) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+            loop.call_soon_threadsafe(items.put_nowait, (event, error))
+
+    def read() -> None:
+        error: Exception | None = None
+        try:
+            for event in stream:
+                put(event)
+        except Exception as exc:  # noqa: BLE001 - handed to whoever reads the events
+            error = exc
+        with suppress(Exception):
+            stream.close()
+        put(None, error)
+
+    _start_thread(read)
+    try:
+        while True:
+            event, error = await items.get()
+            if error is not None:
+                raise error
+            if event is None:
+                return
+            yield event
+    finally:
+        _interrupt(stream)
+
+
+def _interrupt(stream: Any) -> None:
+    """End a read in another thread, which then closes the connection; closing it from here would wait."""
+    with suppress(ValueError, RuntimeError):  # it was read to its end
+        stream._raw_stream.shutdown()  # noqa: SLF001 - urllib3's response, which the SDK offers no way to
+
+
+def _close_stream(answer: Any) -> None:
+    if "stream" in answer:
+        answer["stream"].close()
+
+
+async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = lambda _: None) -> T:
+    """Await blocking work in a thread of its own.
+
+    Not in asyncio's pool: its few threads would wait for calls that were given up, and so would the end of
+    the process.
+
+    Args:
+        work: Returns or raises.
+        discard: Gets the result when the wait was cancelled before.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(result: T | None, error: BaseException | None) -> None:
+        if error is not None:
+            if not future.cancelled():
+                future.set_exception(error)
+        elif future.cancelled():
+            discard(result)  # type: ignore[arg-type]  # without an error there is a result
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # the same
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as exc:  # noqa: BLE001 - handed to whoever waits
+            error = exc
+        try:
+            loop.call_soon_threadsafe(finish, result, error)
+        except RuntimeError:  # the loop is gone
+            if result is not None:
+                discard(result)
+
+    _start_thread(run)
+    return await future
+
+
+def _start_thread(work: Callable[[], None]) -> None:
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="bedrock", daemon=True).start()

@@ -1,0 +1,203 @@
+"""Requests to vendors over their official SDKs: the same interface as ``vectorforge.vendors.http``.
+
+The SDK builds the address, signs the request and holds the connections. The providers make the bodies and
+read the answers, as over our own transport, so that both give the same results; and ours are the only
+retries.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+import orjson
+from pydantic import SecretStr
+
+from vectorforge.errors import ConfigurationError
+from vectorforge.vendors.credentials import Credentials
+from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.http import VendorResponse, VendorTransport, refuses_key
+
+if TYPE_CHECKING:
+    import httpx2
+
+SdkPackage: TypeAlias = Literal["openai", "anthropic"]
+Client = TypeVar("Client")
+
+
+def import_sdk(package: SdkPackage) -> Any:
+    """Import a vendor's SDK.
+
+    Raises:
+        ConfigurationError: It is not installed, as in the bundle of a function that was made without it.
+    """
+    sdk: Any
+    try:
+        if package == "openai":
+            import openai as sdk
+        else:
+            import anthropic as sdk
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            f"These settings need the package {package} ({exc.name} is not installed). Install it, or set "
+            f"VECTORFORGE_{package.upper()}_CLIENT=http; on AWS, name the same settings in the stage's "
+            "environment (infra/settings.py) and deploy again."
+        ) from exc
+    logging.getLogger(package).setLevel(logging.INFO)  # at DEBUG they show headers with keys, and prompts
+    return sdk
+
+
+class SdkClients(Generic[Client]):
+    """An SDK's client for each event loop, made when it is first asked for.
+
+    Args:
+        make: Makes a client; may import the SDK.
+    """
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._clients: dict[asyncio.AbstractEventLoop | None, Client] = {}
+
+    def get(self) -> Client:
+        """Return the running loop's client; without one, a client for the first loop that uses it.
+
+        Raises:
+            ConfigurationError: The SDK is not installed.
+        """
+        return self._of(_running_loop())
+
+    async def ready(self) -> Client:
+        """Return the same as ``get``, made in a thread: the imports take up to a second."""
+        loop = asyncio.get_running_loop()
+        if loop in self._clients:
+            return self._clients[loop]
+        return await asyncio.to_thread(self._of, loop)
+
+    async def aclose(self) -> None:
+        """Close the running loop's client; ``get`` makes a new one."""
+        for loop in (asyncio.get_running_loop(), None):
+            client: Any = self._clients.pop(loop, None)
+            if client is not None:
+                await client.close()
+
+    def _of(self, loop: asyncio.AbstractEventLoop | None) -> Client:
+        with self._lock:
+            if loop not in self._clients:
+                for ended in [other for other in self._clients if other is not None and other.is_closed()]:
+                    del self._clients[ended]
+                self._clients[loop] = self._make()
+            return self._clients[loop]
+
+
+class SdkTransport(VendorTransport):
+    """Asks one vendor over its SDK.
+
+    Args:
+        clients: Of the SDK.
+        package: Which SDK it is.
+        credentials: See ``VendorTransport``.
+        headers_of: Makes the headers that carry the key; without any the SDK finds its credentials itself.
+        is_refusal: See ``VendorTransport``.
+    """
+
+    def __init__(
+        self,
+        clients: SdkClients[Any],
+        package: SdkPackage,
+        credentials: Credentials,
+        *,
+        headers_of: Callable[[SecretStr], Mapping[str, str]],
+        is_refusal: Callable[[VendorStatusError], bool] = refuses_key,
+    ) -> None:
+        super().__init__(credentials, is_refusal=is_refusal)
+        self._clients = clients
+        self._package = package
+        self._headers_of = headers_of
+
+    async def preload(self) -> None:
+        """Import the SDK and make its client; connects to nothing."""
+        await self._clients.ready()
+
+    async def aclose(self) -> None:
+        """Close the running loop's client."""
+        await self._clients.aclose()
+
+    async def _send(
+        self, key: SecretStr, method: str, url: str, body: Mapping[str, Any] | None, connect_timeout_s: float
+    ) -> VendorResponse:
+        client = await self._clients.ready()
+        sdk = import_sdk(self._package)
+        import httpx2
+
+        options: dict[str, Any] = {
+            "headers": self._headers_of(key),
+            "timeout": httpx2.Timeout(None, connect=connect_timeout_s),
+            "max_retries": 0,
+            "follow_redirects": False,  # the key would go along
+        }
+        asked = {"cast_to": httpx2.Response, "options": options, "stream": True}
+        try:
+            if body is None:
+                response = await client.get(url, **asked)
+            else:
+                response = await client.post(url, body=_readable(body), **asked)
+        except sdk.APIStatusError as exc:
+            status = VendorStatusError(exc.response.status_code, exc.response.headers, exc.response.content)
+            raise status from None  # the SDK's errors hold the request with its headers
+        except sdk.APITimeoutError as exc:
+            raise VendorTimeoutError(str(exc)) from None
+        except sdk.APIConnectionError as exc:
+            raise VendorConnectionError(_reason(exc)) from None
+        return SdkResponse(response)
+
+
+class SdkResponse(VendorResponse):
+    """An answer over an SDK: its events and JSON as the vendor sent them."""
+
+    __slots__ = ("_is_read", "_parts", "_response")
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        self._response = response
+        self._parts: AsyncIterator[bytes] = response.aiter_bytes()
+        self._is_read = False
+
+    async def chunk(self) -> bytes:
+        """See ``VendorResponse``."""
+        import httpx2
+
+        try:
+            async for part in self._parts:
+                if part:
+                    return part
+        except (httpx2.HTTPError, httpx2.StreamError, OSError) as exc:
+            raise ConnectionError(f"the answer broke off ({type(exc).__name__})") from None
+        self._is_read = True
+        return b""
+
+    @property
+    def is_read(self) -> bool:
+        """See ``VendorResponse``."""
+        return self._is_read
+
+    async def aclose(self) -> None:
+        """See ``VendorResponse``."""
+        await self._response.aclose()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _readable(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body as the SDKs want it; half a surrogate pair is the same error as over our own transport."""
+    orjson.dumps(body)
+    return dict(body)
+
+
+def _reason(exc: Exception) -> str:
+    return f"{type(exc.__cause__ or exc).__name__}: {exc}"

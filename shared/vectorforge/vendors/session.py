@@ -1,0 +1,234 @@
+"""The connections to vendors: an aiohttp session for each event loop, shared by all ``VendorClient``.
+
+Imported when the first request is made.
+"""
+
+import asyncio
+import atexit
+import io
+import ssl
+import sys
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp.typedefs import LooseHeaders
+from yarl import URL
+
+from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.http import VendorResponse
+
+_KEEP_ALIVE_S = 30.0
+"""How long an unused connection is kept; the servers people run themselves close theirs after 5 to 60 s."""
+_MAX_ERROR_BYTES = 64 * 1024
+_LARGE_BYTES = 512 * 1024
+"""From here on a body is written piece by piece, so that other requests get their turns."""
+_ERROR_BODY_S = 5.0
+"""Longest wait for the body of an answer whose status says enough."""
+
+_CA_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""Where Linux distributions keep their authorities, for a Python that was built elsewhere."""
+
+_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # answers are short or streams
+    "Content-Type": "application/json",
+    "User-Agent": "VectorForge",
+}
+
+
+class HttpResponse(VendorResponse):
+    """An answer over aiohttp."""
+
+    __slots__ = ("_content", "_response")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+
+    async def chunk(self) -> bytes:
+        """See ``VendorResponse``."""
+        try:
+            return await self._content.readany()
+        except (aiohttp.ClientError, OSError) as exc:
+            raise ConnectionError("the answer broke off") from exc
+
+    @property
+    def is_read(self) -> bool:
+        """See ``VendorResponse``."""
+        return self._content.at_eof()
+
+    async def aclose(self) -> None:
+        """See ``VendorResponse``."""
+        if not self._content.at_eof():
+            connection = self._response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()
+        self._response.close()
+
+
+class _Target(NamedTuple):
+    """Where a request goes."""
+
+    url: URL
+    proxy: str | None
+    has_password: bool
+    """Whether the address itself says who asks, as of a server behind a proxy of one's own."""
+
+
+class VendorSession:
+    """The connections of one event loop; to be made in it."""
+
+    def __init__(self) -> None:
+        self.users: weakref.WeakSet[object] = weakref.WeakSet()
+        """Clients that have asked and not given back since."""
+        self._targets: dict[str, _Target] = {}
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=_tls()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            read_bufsize=256 * 1024,
+        )
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        connect_timeout_s: float,
+    ) -> HttpResponse:
+        """See ``VendorTransport.post``."""
+        target = self._targets.get(url) or self._target(url)
+        sent: LooseHeaders = headers
+        if target.has_password:
+            sent = {name: value for name, value in headers.items() if name != "Authorization"}
+        try:
+            response = await self._http.request(
+                method,
+                target.url,
+                data=body if body is None or len(body) < _LARGE_BYTES else io.BytesIO(body),
+                headers=sent,
+                proxy=target.proxy,
+                timeout=self._timeout(connect_timeout_s),
+                allow_redirects=False,
+            )
+        except (TimeoutError, aiohttp.ServerTimeoutError) as exc:
+            raise VendorTimeoutError(str(exc)) from None
+        except (aiohttp.ClientError, OSError) as exc:
+            # "from None": some of aiohttp's errors hold the request with its headers
+            raise VendorConnectionError(f"{type(exc).__name__}: {exc}") from None
+        answer = HttpResponse(response)
+        if 200 <= response.status < 300:
+            return answer
+        raise await _status_error(response, answer)
+
+    async def aclose(self) -> None:
+        """Close all connections, used or not."""
+        await self._http.close()
+
+    def _target(self, url: str) -> _Target:
+        parsed = URL(url)
+        target = _Target(parsed, _proxy(parsed), parsed.user is not None or parsed.password is not None)
+        if len(self._targets) < 100:  # addresses are settings, not requests'
+            self._targets[url] = target
+        return target
+
+    def _timeout(self, connect_s: float) -> aiohttp.ClientTimeout:
+        # "connect" counts the look-up of the name too; with no limit of connections there is no queue in it.
+        found = self._timeouts.get(connect_s)
+        if found is None:
+            found = aiohttp.ClientTimeout(total=None, connect=connect_s)
+            if len(self._timeouts) < 100:
+                self._timeouts[connect_s] = found
+        return found
+
+
+_SESSIONS: dict[asyncio.AbstractEventLoop, VendorSession] = {}
+
+
+def session_for(client: object) -> VendorSession:
+    """The running loop's connections, which the client uses from now on."""
+    loop = asyncio.get_running_loop()
+    session = _SESSIONS.get(loop)
+    if session is None:
+        for ended in [other for other in list(_SESSIONS) if other.is_closed()]:
+            _forget(_SESSIONS.pop(ended))
+        session = _SESSIONS[loop] = VendorSession()
+    session.users.add(client)
+    return session
+
+
+async def give_back(client: object) -> None:
+    """The client uses the running loop's connections no more; without users they are closed."""
+    loop = asyncio.get_running_loop()
+    session = _SESSIONS.get(loop)
+    if session is None or client not in session.users:
+        return
+    session.users.discard(client)
+    if not session.users:
+        del _SESSIONS[loop]
+        await session.aclose()
+
+
+def _forget(session: VendorSession) -> None:
+    """Close a session whose loop has ended: its connections cannot be waited for."""
+    closing = session.aclose()
+    with suppress(StopIteration, RuntimeError):
+        closing.send(None)
+    closing.close()
+
+
+@atexit.register
+def _forget_all() -> None:
+    while _SESSIONS:
+        _forget(_SESSIONS.popitem()[1])
+
+
+async def _status_error(response: aiohttp.ClientResponse, answer: HttpResponse) -> VendorStatusError:
+    body = b""
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            while len(body) < _MAX_ERROR_BYTES and (chunk := await answer.chunk()):
+                body += chunk
+    except (TimeoutError, ConnectionError):
+        pass  # the status says enough
+    finally:
+        await answer.aclose()
+    return VendorStatusError(response.status, response.headers, body[:_MAX_ERROR_BYTES])
+
+
+def _proxy(url: URL) -> str | None:
+    """The proxy that the environment names for an address: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY."""
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or url.host is None or proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _tls() -> ssl.SSLContext | bool:
+    """Whose certificates count: the system's, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
+    if sys.platform in ("darwin", "win32"):  # their authorities are in no file
+        import truststore
+
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        return True  # aiohttp's own context, which has them
+    context = ssl.create_default_context()
+    for file in _CA_FILES:
+        if Path(file).is_file():
+            context.load_verify_locations(file)
+            break
+    return context

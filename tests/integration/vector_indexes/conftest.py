@@ -1,0 +1,66 @@
+"""Collections with vectors in a database of the test's own, and the indexes of their spaces."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.support.rag.drafts import chunk_drafts, document_draft
+from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.schema.vector_indexes import SpaceIndex, list_indexes
+from vectorforge.types import Collection, DistanceMetric, VectorIndex
+from vectorforge.vectorstore.pgvector import PgVectorStore
+
+COSINE = DistanceMetric.COSINE
+
+
+@pytest.fixture
+def owner_url(make_database: Callable[..., str]) -> str:
+    """A migrated database of this test alone; its superuser's connection string."""
+    return make_database()
+
+
+def app_url(owner_url: str) -> str:
+    return make_conninfo(owner_url, user="vectorforge_app")
+
+
+async def make(
+    db: TenantDatabase,
+    dimension: int = 3,
+    kind: VectorIndex = VectorIndex.FULL,
+    metric: DistanceMetric = COSINE,
+) -> Collection:
+    return await CollectionRepository(db).create(
+        f"collection {uuid4()}",
+        embedding_provider="local",
+        embedding_model="test",
+        dimension=dimension,
+        distance_metric=metric,
+        vector_index=kind,
+    )
+
+
+async def store(
+    db: TenantDatabase, collection_id: UUID, vectors: list[list[float]], source: str = "s"
+) -> None:
+    chunks = chunk_drafts([f"{source} {n}" for n in range(len(vectors))], vectors)
+    await PgVectorStore(db).replace_document(collection_id, document_draft(chunks, source=source), chunks)
+
+
+def vectors(count: int, dimension: int = 3) -> list[list[float]]:
+    return [[1.0 + n, *[0.5] * (dimension - 1)] for n in range(count)]
+
+
+async def index_of(owner_url: str, space: str) -> SpaceIndex:
+    return next(index for index in await list_indexes(owner_url) if index.space == space)
+
+
+async def begun(building: "asyncio.Task[Any]", progress: "asyncio.Event") -> None:
+    """Wait until a build has reported progress or ended."""
+    waiting = asyncio.create_task(progress.wait())
+    await asyncio.wait([waiting, building], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    waiting.cancel()

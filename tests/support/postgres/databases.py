@@ -1,0 +1,36 @@
+"""Databases that one test, or one module, has for itself."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+TEMPLATE = "vectorforge_template"
+"""A migrated database of the session's server, without rows."""
+
+
+def create_database(migrator_url: str, *, empty: bool = False) -> str:
+    """Create a migrated database, or an ``empty`` one without a schema, and return the migrator's URL."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(make_conninfo(migrator_url, dbname="postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else TEMPLATE}".encode())
+    return make_conninfo(migrator_url, dbname=name)
+
+
+def drop_database(url: str) -> None:
+    """Drop a database, and end every connection to it."""
+    name = conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(make_conninfo(url, dbname="postgres"), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@contextmanager
+def own_database(migrator_url: str) -> Iterator[str]:
+    """Create a migrated database, yield the migrator's URL, and drop it at the end of the block."""
+    url = create_database(migrator_url)
+    try:
+        yield url
+    finally:
+        drop_database(url)
