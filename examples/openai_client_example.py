@@ -2,7 +2,7 @@
 
 Start the server with `uv run vectorforge up`, then run
 `uv run --with openai python examples/openai_client_example.py`.
-``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants, ``VECTORFORGE_MODEL`` a
+``VECTORFORGE_URL`` sets another server, ``VECTORFORGE_API_KEY`` its key, ``VECTORFORGE_MODEL`` a
 collection, as in `vectorforge/handbook`.
 """
 
@@ -11,16 +11,16 @@ import os
 from openai import APIConnectionError, APIError, NotFoundError, OpenAI
 
 MODEL = os.environ.get("VECTORFORGE_MODEL", "vectorforge")
-QUESTION = "How are tenants kept apart?"
+QUESTION = "How are tenants isolated?"
 
 
 def show_models(client: OpenAI) -> None:
-    """What can be asked: presets and collections."""
+    """List the models: presets and collections."""
     print("models:", ", ".join(model.id for model in client.models.list()))
 
 
 def ask(client: OpenAI) -> None:
-    """A whole answer, and where its citations stand."""
+    """Print a buffered answer and its citations."""
     completion = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": QUESTION}], extra_body={"top_k": 5}
     )
@@ -35,7 +35,7 @@ def ask(client: OpenAI) -> None:
 
 
 def ask_streaming(client: OpenAI) -> None:
-    """The answer while it is written; the sources follow as text."""
+    """Print a streamed answer, with its sources as text."""
     print("\n== Streamed")
     with client.chat.completions.stream(
         model=MODEL,
@@ -51,14 +51,14 @@ def ask_streaming(client: OpenAI) -> None:
 
 
 def embed(client: OpenAI) -> None:
-    """Vectors by the provider that the collections use."""
+    """Embed texts with the provider that the collections use."""
     provider = os.environ.get("VECTORFORGE_EMBEDDINGS", "local")
-    response = client.embeddings.create(model=provider, input=[QUESTION, "Who is walled in?"])
+    response = client.embeddings.create(model=provider, input=[QUESTION, "Who can read a row?"])
     print(f"\n== Embeddings\n{len(response.data)} of {len(response.data[0].embedding)} dimensions")
 
 
 def show_refusal(client: OpenAI) -> None:
-    """Errors are the package's own classes, before and inside a stream."""
+    """Print an error, which is one of the package's own classes."""
     try:
         client.chat.completions.create(
             model="vectorforge/nowhere", messages=[{"role": "user", "content": QUESTION}]
@@ -68,7 +68,7 @@ def show_refusal(client: OpenAI) -> None:
 
 
 def main() -> None:
-    """Show it all."""
+    """Run all examples."""
     with OpenAI(
         base_url=os.environ.get("VECTORFORGE_URL", "http://localhost:8000") + "/v1",
         api_key=os.environ.get("VECTORFORGE_API_KEY", "none"),

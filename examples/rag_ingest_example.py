@@ -1,8 +1,8 @@
 """Put a few documents into the default collection and query them, with the standard library only.
 
 Start the server with `uv run vectorforge up`, then run `uv run python examples/rag_ingest_example.py`. The
-documents are deleted at the end; ``--keep`` leaves them there. ``VECTORFORGE_URL`` names another server,
-``VECTORFORGE_API_KEY`` the key it wants.
+documents are deleted at the end unless ``--keep`` is given. ``VECTORFORGE_URL`` sets another server,
+``VECTORFORGE_API_KEY`` its key.
 """
 
 import json
@@ -23,7 +23,7 @@ DOCUMENTS = [
         "title": "Vectors in PostgreSQL",
         "media_type": "text/markdown",
         "text": "# Vectors in PostgreSQL\n\npgvector adds a vector type to PostgreSQL. An HNSW index answers "
-        "nearest-neighbour searches in milliseconds, at the price of a small loss of recall.",
+        "nearest-neighbor searches in milliseconds, at the price of a small loss of recall.",
         "metadata": {"category": "technology", "author": "John Doe", "year": "2024"},
     },
     {
@@ -31,7 +31,7 @@ DOCUMENTS = [
         "title": "Overfitting",
         "media_type": "text/markdown",
         "text": "# Overfitting\n\nA model overfits when it learns the noise of its training data. Holding "
-        "back a validation set shows it; regularisation and more data help against it.",
+        "back a validation set shows it; regularization and more data help against it.",
         "metadata": {"category": "science", "difficulty": "beginner", "topic": "ml"},
     },
     {
@@ -57,7 +57,7 @@ def call(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def find_or_create_collection(name: str) -> str:
-    """The id of the collection of this name."""
+    """Return the id of the collection with this name."""
     for collection in call("GET", "/v1/collections")["collections"]:
         if collection["name"] == name:
             return str(collection["id"])
@@ -65,7 +65,7 @@ def find_or_create_collection(name: str) -> str:
 
 
 def ingest(collection_id: str, documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add documents and wait until they can be asked about; returns the finished job."""
+    """Add documents, wait until they are ingested, and return the finished job."""
     job: dict[str, Any] = call("POST", f"/v1/collections/{collection_id}/documents", {"documents": documents})
     while job["status"] in ("queued", "running"):
         time.sleep(0.2)
@@ -74,7 +74,7 @@ def ingest(collection_id: str, documents: list[dict[str, Any]]) -> dict[str, Any
 
 
 def rag_query(query: str, **options: Any) -> dict[str, Any]:
-    """Ask the default collection."""
+    """Query the default collection."""
     answer: dict[str, Any] = call("POST", "/v1/rag/query", {"query": query, **options})
     return answer
 
@@ -87,7 +87,7 @@ def delete(job: dict[str, Any]) -> None:
 
 
 def main(*, keep: bool) -> None:
-    """Ingest, query, and delete the documents again unless they are to stay."""
+    """Ingest, query, and delete the documents unless ``keep`` is set."""
     job = ingest(find_or_create_collection(COLLECTION), DOCUMENTS)
     try:
         show(job)
@@ -98,7 +98,7 @@ def main(*, keep: bool) -> None:
 
 
 def show(job: dict[str, Any]) -> None:
-    """Print what was ingested, then query with and without a filter."""
+    """Print the ingested documents, then query with and without a filter."""
     print(f"Ingestion {job['status']}: {job['documents_done']} of {job['documents_total']} documents")
     for document in job["documents"]:
         print(f"  {document['source']}: {document['status']}")

@@ -1,8 +1,8 @@
 """Every feature of ``POST /v1/rag/query``, with the standard library only.
 
-Start the server with `uv run vectorforge up`, fill it with documents of your own or with
+Start the server with `uv run vectorforge up`, ingest your own documents or run
 `uv run python examples/rag_ingest_example.py --keep`, then run `uv run python examples/rag_query_example.py`.
-``VECTORFORGE_URL`` names another server, ``VECTORFORGE_API_KEY`` the key it wants.
+``VECTORFORGE_URL`` sets another server, ``VECTORFORGE_API_KEY`` its key.
 """
 
 import json
@@ -18,7 +18,7 @@ TIMEOUT_S = 120
 
 
 def post(body: dict[str, Any]) -> HTTPResponse:
-    """Send a question; the response is open and may be read bit by bit."""
+    """Send a query and return the open response, which can be read incrementally."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get("VECTORFORGE_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
@@ -29,14 +29,14 @@ def post(body: dict[str, Any]) -> HTTPResponse:
 
 
 def ask(query: str, **options: Any) -> dict[str, Any]:
-    """The whole answer."""
+    """Return the complete answer."""
     with post({"query": query, **options}) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
 
 
 def ask_streaming(query: str, **options: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The answer's events, (name, data), as they come in.
+    """Yield the answer's events, (name, data), as they arrive.
 
     Raises:
         ConnectionError: The stream ended without ``done`` or ``error``: the answer is not complete.
@@ -55,7 +55,7 @@ def ask_streaming(query: str, **options: Any) -> Iterator[tuple[str, dict[str, A
 
 
 def show(title: str, answer: dict[str, Any]) -> None:
-    """Print an answer with its passages and figures."""
+    """Print an answer with its chunks and statistics."""
     print(f"\n== {title}\n{answer['response']}")
     if answer["extractive"]:
         print("(quoted from the documents; no model is configured)")
@@ -65,7 +65,7 @@ def show(title: str, answer: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Go through the features one by one."""
+    """Run the features one by one."""
     show("Nothing but a question", ask("What is pgvector?"))
 
     show(

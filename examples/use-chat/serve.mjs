@@ -1,4 +1,4 @@
-// Serves the built page, and passes questions on: page and API have one origin, and the key stays here.
+// Serves the built page and proxies queries: page and API have one origin, and the key stays here.
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
@@ -16,10 +16,10 @@ const files = {
 };
 
 async function passOn(path, request, response) {
-  const gone = new AbortController(); // stop() in the page closes this connection: close the next one, too
+  const gone = new AbortController(); // stop() in the page closes this connection: also close the upstream one
   response.on("close", () => gone.abort());
   const headers = { "content-type": request.headers["content-type"] ?? "" };
-  // By this one VectorForge knows, and refuses on a laptop, what other sites' pages send.
+  // VectorForge uses this header to reject requests from other sites' pages on a laptop.
   if (request.headers["sec-fetch-site"]) headers["sec-fetch-site"] = request.headers["sec-fetch-site"];
   if (key) headers["authorization"] = `Bearer ${key}`;
   const answer = await fetch(vectorforge + path, {
@@ -45,7 +45,7 @@ async function serve(request, response) {
 const server = createServer((request, response) => {
   serve(request, response).catch((error) => {
     if (response.destroyed) return;
-    if (response.headersSent) return response.destroy(); // half an answer must not look like a whole one
+    if (response.headersSent) return response.destroy(); // a partial answer must not look complete
     response.writeHead(502, { "content-type": "application/json" });
     response.end(JSON.stringify({ detail: `VectorForge cannot be reached at ${vectorforge}.` }));
     console.error(error.message);

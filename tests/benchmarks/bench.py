@@ -1,4 +1,4 @@
-"""Measure the service beside a hand-written floor and other frameworks, and write docs/performance.md.
+"""Benchmark the service against a hand-written floor and other frameworks; write docs/results/performance.md.
 
 make bench, or: uv run --group dev python tests/benchmarks/bench.py [PART ...]
 """
@@ -32,7 +32,7 @@ _LINES = "\n".join(
 _EXPLANATION = f"""
 parts:
 {_LINES}
-  page            only write docs/performance.md from the results that are there
+  page            only write docs/results/performance.md from existing results
 
 contestants (--only):
 {chr(10).join(f"  {name:20}{entry.title}" for name, entry in ROSTER.items())}
@@ -78,7 +78,7 @@ def main() -> None:
         sys.exit(str(exc))
     if not (arguments.no_page or arguments.quick):
         changed = write_page(_sections(results), list(PARTS))
-        progress.print(f"docs/performance.md: {', '.join(changed) or 'nothing'} written anew.")
+        progress.print(f"docs/results/performance.md: {', '.join(changed) or 'nothing'} rewritten.")
 
 
 def _measure(part: Part, workshop: Workshop, results: Results) -> None:
@@ -148,7 +148,7 @@ def _arguments() -> argparse.Namespace:
     add("--data", type=Path, nargs="+", default=[], metavar="FOLDER", help="collections with judgements")
     add("--quick", action="store_true", help="few repetitions, results elsewhere, no page: to find mistakes")
     add("--resume", action="store_true", help="leave out parts that have a result of this commit")
-    add("--no-page", action="store_true", help="leave docs/performance.md as it is")
+    add("--no-page", action="store_true", help="do not write docs/results/performance.md")
     add("--folder", type=Path, default=folder, help=f"what is kept between runs (default {folder})")
     add("--results", type=Path, help=f"JSON of each part (default {_RESULTS.name}, beside this script)")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""docs/performance.md: a block for each part, between comments, written anew from the part's last result."""
+"""The blocks of docs/results/performance.md, one per part, rewritten from the part's last result."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from figures.measuring import Table
 from plots import bars
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "performance.md"
 _BLOCK = re.compile(r"<!-- bench: (?P<name>[\w-]+) -->\n.*?<!-- end: (?P=name) -->\n", re.DOTALL)
 
 
@@ -44,7 +44,7 @@ def write_page(
     Args:
         sections: By part; each with the ``measured`` of its result.
         order: All parts; a section that has no block yet goes before the first block that follows it here.
-        page: The document; the images go into ``images`` beside it.
+        page: The document; the images go into ``images`` next to its folder.
 
     Returns:
         The names of the blocks that have changed.
@@ -61,7 +61,7 @@ def write_page(
         if there.get(name) != block:
             changed.append(name)
         for plot in section.plots:
-            image = page.parent / "images" / plot.file
+            image = page.parent.parent / "images" / plot.file
             image.write_text(bars(plot.title, plot.unit, plot.rows, ours="VectorForge"), encoding="utf-8")
     if text != before:
         page.write_text(text, encoding="utf-8")
@@ -87,7 +87,7 @@ def _markdown(name: str, section: Section, measured: Mapping[str, Any]) -> str:
         "",
     ]
     for plot in section.plots:
-        lines += [f"![{plot.title}, {plot.unit}](images/{plot.file})", ""]
+        lines += [f"![{plot.title}, {plot.unit}](../images/{plot.file})", ""]
     for table in section.tables:
         lines += [table.markdown().rstrip(), ""]
     return "\n".join(lines) + "\n"

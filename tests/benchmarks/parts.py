@@ -137,13 +137,13 @@ def _comparison_section(
     plots = [
         Plot(f"{prefix}-{case}.svg", title, unit, rows)
         for case, figure, title, unit in (
-            ("query", "cpu_ms", "CPU of a question", "ms"),
-            ("query_parallel", "per_s", "Questions a second, 16 in flight", "1/s"),
-            ("stream", "cpu_ms", "CPU of a stream", "ms"),
+            ("query", "cpu_ms", "CPU per query", "ms"),
+            ("query_parallel", "per_s", "Queries per second, 16 concurrent", "1/s"),
+            ("stream", "cpu_ms", "CPU per stream", "ms"),
         )
         if (rows := [(result["title"], result["cases"][case][figure]) for result in figures.values()])
     ]
-    text = f"{text} {_taking_part(settings)} Rounds in turns: {settings['rounds']}."
+    text = f"{text} {_taking_part(settings)} Interleaved rounds: {settings['rounds']}."
     return Section(heading, text, report.tables(figures), plots)
 
 
@@ -166,7 +166,7 @@ def _tables_section(heading: str, text: str, tables: Callable[[Any], Sequence[Ta
 def _search_section(size: int, figures: Any, settings: Mapping[str, Any]) -> Section:
     text = (
         f"One search at a time through the vector store, {settings['questions']} of each kind; "
-        "384 dimensions, generated vectors around 1,000 centres. The small tenants' vectors lie together, "
+        "384 dimensions, generated vectors around 1,000 centers. The small tenants' vectors are clustered, "
         "among the large tenant's. Recall counts the nearest vectors by exact computation."
     )
     return Section(f"Search among {size:,} chunks", text, selectivity.tables(figures))
@@ -174,18 +174,18 @@ def _search_section(size: int, figures: Any, settings: Mapping[str, Any]) -> Sec
 
 def _quality_tables(figures: Any) -> list[Table]:
     names = list(next(iter(figures.values())))
-    table = Table("Found by what people judged relevant", ("collection", *names))
+    table = Table("Retrieval against human judgments", ("collection", *names))
     for folder, found in figures.items():
         table.add(folder, *(found.get(name, "") for name in names))
     return [table]
 
 
 _JOB = (
-    "The job: embed the question, find the ten passages nearest by cosine among half of 10,000 with 1,536 "
-    "dimensions by a filter on their metadata, build the prompt, ask the model. The model is a local server "
-    "that answers 128 tokens at once in 0.1 ms, so what is measured is what each contestant adds."
+    "The job: embed the query, find the ten nearest chunks by cosine among 10,000 with 1,536 dimensions, of "
+    "which a metadata filter selects half, build the prompt, call the model. The model is a local server "
+    "that answers 128 tokens at once in 0.1 ms, so the figures are the overhead of each contestant."
 )
-_OF_SCRIPTS = "`--help` of the script says what each table shows."
+_OF_SCRIPTS = "`--help` of the script describes each table."
 SIZES = {10_000: 40, 100_000: 40, 500_000: 0}
 """Chunks, and words in each: of half a million, vectors only."""
 
@@ -194,10 +194,12 @@ PARTS: dict[str, Part] = {
     for part in (
         Part(
             "servers",
-            "questions and streams over HTTP: `vectorforge up`, the others behind FastAPI",
+            "queries and streams over HTTP: `vectorforge up`, the others behind FastAPI",
             10,
             _servers,
-            partial(_comparison_section, "Questions over HTTP, beside other frameworks", "servers", _JOB),
+            partial(
+                _comparison_section, "Queries over HTTP, compared with other frameworks", "servers", _JOB
+            ),
             with_contestants=True,
         ),
         Part(
@@ -215,20 +217,20 @@ PARTS: dict[str, Part] = {
             _cold,
             _tables_section(
                 "Cold start",
-                "Each process is started and asked one question; Python's bytecode is there, as in an image.",
+                "Each process starts and answers one query; Python's bytecode exists, as in an image.",
                 starting.tables,
             ),
             with_contestants=True,
         ),
         Part(
             "ingestion",
-            "passages a second, cut already: embedded by the benchmark's model and stored",
+            "ready-made chunks per second: embedded by the benchmark's model and stored",
             15,
             _ingestion,
             _tables_section(
-                "Ingestion of passages, beside other frameworks",
-                "Each stores its passages anew in every round; indexes that a contestant builds afterwards "
-                "are not in it.",
+                "Ingestion of chunks, compared with other frameworks",
+                "Each stores its chunks again in every round; indexes that a contestant builds afterwards "
+                "are not included.",
                 storing.tables,
             ),
             with_contestants=True,
@@ -238,7 +240,7 @@ PARTS: dict[str, Part] = {
             "import, start, ingestion of documents: service_figures.py",
             8,
             partial(_script, script="service_figures.py"),
-            _tables_section("The service by itself", _OF_SCRIPTS, scripts.tables),
+            _tables_section("The service alone", _OF_SCRIPTS, scripts.tables),
         ),
         *(
             Part(
@@ -271,7 +273,7 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             "functions",
-            "the Lambda functions: lambda_figures.py, without what questions are billed for",
+            "the Lambda functions: lambda_figures.py, without the billed resources",
             8,
             lambda workshop: _script(
                 workshop, "lambda_figures.py", "--only", "first-byte", "chunks", "import", "functions"
@@ -280,10 +282,10 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             "bill",
-            "what a question is billed for on AWS: lambda_figures.py; docs/costs.md counts on it",
+            "AWS resources billed per query: lambda_figures.py; docs/operate/costs.md uses them",
             2,
             lambda workshop: _script(workshop, "lambda_figures.py", "--only", "bill"),
-            _tables_section("What AWS bills", _OF_SCRIPTS, scripts.tables),
+            _tables_section("Resources billed by AWS", _OF_SCRIPTS, scripts.tables),
             optional=True,
         ),
         Part(

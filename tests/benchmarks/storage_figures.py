@@ -128,9 +128,9 @@ def _main() -> None:
 
 def _invent(count: int, questions: int, dimension: int) -> Sequence[np.ndarray]:
     rng = np.random.default_rng(7)
-    centres = rng.standard_normal((_CLUSTERS, dimension))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    return clustered(count, rng, centres), clustered(questions, rng, centres)
+    centers = rng.standard_normal((_CLUSTERS, dimension))
+    centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+    return clustered(count, rng, centers), clustered(questions, rng, centers)
 
 
 if __name__ == "__main__":

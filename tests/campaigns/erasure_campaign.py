@@ -77,8 +77,8 @@ class Findings:
         """One paragraph."""
         places = ", ".join(f"{place}: {hits}" for place, hits in self.places.items())
         return (
-            f"{self.passages:,} passages, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
-            f"The canary stood in the dump {self.before:,} times before; afterwards, times in {places}. "
+            f"{self.passages:,} chunks, added in {self.filling_s:.0f} s, erased in {self.erasure_s:.1f} s. "
+            f"The canary occurred in the dump {self.before:,} times before; afterwards, in {places}. "
             f"In dead letters, until they were redriven: {self.dead_letters}."
         )
 
@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--passages", type=int, default=10_000, help="of the tenant (default 10,000)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for the erasure (default 60)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.passages < 1 or options.limit <= 0:
         parser.error("--passages must be at least 1 and --limit more than 0.")

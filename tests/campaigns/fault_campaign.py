@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--requests", type=int, default=200, help="of each row (default 200)")
     parser.add_argument("--only", type=int, nargs="+", metavar="ROW", help="numbers of rows (default all)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     wanted, known = set(options.only or ()), {kind.number for kind in FAULTS}
     if options.requests < 1:

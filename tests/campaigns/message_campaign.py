@@ -46,7 +46,7 @@ class Delivered:
     """Messages that the queue held twice."""
     rows: int = 0
     foreign: int = 0
-    """Rows that nobody sent."""
+    """Rows that were never sent."""
     dead: int = 0
     """Poison among the dead letters."""
     wrongly_dead: int = 0
@@ -64,10 +64,10 @@ class Delivered:
     def text(self) -> str:
         """One paragraph."""
         return (
-            f"{self.sent:,} messages, {self.doubled:,} of them doubled in the queue, {self.poison:,} poison; "
+            f"{self.sent:,} messages, {self.doubled:,} duplicated in the queue, {self.poison:,} invalid; "
             f"{self.deliveries:,} deliveries, log writers killed: {sum(self.killed.values())}; "
             f"{self.seconds:.0f} s. Rows: {self.rows:,} of {self.sent - self.poison:,}, {self.foreign} "
-            f"that nobody sent. Dead letters: {self.dead:,} of {self.poison:,}, {self.wrongly_dead} good."
+            f"that were never sent. Dead letters: {self.dead:,} of {self.poison:,}, {self.wrongly_dead} good."
         )
 
 
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--messages", type=int, default=100_000, help="altogether (default 100,000)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.messages < 20:
         parser.error("--messages must be at least 20.")

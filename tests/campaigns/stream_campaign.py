@@ -24,11 +24,11 @@ MODES: dict[str, Reply] = {
     "clean end without the last event, before the first text": Reply(texts=(), ending="eof"),
     "connection broken before the first text": Reply(texts=(), ending="cut"),
     "error event before the first text": Reply(texts=(), ending="error"),
-    "nothing but pings before the first text": Reply(texts=(), ending="stall"),
+    "only pings before the first text": Reply(texts=(), ending="stall"),
     "clean end without the last event, after some text": Reply(texts=_TEXTS, ending="eof"),
     "connection broken after some text": Reply(texts=_TEXTS, ending="cut"),
     "error event after some text": Reply(texts=_TEXTS, ending="error"),
-    "nothing but pings after some text": Reply(texts=_TEXTS, ending="stall"),
+    "only pings after some text": Reply(texts=_TEXTS, ending="stall"),
 }
 _SETTINGS = {"query_timeout_s": "4", "llm_circuit_failures": "0", "llm_max_retries": "0"}
 """A stall ends by the deadline: the whole campaign waits for it once a batch."""
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--streams", type=int, default=10_000, help="in each of eight modes (default 10,000)")
     parser.add_argument("--at-once", type=int, default=64, help="open at the same time (default 64)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.streams < 1 or options.at_once < 1:
         parser.error("--streams and --at-once must be at least 1.")

@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--transactions", type=int, default=100_000, help="altogether (default 100,000)")
     parser.add_argument("--tenants", type=int, default=50, help="how many (default 50)")
     parser.add_argument("--seed", type=int, default=1, help="of the order (default 1)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.transactions < 1 or options.tenants < 2:
         parser.error("--transactions must be at least 1, --tenants at least 2.")
@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     text = (
         f"{machine()}: {options.transactions:,} transactions of {options.tenants} tenants ({kinds}) over "
         f"{len(found.backends)} server connections of PgBouncer in {seconds:.0f} s: "
-        f"{found.counts['foreign']} foreign rows, {found.counts['missing']} times its own row was missing."
+        f"{found.counts['foreign']} foreign rows, {found.counts['missing']} missing own rows."
     )
     print(text)
     if not options.no_page:

@@ -62,8 +62,8 @@ class WaveResult:
         degraded = sum(bool(one.degraded) for one in self.answers)
         return (
             f"{self.waves} waves ended {self.ended_backends} connections, {self.kills} times the server was "
-            f"killed and started again: {self.answered:.3%} of {len(self.answers):,} questions answered "
-            f"({degraded} degraded), the worst after {self.worst_s:.1f} s (goal {_WORST_S:.0f} s); "
+            f"killed and started again: {self.answered:.3%} of {len(self.answers):,} queries answered "
+            f"({degraded} degraded), slowest after {self.worst_s:.1f} s (goal {_WORST_S:.0f} s); "
             f"{self.lost} answers without a row in the log; {self.missing} of {len(self.committed)} "
             "committed documents lost."
         )
@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--waves", type=int, default=50, help="how many (default 50)")
     parser.add_argument("--kills", type=int, default=10, help="of the server among them (default 10)")
     parser.add_argument("--questions", type=int, default=5000, help="altogether (default 5,000)")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/reliability.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
     options = parser.parse_args(arguments)
     if options.waves < 1 or not 0 <= options.kills <= options.waves or options.questions < options.waves:
         parser.error("--waves must be at least 1, --kills 0 to --waves, --questions at least --waves.")

@@ -1,4 +1,4 @@
-"""The route that docs/ai-sdk.md gives to Next.js, run as it stands there."""
+"""The route that docs/use/ai-sdk.md gives to Next.js, run as it stands there."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.clients.guides import QUESTION, Guides, unending
 from tests.clients.npm import HERE
 from tests.support.vendors.fake_openai import FakeOpenAI
 
-DOCUMENT = str(HERE.parents[1] / "docs" / "ai-sdk.md")
+DOCUMENT = str(HERE.parents[1] / "docs" / "use" / "ai-sdk.md")
 
 
 async def test_the_route_passes_answers_and_errors_on(guides: Guides, run_node: RunNode) -> None:

@@ -35,8 +35,8 @@ _ENOUGH: Final = 1_000
 """Requests after which every operation should have answered well once."""
 _EXPLANATION = """
 parts:
-  api        requests made of the OpenAPI document (schemathesis), valid and not, to a server in a process of
-             its own: no 500, and only status codes, content types and bodies that the document names
+  api        requests generated from the OpenAPI document (schemathesis), valid and invalid, to a separate
+             server process: no 500, and only documented status codes, content types and bodies
   ingestion  a state machine (hypothesis) adds, replaces, deletes and searches documents over HTTP and
              compares with a dictionary
   filters    the same with hostile metadata: lists, searches and deletions by random filters choose what the
@@ -85,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=100, help="of each state machine (default 100)")
     parser.add_argument("--seconds", type=int, default=20, help="for each parser (default 20)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
-    parser.add_argument("--write", action="store_true", help="write the lines into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="write the rows to docs/results/reliability.md")
     options = parser.parse_args()
     if min(options.cases, options.runs, options.seconds) < 1:
         parser.error("--cases, --runs and --seconds must be at least 1.")
@@ -140,11 +140,10 @@ async def _api(server: ApiServer, options: argparse.Namespace, on_step: Callable
             print(operation, *(f"{count} x {status}" for status, count in sorted(seen.items())), sep="  ")
     statuses = ", ".join(f"{count:,} x {status}" for status, count in sorted(findings.total.items()))
     return Row(
-        "requests made of the OpenAPI document",
+        "requests generated from the OpenAPI document",
         f"{findings.cases:,} to {len(findings.statuses)} operations in {seconds:.0f} s ({statuses}); "
         + _today(options.seed),
-        "no 500, no status code, content type or body that the document does not name; no operation that "
-        "always refuses",
+        "no 500, no undocumented status code, content type or body; no operation that always rejects",
         [
             *(f"{what}\n{example}" for what, example in sorted(findings.problems.items())),
             *(f"{one}: never answered well" for one in findings.never_well if findings.cases >= _ENOUGH),
@@ -174,15 +173,15 @@ def _machine(
         f"state machine: {name}",
         f"{counts.runs:,} runs, {counts.steps:,} steps, {counts.requests:,} requests in "
         f"{time.monotonic() - began:.0f} s; {_today(options.seed)}",
-        f"{counts.compared:,} answers are those of a dictionary",
+        f"{counts.compared:,} answers equal those of a dictionary",
         findings,
     )
 
 
 def _parsers(options: argparse.Namespace, on_step: Callable[[int, int], None]) -> Row:
-    means = f"{len(PARSERS)} readers refuse or read, and hold what they promise"
+    means = f"{len(PARSERS)} readers reject or parse their input, and keep their guarantees"
     if NO_ATHERIS:
-        return Row("parsers, led by coverage", NO_ATHERIS, means, [], not_run=True)
+        return Row("parsers, coverage-guided", NO_ATHERIS, means, [], not_run=True)
     executions, findings = 0, list[str]()
     for number, name in enumerate(PARSERS):
         on_step(number, len(PARSERS))
@@ -193,7 +192,7 @@ def _parsers(options: argparse.Namespace, on_step: Callable[[int, int], None]) -
             logger.warning("Found: %s", findings[-1])
     on_step(len(PARSERS), len(PARSERS))
     amount = f"{executions:,} inputs, {options.seconds} s for each; {_today(options.seed)}"
-    return Row("parsers, led by coverage", amount, means, findings)
+    return Row("parsers, coverage-guided", amount, means, findings)
 
 
 def _today(seed_number: int) -> str:

@@ -1,4 +1,4 @@
-"""What docs/filters.md says of a filter, read off its JSON.
+"""Reference evaluator of filters, as docs/use/filters.md defines them.
 
 It shares nothing with the product, whose own evaluator stands behind the product's parser.
 """

@@ -1,14 +1,14 @@
-"""The section of docs/reliability.md that ``make fuzz`` writes, between two markers."""
+"""The section of docs/results/reliability.md that ``make fuzz`` writes, between two markers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "results" / "reliability.md"
 BEGIN: Final = "<!-- make fuzz writes from here -->"
 END: Final = "<!-- to here -->"
-_HEAD: Final = "| what | how much | what it means | findings |\n| --- | --- | --- | --- |\n"
+_HEAD: Final = "| fuzzer | amount | guarantee | findings |\n| --- | --- | --- | --- |\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def test_what_was_not_run_again_stays(tmp_path: Path) -> None:
     page.write_text(f"{BEGIN}\n{END}\n")
     write(page, [FOUND, SKIPPED])
     write(page, [Row("api", "20 requests", "no 500", [])])
-    assert page.read_text().count("| what |") == 1
+    assert page.read_text().count("| fuzzer |") == 1
     assert "| api | 20 requests | no 500 | 0 |" in page.read_text()
     assert "| api | 10 requests" not in page.read_text()
     assert SKIPPED.markdown() in page.read_text()

@@ -36,8 +36,8 @@ def test_another_figure_is_noticed_and_a_missing_table_is_an_error() -> None:
 
 
 def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text()
-    _, _, section = text.partition("### What one question is billed for")
+    text = (ROOT / "docs" / "results" / "performance.md").read_text()
+    _, _, section = text.partition("### Billed resources of one query")
     rows = re.findall(r"^\| ([^|]+) \| ([\d,.]+) \|$", section, re.MULTILINE)
     found = {what: float(number.replace(",", "")) for what, number in rows}
     assert found["query function: CPU ms, mean"] == pytest.approx(MEASURED.own_ms, abs=0.5)
@@ -48,9 +48,9 @@ def test_what_was_measured_is_what_the_document_of_figures_says() -> None:
         "model: bytes of the request": MEASURED.request_bytes,
         "model: bytes of the reply": MEASURED.reply_bytes,
         "query log: bytes of its messages": MEASURED.message_bytes,
-        "log writer: ms a batch of one question": MEASURED.writer_ms,
-        "log writer: bytes of log a batch": MEASURED.writer_log_bytes,
-        "ingest function: ms of a look that finds nothing": MEASURED.look_ms,
+        "log writer: ms per batch of one query": MEASURED.writer_ms,
+        "log writer: bytes of log per batch": MEASURED.writer_log_bytes,
+        "ingest function: ms of a scheduled run without jobs": MEASURED.look_ms,
     }.items():
         assert found[what] == value, what
     # A message of SQS is billed by each 64 KB: these two are two.

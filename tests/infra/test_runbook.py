@@ -27,8 +27,8 @@ def test_every_alarm_has_its_chapter_and_no_chapter_is_left_over(
 
 
 @pytest.mark.parametrize("alarm", CHAPTERS)
-def test_a_chapter_says_what_it_means_where_to_look_and_what_to_do(alarm: str) -> None:
-    assert re.findall(r"^\*\*(\w+)\.\*\*", CHAPTERS[alarm], re.MULTILINE) == ["Means", "Look", "Do"]
+def test_chapter_of_each_alarm_has_meaning_diagnosis_and_fix(alarm: str) -> None:
+    assert re.findall(r"^\*\*(\w+)\.\*\*", CHAPTERS[alarm], re.MULTILINE) == ["Meaning", "Diagnose", "Fix"]
 
 
 def test_links_lead_to_chapters() -> None:

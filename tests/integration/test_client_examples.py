@@ -115,16 +115,16 @@ async def test_langchain_retrieves_and_a_chain_answers(api: LiveApi, tenant: str
 async def test_curl_goes_through_every_door_and_clears_up(api: LiveApi, tenant: str) -> None:
     printed = await run(api, tenant, ["bash", str(EXAMPLES / "curl.sh")])
     parts = {part.partition("\n")[0]: part.partition("\n")[2] for part in printed.split("== ")[1:]}
-    assert parts["Ingest a document, and wait for it"].strip() == "succeeded"
-    (passage,) = json.loads(parts["Search: passages, best first"])["results"]
+    assert parts["Ingest a document and wait for the job"].strip() == "succeeded"
+    (passage,) = json.loads(parts["Search: chunks, best first"])["results"]
     assert passage["source"] == "refunds.md"
-    assert json.loads(parts["Ask: a cited answer"])["citations"]
-    assert "event: done" in parts["Stream: the same, as server-sent events"]
-    completion = json.loads(parts["As OpenAI's API has it"])
+    assert json.loads(parts["Query: a cited answer"])["citations"]
+    assert "event: done" in parts["Stream: the same as server-sent events"]
+    completion = json.loads(parts["OpenAI's API"])
     assert "five days" in completion["choices"][0]["message"]["content"]
     message = json.loads(parts["A tool of the Model Context Protocol, without a session"])
     assert "five days" in message["result"]["structuredContent"]["answer"]
-    assert json.loads(parts["Clear up: a certificate of what was erased"])["sha256"]
+    assert json.loads(parts["Clean up: the certificate of the erasure"])["sha256"]
     async with api.client(tenant) as client:
         names = [c["name"] for c in (await client.get("/v1/collections")).json()["collections"]]
     assert names == ["default"]

@@ -60,8 +60,8 @@ def tenant_of(headers: Mapping[str, str], event: object, **settings: Any) -> str
 
 
 def documented() -> list[list[str]]:
-    """The rows of the decision table in docs/identity.md."""
-    text = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
+    """The rows of the decision table in docs/operate/identity.md."""
+    text = (ROOT / "docs" / "operate" / "identity.md").read_text(encoding="utf-8")
     _, _, table = text.partition("| API Gateway's key id | IAM | tenant |\n|---|---|---|---|---|\n")
     rows = re.findall(r"^\|(.*)\|$", table.partition("\n\n")[0], re.MULTILINE)
     return [[cell.strip() for cell in row.split("|")] for row in rows]

@@ -1,4 +1,4 @@
-"""docs/performance.md is written from results: a block for each part, and nothing else is touched."""
+"""docs/results/performance.md is written from results: a block for each part, and nothing else is touched."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ MEASURED: dict[str, Any] = {
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     (tmp_path / "images").mkdir()
-    path = tmp_path / "performance.md"
+    path = tmp_path / "results" / "performance.md"
+    path.parent.mkdir()
     path.write_text(
         "# Head\n\n<!-- bench: first -->\nold first\n<!-- end: first -->\n\nbetween\n\n"
         "<!-- bench: third -->\nold third\n<!-- end: third -->\n"
@@ -62,8 +63,8 @@ def test_a_new_block_goes_where_its_part_stands_in_the_order(page: Path) -> None
 
 def test_plots_are_images_beside_the_page(page: Path) -> None:
     write_page({"first": (section(plot=True), MEASURED)}, ORDER, page)
-    assert "![Numbers, ms](images/a.svg)" in page.read_text()
-    ElementTree.fromstring((page.parent / "images" / "a.svg").read_text())  # noqa: S314 - we wrote it
+    assert "![Numbers, ms](../images/a.svg)" in page.read_text()
+    ElementTree.fromstring((page.parent.parent / "images" / "a.svg").read_text())  # noqa: S314 - we wrote it
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

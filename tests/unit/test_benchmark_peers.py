@@ -106,7 +106,7 @@ def test_what_is_stored_is_remembered_between_runs(tmp_path: Path) -> None:
 
 def test_a_small_tenants_vectors_lie_together_among_the_large_ones() -> None:
     generator = Generator()
-    small = Holding("small", 50, seed=1, centre=3)
+    small = Holding("small", 50, seed=1, center=3)
     vectors, others = small.vectors(generator), Holding("large", 2_000, seed=2).vectors(generator)
     np.testing.assert_array_equal(vectors, small.vectors(Generator()))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

@@ -77,7 +77,8 @@ def test_verdicts(answer: str, verdicts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/configuration.md", "docs/decisions.md", "docs/deploy.md"]
+    "name",
+    ["README.md", "docs/operate/configuration.md", "docs/decisions/database.md", "docs/operate/deploy.md"],
 )
 def test_what_is_quoted_is_never_refused(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -107,7 +108,10 @@ def test_the_question_tells_names_at_the_start_of_a_sentence() -> None:
 
 def test_names_asked_word_by_word_are_those_of_all_texts() -> None:
     texts = [passage.chunk.text for passage in PASSAGES]
-    texts += [(ROOT / "docs" / name).read_text() for name in ("retrieval.md", "streams.md", "identity.md")]
+    texts += [
+        (ROOT / "docs" / name).read_text()
+        for name in ("use/retrieval.md", "use/streams.md", "operate/identity.md")
+    ]
     known, found = known_names(texts), KnownNames(texts)
     words = {fold(word) for text in texts for word in re.findall(r"[^\W\d_]+", text)}
     assert len(known) > 20

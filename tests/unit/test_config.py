@@ -79,6 +79,6 @@ def test_overlap_above_half_the_chunk_size_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_every_setting_is_documented() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text()
+    text = (ROOT / "docs" / "operate" / "configuration.md").read_text()
     documented = set(re.findall(r"`(VECTORFORGE_[A-Z_]+)`", text))
     assert documented == known_variables()

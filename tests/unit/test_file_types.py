@@ -15,7 +15,7 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "file-types.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "file-types.md").read_text()
 
 
 def mail(body: str, *, html: str | None = None, attachment: str | None = None) -> bytes:
@@ -238,14 +238,14 @@ class TestTitles:
 
 
 class TestPage:
-    """``docs/file-types.md`` names every type that is read, every one that is refused, and no other."""
+    """``docs/use/file-types.md`` lists every supported and every rejected type, and no other."""
 
-    def test_every_type_that_is_read_is_listed(self) -> None:
-        table = PAGE.partition("## Read")[2].partition("\n## ")[0]
+    def test_supported_types_are_listed(self) -> None:
+        table = PAGE.partition("## Supported")[2].partition("\n## ")[0]
         assert set(re.findall(r"`(\.\w+)`", table)) == set(media.EXTENSIONS)
 
-    def test_every_type_that_is_refused_is_listed(self) -> None:
-        table = PAGE.partition("## Refused")[2].partition("\n## ")[0]
+    def test_rejected_types_are_listed(self) -> None:
+        table = PAGE.partition("## Rejected")[2].partition("\n## ")[0]
         assert set(re.findall(r"`(\.\w+)`", table)) == set(media.REFUSED)
 
     def test_the_web_page_offers_what_is_read(self) -> None:

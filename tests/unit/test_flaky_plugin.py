@@ -28,8 +28,8 @@ def test_never_passes(number):
 @pytest.mark.parametrize(
     ("flaky", "broken", "code", "said"),
     [
-        (5, 0, 0, "5 flaky, at most 5 are let pass"),
-        (6, 0, 1, "6 flaky, at most 5 are let pass"),
+        (5, 0, 0, "5 flaky tests, at most 5 allowed"),
+        (6, 0, 1, "6 flaky tests, at most 5 allowed"),
         (1, 1, 1, "1 failed, 1 passed, 2 rerun"),
     ],
 )

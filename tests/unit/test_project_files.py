@@ -1,4 +1,4 @@
-"""What a newcomer is promised: the command for the tests, the guides, and what is installed."""
+"""The commands for checks and tests, the guides, and the installed packages."""
 
 import os
 import re
@@ -8,27 +8,42 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_one_command_checks_everything() -> None:  # A-159
+def commands_of(target: str, *variables: str) -> list[str]:
+    """Commands that a target of the Makefile runs in the development environment."""
     make = shutil.which("make")
     assert make is not None
     done = subprocess.run(
-        [make, "--dry-run", "-C", str(ROOT), "test", f"UV={sys.executable}"],
+        [make, "--dry-run", "-C", str(ROOT), target, f"UV={sys.executable}", *variables],
         capture_output=True,
         text=True,
         check=True,
     )
-    run = [
+    return [
         line.partition("--group dev --all-extras ")[2] for line in done.stdout.splitlines() if " run " in line
     ]
-    assert [command.split(" --")[0] for command in run] == [
+
+
+@pytest.mark.parametrize("target", ["check", "test"])
+def test_one_command_checks_everything(target: str) -> None:  # A-159
+    commands = commands_of(target)
+    assert [command.split(" --")[0] for command in commands] == [
         "ruff check .", "ruff format", "lint-imports", "mypy", "pytest",
     ]  # fmt: skip
+    assert ("tests/unit" in commands[-1]) == (target == "check")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     assert settings["mypy"]["strict"]
     assert settings["pytest"]["ini_options"]["filterwarnings"] == ["error"]
+
+
+def test_only_the_ci_script_reruns_failed_tests() -> None:
+    (rerun,) = re.findall(r"^exec make test (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert "--reruns" not in commands_of("test")[-1]
+    assert "--reruns=1" in commands_of("test", rerun)[-1]
 
 
 # issue 16, point 14: nothing but the locked packages of the service, whichever command comes first
@@ -55,14 +70,17 @@ def test_uv_run_installs_what_make_run_installed() -> None:
 
 def test_commands_of_the_docs_are_on_path() -> None:  # issue 16, point 14
     bare = re.compile(r"^(?:    )?vectorforge [a-z].*", re.MULTILINE)
-    found = {page.name: bare.findall(page.read_text()) for page in (ROOT / "docs").glob("*.md")}
-    in_code = {name: lines for name, lines in found.items() if lines and name != "decisions.md"}
+    found = {
+        page.relative_to(ROOT).as_posix(): bare.findall(page.read_text())
+        for page in (ROOT / "docs").rglob("*.md")
+    }
+    in_code = {name: lines for name, lines in found.items() if lines and "/decisions/" not in name}
     assert in_code == {}
 
 
 def test_the_guides_are_there() -> None:  # B-046
     assert "make test" in (ROOT / "AGENTS.md").read_text()
-    described = (ROOT / "docs" / "http-api.md").read_text()
+    described = (ROOT / "docs" / "use" / "http-api.md").read_text()
     for word in ("/v1/rag/query", "`k`", "filters", "temperature", "include_context", "retrieval_stats"):
         assert word in described, word
 

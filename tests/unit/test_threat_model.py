@@ -1,4 +1,4 @@
-"""docs/threat-model.md names files and tests that exist."""
+"""docs/design/threat-model.md names files and tests that exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "threat-model.md"
+PAGE = ROOT / "docs" / "design" / "threat-model.md"
 THREATS = 33
 
 

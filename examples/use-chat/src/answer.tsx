@@ -8,7 +8,7 @@ import {
   isSource,
 } from "./messages";
 
-/** An answer: its text with citations that open their passages, its sources, and what it cost. */
+/** An answer: its text with citations that open their chunks, its sources, and its cost. */
 export function Answer({ message }: { message: ChatMessage }) {
   const [opened, setOpened] = useState<Citation>();
   const sources = message.parts.filter(isSource);

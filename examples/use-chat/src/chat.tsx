@@ -4,7 +4,7 @@ import { type FormEvent, type KeyboardEvent, useMemo, useState } from "react";
 import { Answer } from "./answer";
 import { type ChatMessage, sentenceOf } from "./messages";
 
-/** A chat; the transport's `body` takes what docs/ai-sdk.md lists: filters, top_k and so on. */
+/** A chat; the transport's `body` accepts the fields in docs/use/ai-sdk.md: filters, top_k and so on. */
 export function ChatPage({ collection }: { collection?: string }) {
   const transport = useMemo(
     () => new DefaultChatTransport<ChatMessage>({ api: "/api/chat", body: { collection } }),

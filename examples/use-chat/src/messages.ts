@@ -1,4 +1,4 @@
-// What VectorForge sends beside the AI SDK's own parts; docs/ai-sdk.md lists all of it.
+// Parts that VectorForge sends in addition to the AI SDK's own; see docs/use/ai-sdk.md.
 import type { UIMessage } from "ai";
 
 export type AnswerMetadata = {
@@ -18,7 +18,7 @@ export type TextPart = Extract<Part, { type: "text" }>;
 export type Citation = NonNullable<TextPart["citations"]>[number];
 export type SourcePart = Extract<Part, { type: "source-url" | "source-document" }>;
 
-/** What VectorForge says of a source: its number in the text, and a piece of the passage. */
+/** VectorForge's data about a source: its number in the text, and an excerpt of the chunk. */
 export type SourceDetails = { number: number; snippet?: string; heading?: string | null; verdict?: string };
 
 export function detailsOf(source: { providerMetadata?: Record<string, unknown> }): SourceDetails {
@@ -29,7 +29,7 @@ export function isSource(part: Part): part is SourcePart {
   return part.type === "source-url" || part.type === "source-document";
 }
 
-/** The sentence to show: before a stream the error's message is a problem document, inside a stream a sentence. */
+/** Return the sentence to show: the error's message is a problem document before a stream, a sentence inside one. */
 export function sentenceOf(error: Error): string {
   try {
     const problem = JSON.parse(error.message) as { detail?: unknown };

@@ -46,8 +46,8 @@ class Room:
         self._owner_url = owner_url
         self._partition = f"vectorforge.embeddings_cosine_{dimension}"
         self._rng = np.random.default_rng(7)
-        centres = self._rng.standard_normal((_CLUSTERS, dimension))
-        self._centres = centres / np.linalg.norm(centres, axis=1, keepdims=True)
+        centers = self._rng.standard_normal((_CLUSTERS, dimension))
+        self._centers = centers / np.linalg.norm(centers, axis=1, keepdims=True)
         self._store = PgVectorStore(self._db)
         self._collection: UUID | None = None
         self.chunks = 0
@@ -59,7 +59,7 @@ class Room:
                 "figures",
                 embedding_provider="none",
                 embedding_model="none",
-                dimension=self._centres.shape[1],
+                dimension=self._centers.shape[1],
                 distance_metric=DistanceMetric.COSINE,
             )
             self._collection = made.id
@@ -80,7 +80,7 @@ class Room:
 
     def vectors(self, count: int) -> Sequence[Sequence[float]]:
         """New unit vectors, in clusters; the same ones in every run."""
-        found: list[list[float]] = clustered(count, self._rng, self._centres).tolist()
+        found: list[list[float]] = clustered(count, self._rng, self._centers).tolist()
         return found
 
     async def search(self, query: Sequence[float]) -> None:
@@ -119,7 +119,7 @@ async def measure_searches(
     load = Table(
         f"Searches through PgBouncer, top {TOP_K}",
         (
-            *("dimensions", "chunks", "way", "clients", "searches/s", "ms p50", "ms p95", "database CPU ms"),
+            *("dimensions", "chunks", "scan", "clients", "searches/s", "ms p50", "ms p95", "database CPU ms"),
             *("connection held ms", "connections, mean", "most", "by Little's law"),
         ),
         notes=[

@@ -83,10 +83,10 @@ async def measure_ingestion(
     server: EmbeddedPostgres, *, folder: Path | None, repeats: int, documents: int
 ) -> list[Table]:
     """Ingest with both embedders, into an empty and a filled collection, and without the HNSW index."""
-    origin = "invented documents" if folder is None else folder.name
+    origin = "synthetic documents" if folder is None else folder.name
     table = Table(
         f"Ingestion, {origin}",
-        ("embedder", "into", "passages", "passages/s", "client CPU ms/passage", "database CPU ms/passage"),
+        ("embedder", "into", "chunks", "chunks/s", "client CPU ms/chunk", "database CPU ms/chunk"),
         notes=[f"Means of {repeats} runs, {_PARALLEL} documents at a time. Extraction to commit."],
     )
     cases = [
@@ -98,7 +98,7 @@ async def measure_ingestion(
         runs = [
             await _one_run(server, kind, filled, index, list(corpus(folder, share))) for _ in range(repeats)
         ]
-        into = f"{filled:,} passages" if filled else "nothing"
+        into = f"{filled:,} chunks" if filled else "nothing"
         means = [statistics.mean(values) for values in zip(*runs, strict=True)]
         table.add(kind, into if index else f"{into}, without index", round(means[0]), *means[1:])
     table.notes.append(await _embedders())
@@ -149,8 +149,6 @@ async def _embedders() -> str:
             begun = time.perf_counter()
             await provider.embed_query(text[:60])
             times.append((time.perf_counter() - begun) * 1000)
-        parts.append(
-            f"{kind} {passage_ms:.2f} ms CPU a passage, {statistics.median(times):.2f} ms a question"
-        )
+        parts.append(f"{kind} {passage_ms:.2f} ms CPU per chunk, {statistics.median(times):.2f} ms per query")
         await provider.aclose()
     return f"The embedders alone: {'; '.join(parts)}."

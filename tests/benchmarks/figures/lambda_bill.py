@@ -1,4 +1,4 @@
-"""What AWS bills a question for, beside its model: bytes of logs and answers, messages, milliseconds."""
+"""AWS resources billed for a query without its model: bytes of logs and answers, messages, milliseconds."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ _INIT_S = 60.0  # bytes are the same on a busy machine
 
 @dataclass(slots=True)
 class _Question:
-    """What was seen of the questions of one process, one entry each."""
+    """Observations of the queries of one process, one entry each."""
 
     log_bytes: list[int] = field(default_factory=list)
     log_lines: list[int] = field(default_factory=list)
@@ -69,14 +69,14 @@ class _Question:
 async def measure_bill(
     server: EmbeddedPostgres, environment: Mapping[str, str], *, repeats: int
 ) -> list[Table]:
-    """One table: everything that a question and its log records make AWS count."""
+    """Measure everything that AWS bills for a query and its log records, as one table."""
     table = Table(
-        "What one question is billed for",
+        "Billed resources of one query",
         ("what", "median"),
         notes=[
-            f"{repeats} questions of one warm process, streamed; an answer of {len(_ANSWER)} pieces at once.",
-            "Over this project's documents, with the passages and the prompt of /v1/rag/query.",
-            "Lambda's own log lines (start, report) are not in it: this service writes none.",
+            f"{repeats} queries in one warm process, streamed; an answer of {len(_ANSWER)} pieces at once.",
+            "Over this project's documents, with the chunks and the prompt of /v1/rag/query.",
+            "Lambda's own log lines (start, report) are not included: the emulated service writes none.",
         ],
     )
     async with _surroundings(server, environment) as (surroundings, queue, base):
@@ -103,10 +103,10 @@ async def measure_bill(
         "query log: bytes of its messages": one.message_bytes,
     }.items():
         table.add(name, int(statistics.median(values)))
-    table.add("log writer: ms a batch of one question", writer[0])
-    table.add("log writer: bytes of log a batch", writer[1])
-    table.add("ingest function: ms of a look that finds nothing", look[0])
-    table.add("ingest function: bytes of log of a look", look[1])
+    table.add("log writer: ms per batch of one query", writer[0])
+    table.add("log writer: bytes of log per batch", writer[1])
+    table.add("ingest function: ms of a scheduled run without jobs", look[0])
+    table.add("ingest function: bytes of log of a scheduled run", look[1])
     return [table]
 
 
@@ -144,9 +144,11 @@ async def _fill(surroundings: QuerySurroundings) -> None:
             distance_metric=DistanceMetric.COSINE,
         )
         for file in track(
-            sorted((_ROOT / "docs").glob("*.md")), "  reading", console=progress, transient=True
+            sorted((_ROOT / "docs").rglob("*.md")), "  reading", console=progress, transient=True
         ):
-            await services.ingestion.ingest_bytes(collection, file.read_bytes(), file.name)
+            await services.ingestion.ingest_bytes(
+                collection, file.read_bytes(), file.relative_to(_ROOT).as_posix()
+            )
 
 
 async def _ask(

@@ -59,7 +59,7 @@ def measure_imports(environment: Mapping[str, str], repeats: int) -> list[Table]
     table = Table(
         "Cold import of the handler, fresh interpreter",
         ("module", "CPU ms min", "wall ms min", "without bytecode: CPU ms", "modules"),
-        notes=[f"{repeats} times each, in turns. The interpreter's own start is in it."],
+        notes=[f"{repeats} times each, interleaved, including the interpreter's own start."],
     )
     runs: dict[str, list[tuple[float, float, int]]] = {name: [] for name in _IMPORTED}
     with tempfile.TemporaryDirectory() as empty:
@@ -83,7 +83,7 @@ async def measure_functions(
     begun = Table(
         "Process start to the first poll for an event",
         ("function", "wall ms min", "wall ms median", "CPU ms", "without bytecode: wall ms", "CPU ms"),
-        notes=[f"{starts} times each, in turns; without bytecode once."],
+        notes=[f"{starts} times each, interleaved; without bytecode once."],
     )
     memory = Table(
         "Memory",

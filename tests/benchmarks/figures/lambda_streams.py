@@ -57,7 +57,7 @@ async def measure_first_bytes(
     table = Table(
         f"First byte at the client, warm, {repeats} requests each",
         ("answer", "runtime", "first byte ms p50", "p95", "whole ms p50", "p95"),
-        notes=["Through a function URL of the local service; both in the same run, in turns."],
+        notes=["Through a function URL of the local service; both in the same run, interleaved."],
     )
     async with (
         _deployed(configuration("lambda_handlers.streamed", RUNTIME_COMMAND, environment), "stream") as ours,
@@ -129,7 +129,7 @@ async def measure_chunks(environment: Mapping[str, str], chunks: int) -> list[Ta
     table = Table(
         f"One chunk of 60 bytes in the function, {chunks} each",
         ("transport", "pace", "µs median", "µs p95", "CPU µs"),
-        notes=["Time of one `await send` or `sendall`. CPU of the process for each, waking up included."],
+        notes=["Time of one `await send` or `sendall`. CPU of the process for each, including wake-ups."],
     )
     ours = FunctionProcess(configuration("lambda_handlers.timed", RUNTIME_COMMAND, environment))
     floor = FunctionProcess(configuration("lambda_handlers.raw_socket", RUNTIME_COMMAND, environment))

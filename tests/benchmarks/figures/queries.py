@@ -24,7 +24,7 @@ from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 
 CHUNKS = 20_000
 IN_FLIGHT = 16
-_KINDS = ("whole answer", "stream", f"stream, {IN_FLIGHT} in flight")
+_KINDS = ("buffered answer", "stream", f"stream, {IN_FLIGHT} concurrent")
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def _check(received: bytes, status: int, *, stream: bool) -> None:
 
 
 async def measure_queries(server: EmbeddedPostgres, *, rounds: int, questions: int) -> list[Table]:
-    """Ask both servers in turns.
+    """Query both servers in turn.
 
     Args:
         server: Gets a database of its own.
@@ -143,7 +143,7 @@ async def _ask_all(asker: Asker, samples: Samples, kind: str, questions: int) ->
 
 def _tables(found: dict[tuple[str, str], Samples], rounds: int, questions: int) -> list[Table]:
     table = Table(
-        f"Questions at {CHUNKS:,} passages, the model answering {TOKENS} pieces at once",
+        f"Queries over {CHUNKS:,} chunks, the model answering {TOKENS} pieces at once",
         (
             "what", "server", "first byte ms p50", "p95", "first token ms p50", "p95",
             "complete ms p50", "p95", "server CPU ms", "database CPU ms",
@@ -161,14 +161,14 @@ def _tables(found: dict[tuple[str, str], Samples], rounds: int, questions: int) 
         ratio = _mean(found["service", kind].cpu_ms) / _mean(found["floor", kind].cpu_ms)
         overhead.add(kind, less[0], less[2], less[4], less[6], ratio)
     table.notes.append(
-        f"{rounds} rounds of {questions} questions a row, both servers in turns. Floor: {_FLOOR_NOTE}"
+        f"{rounds} rounds of {questions} queries per row, both servers interleaved. Floor: {_FLOOR_NOTE}"
     )
     return [table, overhead]
 
 
 _FLOOR_NOTE = (
-    "a hand-written server that only searches and asks the model (tests/benchmarks/figures/floor.py). "
-    "CPU is per question, the mean of all rounds."
+    "a hand-written server that only searches and calls the model (tests/benchmarks/figures/floor.py). "
+    "CPU is per query, the mean of all rounds."
 )
 
 

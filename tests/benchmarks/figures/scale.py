@@ -25,9 +25,9 @@ Metadata: TypeAlias = dict[str, int]
 SHARES = {"half": 2, "tenth": 10, "hundredth": 100, "thousandth": 1_000}
 """Keys of the metadata, and how many values each has: a filter for one of them lets that share through."""
 TENANTS = (10, 100, 1_000, 10_000)
-"""Chunks of the small tenants, each around one centre, where the large tenant has vectors, too."""
+"""Chunks of the small tenants, each around one center, where the large tenant has vectors, too."""
 OWNER = "large"
-_CENTRES = 1_000
+_CENTERS = 1_000
 _SUBSPACE = 48
 """Dimensions in which texts' vectors differ much; those of the local model behave alike."""
 _STOP_WORDS = 20
@@ -55,7 +55,7 @@ class Scale:
 
 
 class Generator:
-    """Vectors around centres in a subspace, with noise: neighbours are near each other, as texts' are.
+    """Vectors around centers in a subspace, with noise: neighbours are near each other, as texts' are.
 
     Args:
         seed: Equal seeds give equal vectors.
@@ -64,21 +64,21 @@ class Generator:
     def __init__(self, seed: int = 7) -> None:
         rng = np.random.default_rng(seed)
         self._basis = rng.standard_normal((_SUBSPACE, DIMENSION)) / np.sqrt(DIMENSION)
-        self._centres = rng.standard_normal((_CENTRES, _SUBSPACE))
+        self._centers = rng.standard_normal((_CENTERS, _SUBSPACE))
 
-    def around(self, centres: Sequence[int] | np.ndarray[Any, Any], seed: int) -> Vectors:
-        """A unit vector near each of these centres."""
+    def around(self, centers: Sequence[int] | np.ndarray[Any, Any], seed: int) -> Vectors:
+        """A unit vector near each of these centers."""
         rng = np.random.default_rng(seed)
-        places = self._centres[np.asarray(centres)] + 0.7 * rng.standard_normal((len(centres), _SUBSPACE))
-        vectors = places @ self._basis + 0.05 * rng.standard_normal((len(centres), DIMENSION)) / np.sqrt(
+        places = self._centers[np.asarray(centers)] + 0.7 * rng.standard_normal((len(centers), _SUBSPACE))
+        vectors = places @ self._basis + 0.05 * rng.standard_normal((len(centers), DIMENSION)) / np.sqrt(
             DIMENSION
         )
         found: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
         return found
 
     def anywhere(self, count: int, seed: int) -> Vectors:
-        """Unit vectors near centres chosen at random."""
-        chosen = np.random.default_rng(seed).integers(0, _CENTRES, count)
+        """Unit vectors near centers chosen at random."""
+        chosen = np.random.default_rng(seed).integers(0, _CENTERS, count)
         return self.around(chosen, seed + 1)
 
 
@@ -89,20 +89,20 @@ class Holding:
     tenant: str
     chunks: int
     seed: int
-    centre: int | None = None
+    center: int | None = None
     """None: spread over all of them."""
 
     def vectors(self, generator: Generator) -> Vectors:
         """Its vectors, by the chunk's number."""
-        if self.centre is None:
+        if self.center is None:
             return generator.anywhere(self.chunks, self.seed)
-        return generator.around([self.centre] * self.chunks, self.seed)
+        return generator.around([self.center] * self.chunks, self.seed)
 
     def questions(self, generator: Generator, count: int) -> Vectors:
         """Vectors that somebody could ask it for: as its own, but others."""
-        if self.centre is None:
+        if self.center is None:
             return generator.anywhere(count, self.seed + 1_000_000)
-        return generator.around([self.centre] * count, self.seed + 1_000_000)
+        return generator.around([self.center] * count, self.seed + 1_000_000)
 
     def metadata(self) -> list[Metadata]:
         """The chunks' metadata."""
@@ -114,7 +114,7 @@ class Holding:
 def holdings(scale: Scale) -> list[Holding]:
     """The large tenant's, and those of the small ones that are not larger than it."""
     small = [
-        Holding(f"small-{chunks}", chunks, seed=100 + number, centre=number)
+        Holding(f"small-{chunks}", chunks, seed=100 + number, center=number)
         for number, chunks in enumerate(TENANTS)
         if chunks <= scale.chunks
     ]

@@ -21,11 +21,11 @@ _CLUSTERS = 200
 _TOP_K = 10
 
 
-def clustered(count: int, rng: np.random.Generator, centres: np.ndarray) -> np.ndarray:
-    """Unit vectors around the centres; the spread is as long as the way to the centre."""
-    dimension = centres.shape[1]
+def clustered(count: int, rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
+    """Unit vectors around the centers; the spread is as long as the way to the center."""
+    dimension = centers.shape[1]
     noise = rng.standard_normal((count, dimension)) / np.sqrt(dimension)
-    vectors = centres[rng.integers(0, len(centres), count)] + noise
+    vectors = centers[rng.integers(0, len(centers), count)] + noise
     found: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return found
 
@@ -34,13 +34,13 @@ async def measure_search(server: EmbeddedPostgres, *, questions: int) -> list[Ta
     """Search a collection of 10,000 vectors exactly, then one of 30,000 through its index."""
     table = Table(
         f"Search through the vector store, {DIMENSION} dimensions, top {_TOP_K}",
-        ("vectors", "way", "ms p50", "ms p95", "client CPU ms", "database CPU ms", f"recall@{_TOP_K}"),
-        notes=[f"{questions} questions, one at a time; invented vectors in {_CLUSTERS} clusters."],
+        ("vectors", "scan", "ms p50", "ms p95", "client CPU ms", "database CPU ms", f"recall@{_TOP_K}"),
+        notes=[f"{questions} queries, one at a time; synthetic vectors in {_CLUSTERS} clusters."],
     )
     rng = np.random.default_rng(7)
-    centres = rng.standard_normal((_CLUSTERS, DIMENSION))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    vectors, queries = clustered(_INDEXED, rng, centres), clustered(questions, rng, centres)
+    centers = rng.standard_normal((_CLUSTERS, DIMENSION))
+    centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+    vectors, queries = clustered(_INDEXED, rng, centers), clustered(questions, rng, centers)
     with fresh_database(server, "search") as (url, owner_url):
         async with Database(url) as database:
             db = database.for_tenant("local")

@@ -87,7 +87,7 @@ class _Searcher:
         vectors, queries = holding.vectors(self._generator), holding.questions(self._generator, questions)
         if holding.tenant != OWNER:
             everything = np.arange(holding.chunks)
-            what = f"tenant of {holding.chunks:,} that lie together"
+            what = f"tenant of {holding.chunks:,} clustered"
             return [await self._dense(holding, what, None, vectors, everything, queries)]
         metadata = holding.metadata()
         found = [await self._dense(holding, "no filter", None, vectors, np.arange(len(vectors)), queries)]
@@ -192,7 +192,7 @@ def tables(figures: Sequence[Mapping[str, Any]]) -> list[Table]:
     table = Table(
         f"{figures[0]['chunks']:,} chunks, top {TOP_K}",
         (
-            "what", "matching", "rows, fewest", f"recall@{TOP_K}", "ms p50", "ms p95", "client CPU ms",
+            "what", "matching", "fewest rows", f"recall@{TOP_K}", "ms p50", "ms p95", "client CPU ms",
             "database CPU ms", "scan",
         ),
     )  # fmt: skip

@@ -24,8 +24,8 @@ from vectorforge.local.postgres import EmbeddedPostgres
 _MODULES = ("fastapi", "vectorforge.pipeline.rag", "vectorforge.api.app")
 _QUESTIONS = 200
 _IMPORT_NOTE = (
-    "{} times each, in turns. The interpreter's own start is in it. Without bytecode: the first import ever, "
-    "or any where PYTHONDONTWRITEBYTECODE keeps Python from storing it."
+    "{} times each, interleaved, including the interpreter's own start. Without bytecode: the very first "
+    "import, or any with PYTHONDONTWRITEBYTECODE."
 )
 
 
@@ -97,7 +97,7 @@ def measure_startup(server: EmbeddedPostgres, repeats: int) -> list[Table]:
     table = Table(
         "Starting `vectorforge up` on a running, migrated database",
         ("figure", "median", "unit"),
-        notes=["Local embedding model and extractive answers; one document of 20 passages is there to find."],
+        notes=["Local embedding model and extractive answers; one document of 20 chunks is stored."],
     )
     with fresh_database(server, "startup") as (app_url, owner_url), with_bytecode() as environment:
         environment["VECTORFORGE_DATABASE_URL"] = app_url
@@ -130,18 +130,18 @@ def _serve_once(environment: dict[str, str], *, ask: int) -> dict[str, float]:
             url = json.loads(text)["url"]
             while not answers(f"{url}/health"):
                 time.sleep(0.005)
-            found = {"start to /health answered": time.perf_counter() - started}
+            found = {"start to /health response": time.perf_counter() - started}
             found["CPU until then"] = cpu_s(child.pid)
             found["memory after start"] = resident_mb(child.pid)
             _add_document(url)
             asked = time.perf_counter()
             _ask(url, 0)
-            found["first question (loads the embedding model)"] = time.perf_counter() - asked
-            found["memory after the first question"] = resident_mb(child.pid)
+            found["first query (loads the embedding model)"] = time.perf_counter() - asked
+            found["memory after the first query"] = resident_mb(child.pid)
             if ask > 1:
                 for number in range(1, ask):
                     _ask(url, number)
-                found[f"memory after {ask} questions"] = resident_mb(child.pid)
+                found[f"memory after {ask} queries"] = resident_mb(child.pid)
             return found
         finally:
             child.terminate()

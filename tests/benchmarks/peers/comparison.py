@@ -33,10 +33,10 @@ class Case:
 
 
 CASES = (
-    Case("query", "One question at a time", False, 60, 1),
-    Case("query_parallel", f"{IN_FLIGHT} questions in flight", False, 160, IN_FLIGHT),
+    Case("query", "One query at a time", False, 60, 1),
+    Case("query_parallel", f"{IN_FLIGHT} concurrent queries", False, 160, IN_FLIGHT),
     Case("stream", "One stream at a time", True, 12, 1),
-    Case("stream_parallel", f"{IN_FLIGHT} streams in flight", True, 48, IN_FLIGHT),
+    Case("stream_parallel", f"{IN_FLIGHT} concurrent streams", True, 48, IN_FLIGHT),
 )
 
 Ask: TypeAlias = Callable[[int, Case], Awaitable[Asked]]

@@ -20,7 +20,7 @@ import uvloop
 from peers.job import ANSWER_TOKENS, DIMENSION, TOKEN_MARK
 
 _BANK = 2048
-_CENTRES = 256
+_CENTERS = 256
 _PIECES = [f" {TOKEN_MARK}{number:03d}" for number in range(ANSWER_TOKENS)]
 _ANSWER = "".join(_PIECES)
 _TOKENS_AT_A_TIME = 16
@@ -28,19 +28,19 @@ _TOKENS_AT_A_TIME = 16
 
 
 class Vectors:
-    """Unit vectors around 256 centres in a subspace of 48 dimensions, with a little noise: as texts' are."""
+    """Unit vectors around 256 centers in a subspace of 48 dimensions, with a little noise: as texts' are."""
 
     def __init__(self, dimension: int) -> None:
         rng = np.random.default_rng(dimension)
         basis = rng.standard_normal((48, dimension)) / dimension**0.5
-        self._centres = (rng.standard_normal((_CENTRES, 48)) @ basis).astype("f4")
+        self._centers = (rng.standard_normal((_CENTERS, 48)) @ basis).astype("f4")
         self._local = (0.6 * rng.standard_normal((_BANK, 48)) @ basis).astype("f4")
         self._noise = (0.05 * rng.standard_normal((_BANK, dimension)) / dimension**0.5).astype("f4")
 
     def of(self, text: bytes) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """The vector of a text, always the same one."""
         digest = int.from_bytes(hashlib.blake2b(text, digest_size=12).digest(), "little")
-        vector = self._centres[digest % _CENTRES] + self._local[(digest >> 8) % _BANK]
+        vector = self._centers[digest % _CENTERS] + self._local[(digest >> 8) % _BANK]
         vector += np.float32(0.5) * self._local[(digest >> 24) % _BANK]
         vector += self._noise[(digest >> 40) % _BANK]
         return np.asarray(vector / np.sqrt(np.dot(vector, vector)), dtype="<f4")

@@ -21,12 +21,13 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
         for result in results.values():
             table.add(result["title"], *_cells(result["cases"][case.name], stream=case.stream))
         made.append(table)
-    memory = Table("Memory after the questions", ("contestant", "resident MB"))
+    memory = Table("Memory after the queries", ("contestant", "resident MB"))
     for result in results.values():
         memory.add(result["title"], result["resident_mb"])
     floor = ROSTER[FLOOR].title
     memory.notes.append(
-        f"Ratios are to “{floor}”: the median of each round's ratio. CPU is of the contestant's process only."
+        f"Ratios are relative to “{floor}”: the median of each round's ratio. CPU is that of the "
+        "contestant's process only."
     )
     return [*made, memory]
 
@@ -36,7 +37,7 @@ def _columns(*, stream: bool) -> tuple[str, ...]:
     if stream:
         first = ("first token ms p50", "ratio", "tokens/s")
     else:
-        first = ("p50 ms", "ratio", "p95 ms", "questions/s", "sources")
+        first = ("p50 ms", "ratio", "p95 ms", "queries/s", "sources")
     return ("contestant", *first, "CPU ms", "CPU ratio")
 
 

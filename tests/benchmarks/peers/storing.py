@@ -62,10 +62,10 @@ def _figures(
 def tables(results: dict[str, Any]) -> list[Table]:
     """One table."""
     table = Table(
-        f"{next(iter(results.values()))['chunks']:,} passages, cut already, embedded and stored",
+        f"{next(iter(results.values()))['chunks']:,} ready-made chunks, embedded and stored",
         (
-            "contestant", "passages/s", "to the floor", "to LangChain", "CPU µs a passage",
-            "database CPU µs a passage", "resident MB",
+            "contestant", "chunks/s", "relative to the floor", "relative to LangChain", "CPU µs per chunk",
+            "database CPU µs per chunk", "resident MB",
         ),
     )  # fmt: skip
     names = (

@@ -22,7 +22,9 @@ _ALL, _HALF, _NONE = (SmallContext(tokens, _CITES_ALL) for tokens in (9_000, 1_5
 
 class ContextOverflow(VendorFault):
     number = 11
-    name = "a prompt longer than the model's context: for a third of the questions a bit, for a third far"
+    name = (
+        "a prompt longer than the model's context: slightly for a third of the queries, far for another third"
+    )
     client_sees = "an answer that cites only what was sent the second time, or 422"
     settings: ClassVar[Mapping[str, str]] = {"llm_fallbacks": '["anthropic"]'}
 

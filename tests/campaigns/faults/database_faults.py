@@ -120,7 +120,7 @@ class KilledPostmaster(AnsweredOr503):
 
 class GrayDatabase(AnsweredOr503):
     number = 24
-    name = "a database that accepts and never answers, until two fifths of the questions have failed"
+    name = "a database that accepts and never answers, until two fifths of the queries have failed"
     client_sees = "503 or 504 within the deadline; all well at once afterwards"
 
     @asynccontextmanager
@@ -143,7 +143,7 @@ class GrayDatabase(AnsweredOr503):
 
 class PoolExhausted(AnsweredOr503):
     number = 26
-    name = "every connection of the pooler is held by somebody else"
+    name = "every connection of the pooler is held by another client"
     client_sees = "503 with Retry-After within the deadline"
 
     @asynccontextmanager
@@ -168,7 +168,7 @@ async def _hold(url: str) -> None:
 
 class TransactionPooler(Fault):
     number = 27
-    name = "a transaction pooler whose server connections are replaced all the time"
+    name = "a transaction pooler that constantly replaces its server connections"
     client_sees = "a full answer"
 
     @asynccontextmanager
@@ -191,7 +191,7 @@ class TransactionPooler(Fault):
 
 class PinnedConnections(Fault):
     number = 28
-    name = "everything that would pin a connection of RDS Proxy, looked for in what is sent"
+    name = "statements that would pin a connection of RDS Proxy, searched in all traffic"
     client_sees = "a full answer; no pin"
 
     @asynccontextmanager

@@ -27,7 +27,7 @@ class EmbedderDown(Fault):
 
 class ZeroVectors(Fault):
     number = 30
-    name = "an embedder that gives zero vectors"
+    name = "an embedder that returns zero vectors"
     client_sees = "a lexical answer, or 502; never NaN"
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ class ZeroVectors(Fault):
 
 class MalformedVectors(ZeroVectors):
     number = 48
-    name = "an embedder whose count, length or numbers are wrong, or that speaks no JSON"
+    name = "an embedder with a wrong count, length or numbers, or without JSON"
 
     @asynccontextmanager
     async def inject(self, system: System, load: Load) -> AsyncIterator[None]:

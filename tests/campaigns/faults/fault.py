@@ -15,7 +15,7 @@ class Fault(ABC):
     """One row. ``inject`` is entered before the load begins and left when it has ended."""
 
     number: ClassVar[int]
-    """Of the matrix in docs/reliability.md."""
+    """Number of the row in docs/results/reliability.md."""
     name: ClassVar[str]
     client_sees: ClassVar[str]
     """What an answer may be, in words."""

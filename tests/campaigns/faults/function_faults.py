@@ -45,7 +45,7 @@ class FunctionFault(Fault):
 
 class DeadlineNear(FunctionFault, VendorFault):
     number = 16
-    name = "a function whose time is nearly over, and a model that goes on and on"
+    name = "a function near its timeout, and a model that never ends"
     client_sees = "what was said until two seconds before the end, or 504"
     timeout_s = 6.0
 
@@ -60,13 +60,13 @@ class DeadlineNear(FunctionFault, VendorFault):
 
 class FrozenAfterAnswer(FunctionFault):
     number = 17
-    name = "a function frozen (SIGSTOP) after each answer, until the next question"
+    name = "a function frozen (SIGSTOP) after each answer, until the next query"
     client_sees = "a full answer, its record complete before"
 
 
 class NextInvocation(FunctionFault):
     number = 18
-    name = "one process that answers every question, frozen between them"
+    name = "one process that answers every query, frozen in between"
     client_sees = "a full answer"
     concurrency = 1
     at_once = 1
@@ -74,7 +74,7 @@ class NextInvocation(FunctionFault):
 
 class ThrottledFunction(FunctionFault):
     number = 46
-    name = "a reserved concurrency of two, sixteen questions at a time"
+    name = "a reserved concurrency of two, sixteen concurrent queries"
     client_sees = "an answer, or Lambda's own 429"
     concurrency = 2
     at_once = 16

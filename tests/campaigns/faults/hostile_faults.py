@@ -27,7 +27,7 @@ _REPLY = Reply()
 
 class RepeatedTriggers(Fault):
     number = 50
-    name = "answers of repeated triggers for another tenant, one after another, beside the load"
+    name = "answers of repeated triggers for another tenant, in sequence, during the load"
     client_sees = "a full answer"
     at_once = 4
 

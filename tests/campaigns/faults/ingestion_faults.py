@@ -60,7 +60,7 @@ async def ended(client: httpx2.AsyncClient, job: str) -> dict[str, Any]:
 
 class UnfitPassage(Fault):
     number = 35
-    name = "a text that the embedder refuses among nine good documents"
+    name = "a text that the embedder rejects among nine good documents"
     client_sees = "a full answer; the job names the one document"
 
     @asynccontextmanager
@@ -154,7 +154,7 @@ class KilledIngester(Fault):
 
 class GrowingDocuments(Fault):
     number = 43
-    name = "a small .docx of 201 MB and HTML nested 200,000 deep, beside a good document"
+    name = "a small .docx of 201 MB and HTML nested 200,000 deep, with a good document"
     client_sees = "a full answer; the job names the two"
     settings: ClassVar[Mapping[str, str]] = {"extraction_timeout_s": "10"}
 

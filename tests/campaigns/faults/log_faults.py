@@ -29,7 +29,7 @@ class RedeliveredMessages(Fault):
 
 class PoisonedQueue(Fault):
     number = 39
-    name = "messages that nobody can store among the others"
+    name = "messages that can never be stored among the others"
     client_sees = "a full answer; the poison, and nothing else, becomes dead letters"
 
     @asynccontextmanager
@@ -55,7 +55,7 @@ class PoisonedQueue(Fault):
 
 class OversizeRecords(VendorFault):
     number = 40
-    name = "records over 1 MiB, and texts that PostgreSQL cannot hold"
+    name = "records over 1 MiB, and texts that PostgreSQL cannot store"
     client_sees = "a full answer; the record is cut, and marked"
 
     def request(self, number: int) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ _ADDRESS = "127.25.25.25"
 
 class DroppedPackets(AnsweredOr503):
     number = 25
-    name = "every packet of the database dropped by the kernel, until two fifths of the questions failed"
+    name = "every packet of the database dropped by the kernel, until two fifths of the queries failed"
     client_sees = "503 or 504 within the deadline; all well at once afterwards"
 
     def missing(self) -> str:

@@ -30,7 +30,7 @@ _LARGE = Reply(texts=("It takes five days [Source 1]. ", *("\U0001f600" * 9_999 
 
 class LeavingClients(VendorFault):
     number = 15
-    name = "clients that go away after their first token"
+    name = "clients that disconnect after their first token"
     client_sees = "nothing; the vendor's stream is closed"
     at_once = 32
 
@@ -63,13 +63,13 @@ async def _closed(requests: Sequence[RecordedRequest]) -> int:
 
 class EverythingAtOnce(AnsweredOr503):
     number = 21
-    name = "a storm: all questions at the same time, eight connections to the database"
+    name = "a storm: all queries at the same time, eight connections to the database"
     at_once = 1000
 
 
 class OddTexts(Fault):
     number = 34
-    name = "NUL, halves of surrogate pairs and directions in questions and filters"
+    name = "NUL, unpaired surrogates and text directions in queries and filters"
     client_sees = "an answer, or 422"
 
     def request(self, number: int) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ class KilledService(Fault):
 
 class SlowReaders(VendorFault):
     number = 47
-    name = "readers of ten bytes a second, beside the load"
+    name = "readers of ten bytes a second, during the load"
     client_sees = "a full answer; the slow ones' streams end half a second after the deadline at the latest"
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:

@@ -23,7 +23,7 @@ _SLOW = Reply(texts=("It takes ", "five days ", "[Source 1]."), pause_s=0.1)
 
 class RepeatedQuestions(VendorFault):
     number = 44
-    name = "each question sent five times under one key, at two processes, by clients that give up first"
+    name = "each query sent five times under one key, to two processes, by clients that time out first"
     client_sees = "the same full answer; one call of the vendor, one row"
 
     def behaviour(self, number: int, attempt: int) -> Behaviour:

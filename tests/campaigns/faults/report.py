@@ -1,4 +1,4 @@
-"""The matrix as a table, on paper and in docs/reliability.md."""
+"""The matrix as a table, on paper and in docs/results/reliability.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.campaigns.faults.audit import COLUMNS, RowResult
 from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
 
-PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "reliability.md"
 
 
 def table(results: Sequence[RowResult]) -> str:

@@ -45,7 +45,7 @@ _PATIENCE_S = 20
 
 class KilledIndexBuild(Fault):
     number = 32
-    name = "kill -9 of the server's process that builds an index (CREATE INDEX CONCURRENTLY)"
+    name = "kill -9 of the database process that builds an index (CREATE INDEX CONCURRENTLY)"
     client_sees = "a full answer; the doctor names the index, the next build makes it anew"
 
     @asynccontextmanager

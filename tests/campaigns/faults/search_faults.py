@@ -41,7 +41,7 @@ _SEARCHES_AT_ONCE = 4
 
 class FilteredSearches(Fault):
     number = 29
-    name = f"filtered searches of {_TENANTS} tenants of uneven size through one index, beside the load"
+    name = f"filtered searches of {_TENANTS} tenants of uneven size through one index, during the load"
     client_sees = "a full answer; as many passages as wanted, or all that match"
 
     @asynccontextmanager
@@ -108,7 +108,7 @@ def _execute(system: System, statement: str) -> None:
 
 class ChangedModel(VendorFault):
     number = 31
-    name = "another embedding model of another dimension, switched to under load"
+    name = "a switch to an embedding model of another dimension, under load"
     client_sees = "a full answer; 409 for a vector of the wrong dimension"
     at_once = 4
 

@@ -24,7 +24,7 @@ _LOGIN, _KEYS = "campaign/database", "campaign/keys"
 
 class RotatedSecrets(Fault):
     number = 42
-    name = "the database's password and a vendor's key exchanged twice, all connections ended"
+    name = "the database's password and a vendor's key rotated twice, all connections ended"
     client_sees = "a full answer; each secret is read once more"
     at_once = 8
 

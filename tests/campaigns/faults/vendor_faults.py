@@ -130,7 +130,7 @@ _ROWS = (
     ),
     _row(
         5,
-        "a vendor that says nothing before its first token, with a fallback",
+        "a vendor that is silent before its first token, with a fallback",
         "the other vendor's answer, marked",
         lambda *_: _SILENT,
         _is_the_fallbacks,

@@ -295,7 +295,7 @@ async def test_another_tenant_is_walled_off(
             await as_bob.responses.create(model="vectorforge", input=ASKED, previous_response_id=mine.id)
 
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "openai-responses.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "use" / "openai-responses.md"
 
 
 async def test_the_documents_example_runs(api: LiveApi, tenant: str, vendor: FakeOpenAI) -> None:
