@@ -57,7 +57,7 @@ async def test_suggestions_name_the_documents_and_query_at_a_click(stub: StubApi
 
 
 async def test_suggestions_of_the_sample_wait_for_their_pages(stub: StubApi, visit: Visit) -> None:
-    stub.add_document("text", file="vectorforge/docs/degradation.md", title="Degradation", sample=True)
+    stub.add_document("text", file="vectorforge/docs/use/degradation.md", title="Degradation", sample=True)
     page = await visit(stub.url)
     asked = "After how many failed calls does the circuit breaker open?"
     await expect(page.locator(".try button")).to_have_text([asked])

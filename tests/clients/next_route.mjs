@@ -1,4 +1,4 @@
-// Runs the route of docs/ai-sdk.md as Next.js does: a Request in, a Response out. Prints what comes out of it.
+// Runs the route of docs/use/ai-sdk.md as Next.js does: a Request in, a Response out. Prints what comes out of it.
 import { readFileSync } from "node:fs";
 import { transformSync } from "esbuild";
 

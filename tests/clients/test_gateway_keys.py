@@ -1,4 +1,4 @@
-"""Keys of API Gateway, as OpenAI's client sends them: docs/front-doors.md."""
+"""Keys of API Gateway, as OpenAI's client sends them: docs/operate/front-doors.md."""
 
 import json
 from collections.abc import Callable

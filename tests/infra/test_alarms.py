@@ -48,7 +48,7 @@ def test_every_alarm_tells_of_its_beginning_and_end(
         told = [] if rule in SILENT else [TOPIC]
         assert [text(action) for action in alarm.get("AlarmActions", [])] == told, name
         assert [text(action) for action in alarm.get("OKActions", [])] == told, name
-        assert alarm["AlarmDescription"].endswith(f" What to do: docs/runbook.md#{rule}"), name
+        assert alarm["AlarmDescription"].endswith(f" What to do: docs/operate/runbook.md#{rule}"), name
         assert alarm["TreatMissingData"] in ("notBreaching", "breaching", "ignore"), name
         assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"], name
 

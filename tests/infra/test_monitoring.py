@@ -33,7 +33,7 @@ UNWATCHED = {
     "llm.streaming.chunks",
     "pipeline.query.errors",
 }
-"""Metrics of design A that are sent for whoever looks for them; see docs/costs.md for their price."""
+"""Metrics of design A that are sent for whoever looks for them; see docs/operate/costs.md for their price."""
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)

@@ -128,7 +128,7 @@ async def test_a_route_wants_a_key_of_api_gateway_where_the_application_wants_a_
 def test_only_api_gateway_calls_the_alias_without_a_url_and_only_for_its_methods(
     template: StackTemplate,
 ) -> None:
-    """Whoever invokes a function writes the whole event, and so could be any tenant (docs/identity.md)."""
+    """Whoever invokes a function writes the whole event, and so could be any tenant (docs/operate/identity.md)."""
     calls = [
         p for p in template.of_kind("AWS::Lambda::Permission").values() if text(p["FunctionName"]) == ALIAS
     ]

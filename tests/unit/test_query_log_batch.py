@@ -49,7 +49,7 @@ def test_only_what_is_about_the_values_is_the_messages_fault(error: VectorForgeE
     assert is_poison(error) is poison  # C01; fault 39
 
 
-def test_five_deliveries_outlast_two_hours() -> None:  # C01; docs/query-log.md says it
+def test_five_deliveries_outlast_two_hours() -> None:  # C01; docs/operate/query-log.md says it
     waits = [RETRY_WAITS.after(count) for count in range(1, 5)]
     assert waits == [30, 180, 1080, 6480]
     assert sum(waits) > 2 * 3600
