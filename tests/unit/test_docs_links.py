@@ -56,3 +56,11 @@ def test_every_page_is_in_the_index_of_docs() -> None:
     assert pages - decisions - {"README.md"} == set(re.findall(r"\]\(([\w/-]+\.md)\)", index))
     of_decisions = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
     assert decisions == {f"decisions/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", of_decisions)}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "AGENTS.md"])
+def test_paths_named_for_newcomers_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:docs|events|examples|functions|infra|shared|tests)(?:/[\w.-]+)*/?)`", text)
+    assert paths
+    assert [path for path in paths if "NNNN" not in path and not (ROOT / path).exists()] == []
