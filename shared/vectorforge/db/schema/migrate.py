@@ -30,7 +30,7 @@ from vectorforge.errors import (
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _NO_TRANSACTION = "-- no-transaction"
