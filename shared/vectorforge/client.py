@@ -11,13 +11,13 @@ from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from vectorforge.background import LoopThread
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.pipeline.types import QueryResult
+from vectorforge.threads import LoopThread
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode
 
 

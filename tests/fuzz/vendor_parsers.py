@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from tests.fuzz.event_loop import loop, result_of
-from vectorforge.embedding.failures import error_for_status as embedding_error
-from vectorforge.embedding.providers.openai import read_vectors
+from vectorforge.embedding.responses import error_for_status as embedding_error
+from vectorforge.embedding.responses import read_vectors
 from vectorforge.errors import EmbeddingError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.failures import error_for_status

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from vectorforge.background import describe
+from vectorforge.errors import describe_exception
 from vectorforge.telemetry import CREDENTIAL, REQUEST_ID
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _LineFilter(logging.Filter):
         if credential is not None:
             record.credential = credential
         if record.exc_info and record.exc_info[1] is not None:
-            record.msg, record.args = f"{record.getMessage()}: {describe(record.exc_info[1])}", ()
+            record.msg, record.args = f"{record.getMessage()}: {describe_exception(record.exc_info[1])}", ()
             record.exc_info = record.exc_text = None
         return True
 

@@ -106,7 +106,7 @@ class LLMSettings(OpenAISettings):
     """JSON list of providers, each alone or with a model ("ollama:llama3.3"): who writes, in this order, when
     the default provider does not. Empty: nobody, since the documents' text goes to whoever writes."""
     llm_circuit_failures: int = Field(default=5, ge=0, le=1000)
-    """Failed calls in a row after which a model is not asked for a while; 0: it always is."""
+    """Failed calls in a row after which calls to a model are suspended; 0: never."""
     llm_circuit_open_s: float = Field(default=30.0, gt=0, le=3600)
     """For how long; then one call tries it again."""
     extractive_answers: bool = True

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from vectorforge.background import LoopThread
 from vectorforge.bootstrap import Application
 from vectorforge.client import open_migrated
 from vectorforge.config import VectorForgeConfig
 from vectorforge.docrag.config import Config
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import ConfigurationError
-from vectorforge.llm.providers.openai import DEFAULT_BASE_URL
+from vectorforge.threads import LoopThread
+from vectorforge.vendors.accounts import OPENAI_BASE_URL
 from vectorforge.vendors.credentials import find_credentials
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def openai_client(application: Application) -> "OpenAI":
 
     return OpenAI(
         api_key=(await credentials.current()).get_secret_value(),
-        base_url=settings.openai_base_url or DEFAULT_BASE_URL,
+        base_url=settings.openai_base_url or OPENAI_BASE_URL,
         organization=settings.openai_org_id,
         timeout=settings.llm_timeout_s,
         max_retries=0,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import TenantServices
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import (
@@ -20,6 +19,7 @@ from vectorforge.errors import (
     ExtractionError,
     InvalidInputError,
     VectorForgeError,
+    log_unexpected,
 )
 from vectorforge.ingestion.chunk import TextChunk
 from vectorforge.ingestion.extract import media

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ClientKind: TypeAlias = Literal["http", "sdk"]
 """What requests go over: our own HTTP client, or the vendor's SDK."""
+OpenAIClient: TypeAlias = "AsyncOpenAI"
 AnthropicClient: TypeAlias = "AsyncAnthropic | AsyncAnthropicVertex"
 
 _CURRENT = "<the current key>"
@@ -58,7 +59,7 @@ def openai_transport(
     client: ClientKind = "http",
     azure: AzureOpenAI | None = None,
     is_refusal: Callable[[VendorStatusError], bool] = refuses_key,
-) -> "tuple[SdkClients[AsyncOpenAI], VendorTransport]":
+) -> tuple[SdkClients[OpenAIClient], VendorTransport]:
     """Return the SDK's clients for an OpenAI-shaped server, and what requests go over; imports nothing yet.
 
     Args:
@@ -69,7 +70,7 @@ def openai_transport(
         azure: A resource of Azure OpenAI, which the SDK alone can address.
         is_refusal: See ``VendorTransport``.
     """
-    clients = SdkClients(
+    clients = SdkClients[OpenAIClient](
         lambda: make_openai(credentials, base_url=base_url(), organization=organization, azure=azure)
     )
     if client == "http" and azure is None:
@@ -86,7 +87,7 @@ def anthropic_transport(
     headers: Mapping[str, str],
     client: ClientKind = "http",
     vertex: VertexAI | None = None,
-) -> "tuple[SdkClients[AnthropicClient], VendorTransport]":
+) -> tuple[SdkClients[AnthropicClient], VendorTransport]:
     """Return the SDK's clients for Anthropic's API, and what requests go over; imports nothing yet.
 
     Args:

@@ -16,7 +16,6 @@ from vectorforge.aws.handlers.ingest_events import ListedObjects, Upload
 from vectorforge.aws.handlers.ingest_work import IngestWork
 from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.queues import AnnouncedJob
-from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import Application
 from vectorforge.db.repositories.job_types import JobOutcome
 from vectorforge.errors import (
@@ -26,6 +25,7 @@ from vectorforge.errors import (
     NotFoundError,
     QueueError,
     VectorForgeError,
+    log_unexpected,
 )
 
 logger = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from vectorforge.aws.handlers.message_visibility import HELD_S
 from vectorforge.aws.handlers.telemetry import FunctionTelemetry
 from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.object_store import ObjectStore
-from vectorforge.background import LoopThread
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline
+from vectorforge.threads import LoopThread
 
 
 class IngestFunction:

@@ -8,9 +8,14 @@ from vectorforge.aws.handlers.ingest_work import IngestWork
 from vectorforge.aws.handlers.message_visibility import HELD_S, held, put_off, show_again
 from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.queues import AnnouncedJob, AnyJob
-from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import Application
-from vectorforge.errors import ConfigurationError, InvalidInputError, QueueError, VectorForgeError
+from vectorforge.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    QueueError,
+    VectorForgeError,
+    log_unexpected,
+)
 
 logger = logging.getLogger(__name__)
 

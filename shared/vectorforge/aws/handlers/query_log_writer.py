@@ -18,13 +18,13 @@ from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
 from vectorforge.aws.handlers.telemetry import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
 from vectorforge.aws.queues import SqsQueue
-from vectorforge.background import LoopThread
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConfigurationError, DatabaseError, DeadlineExceededError, VectorForgeError
 from vectorforge.telemetry import measure
+from vectorforge.threads import LoopThread
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse

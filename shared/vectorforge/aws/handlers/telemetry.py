@@ -7,9 +7,8 @@ from typing import Any
 
 from vectorforge.aws.metrics import EmfMetrics
 from vectorforge.aws.observability import XRayTracer, structure_logs
-from vectorforge.background import log_unexpected
 from vectorforge.config import VectorForgeConfig
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.telemetry import NoTracer, Tracer
 
 logger = logging.getLogger(__name__)
