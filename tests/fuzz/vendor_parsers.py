@@ -17,7 +17,7 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMResponse, StreamEnd, TextDelta
 from vectorforge.retriever.rerank import read_scores
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
 _QUESTION: Final = ({"role": "user", "content": "How long?"},)
 _STATUSES: Final = (200, 200, 200, 200, 200, 400, 429, 500)

@@ -39,7 +39,7 @@ from vectorforge.llm.types import (
 )
 from vectorforge.telemetry import InMemoryMetrics
 from vectorforge.vendors.accounts import ProviderSpec
-from vectorforge.vendors.errors import parse_retry_after
+from vectorforge.vendors.failures import parse_retry_after
 
 
 class Quoter(BaseLLMProvider):

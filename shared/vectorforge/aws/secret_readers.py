@@ -1,7 +1,4 @@
-"""One reading of a secret, or of a path of parameters, through Powertools; its failures in our words.
-
-The secret that says which tenant each key of API Gateway belongs to.
-"""
+"""Reads of secrets and of parameter paths through Powertools, with our errors; tenants of gateway keys."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -47,14 +44,14 @@ def secret_reader(
     setting: str = "VECTORFORGE_PROVIDER_SECRET_ID",
     content: str = 'settings, e.g. {"openai_api_key": "..."}',
 ) -> Reader:
-    """Reads the fields of a secret that is a JSON object. AWS is first needed when it is called.
+    """Return a reader of the fields of a secret that is a JSON object; a call connects to AWS.
 
     Args:
-        clients: Where the client comes from.
+        clients: Source of the client.
         secret_id: Name or ARN.
-        max_age_s: How long Powertools may keep it; every call here reads it anew all the same.
-        setting: The variable that names the secret.
-        content: What the object holds, for the error when it is none.
+        max_age_s: Cache time of Powertools; every call here bypasses the cache.
+        setting: Variable that names the secret.
+        content: Expected content, for the error.
     """
     providers: list[Any] = []
 
@@ -119,7 +116,7 @@ def secret_fields(secret_id: str, text: str | bytes, content: str) -> Mapping[st
 
 
 def _guarded(read: Reader, *, setting: str, place: str, permission: str, service: str) -> Reader:
-    """The same reader, silent at every log level and failing with errors of ours."""
+    """Return the same reader without log lines at any level and with our errors."""
 
     def guarded() -> Mapping[str, Any]:
         from aws_lambda_powertools.utilities.parameters import GetParameterError
@@ -169,12 +166,12 @@ def gateway_key_reader(secret_id: str) -> Reader:
     Args:
         secret_id: Name or ARN.
     """
-    # With the providers' keys less than the ten seconds that Lambda gives an init phase.
+    # Together with the providers' keys less than the ten seconds of Lambda's init phase.
     clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=1)
     read = secret_reader(
         clients,
         secret_id,
-        max_age_s=1,  # of Powertools' copy, which nobody reads
+        max_age_s=1,  # of Powertools' unused copy
         setting="VECTORFORGE_GATEWAY_KEY_SECRET_ID",
         content='key ids and tenants, e.g. {"k3yidacm3e": "acme"}',
     )

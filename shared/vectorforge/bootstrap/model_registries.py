@@ -7,7 +7,7 @@ from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.vendors.credentials import CredentialStore
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.vendors.failures import RetryBudget
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from vectorforge.bootstrap import Application
 from vectorforge.client import CollectionStorage
 from vectorforge.docrag import responses
-from vectorforge.docrag.cache import CacheManager, performance_stats
-from vectorforge.docrag.client import build_application, open_in_thread, openai_client
-from vectorforge.docrag.config import Config
-from vectorforge.docrag.responses import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
+from vectorforge.docrag.config import Config, build_application, open_in_thread, openai_client
+from vectorforge.docrag.responses import (
+    CacheManager,
+    EmbeddingError,
+    GenerationError,
+    RAGError,
+    RetrievalError,
+    performance_stats,
+    rag_error,
+)
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document

@@ -21,7 +21,7 @@ from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
-from vectorforge.vendors.retry import RetryBudget, with_retries
+from vectorforge.vendors.failures import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""

@@ -17,7 +17,7 @@ from vectorforge.telemetry import MetricsCollector
 from vectorforge.types import Vector
 from vectorforge.vendors.accounts import ProviderSpec, openai_credentials
 from vectorforge.vendors.credentials import Credentials, CredentialStore, FixedCredentials, find_credentials
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.vendors.failures import RetryBudget
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from vectorforge.errors import (
     EmbeddingTimeoutError,
 )
 from vectorforge.types import Vector
-from vectorforge.vendors.errors import parse_retry_after
+from vectorforge.vendors.failures import parse_retry_after
 
 
 def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> EmbeddingError:

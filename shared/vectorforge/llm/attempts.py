@@ -20,7 +20,7 @@ from vectorforge.llm.types import (
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.threads import off_event_loop
 from vectorforge.tokens import estimate_tokens
-from vectorforge.vendors.retry import RetryBudget, with_retries
+from vectorforge.vendors.failures import RetryBudget, with_retries
 
 T = TypeVar("T")
 

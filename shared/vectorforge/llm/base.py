@@ -27,7 +27,7 @@ from vectorforge.llm.types import (
     check_sampling,
 )
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
-from vectorforge.vendors.retry import LONGEST_WAIT_S, RetryBudget
+from vectorforge.vendors.failures import LONGEST_WAIT_S, RetryBudget
 
 logger = logging.getLogger(__name__)
 

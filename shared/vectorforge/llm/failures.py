@@ -19,7 +19,7 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
-from vectorforge.vendors.errors import (
+from vectorforge.vendors.failures import (
     VendorConnectionError,
     VendorStatusError,
     VendorTimeoutError,

@@ -13,7 +13,7 @@ from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.vendors.accounts import ProviderSpec, anthropic_credentials, openai_credentials
 from vectorforge.vendors.credentials import CredentialStore
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.vendors.failures import RetryBudget
 
 logger = logging.getLogger(__name__)
 

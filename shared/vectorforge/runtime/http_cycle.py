@@ -15,8 +15,7 @@ from vectorforge.runtime.invocation import (
     ProtocolError,
     ResponseLostError,
 )
-from vectorforge.runtime.prelude import prelude
-from vectorforge.runtime.response_stream import ResponseStream
+from vectorforge.runtime.response_stream import ResponseStream, prelude
 
 _logger = logging.getLogger(__name__)
 

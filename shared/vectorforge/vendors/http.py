@@ -19,7 +19,7 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 

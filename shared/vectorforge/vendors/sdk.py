@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from vectorforge.errors import ConfigurationError
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorResponse, VendorTransport, refuses_key
 
 if TYPE_CHECKING:

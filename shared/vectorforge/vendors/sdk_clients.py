@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import AccessToken, Credentials, FixedCredentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 from vectorforge.vendors.http import VendorClient, VendorTransport, refuses_key
 from vectorforge.vendors.sdk import SdkClients, SdkTransport, import_sdk
 

@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorResponse
 
 _KEEP_ALIVE_S = 30.0

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from vectorforge.aws.handlers.ingest_events import ListedObjects, Upload
+from vectorforge.aws.handlers.ingest_events import ListedObjects, Upload, UploadInbox
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.queues import AnnouncedJob
 from vectorforge.bootstrap import Application
 from vectorforge.db.repositories.job_types import JobOutcome

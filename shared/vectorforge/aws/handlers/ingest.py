@@ -14,13 +14,12 @@ from functools import partial
 from typing import Any
 
 from vectorforge.aws.handlers.bulk_load import BulkLoad
-from vectorforge.aws.handlers.ingest_events import ListedObjects, Message, read_uploads
+from vectorforge.aws.handlers.ingest_events import ListedObjects, Message, UploadInbox, read_uploads
 from vectorforge.aws.handlers.ingest_messages import MessageBatch
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.message_visibility import HELD_S
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
-from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.object_store import ObjectStore
+from vectorforge.aws.observability import FunctionTelemetry
+from vectorforge.aws.queues import HELD_S
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline

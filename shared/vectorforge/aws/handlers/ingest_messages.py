@@ -3,11 +3,9 @@
 import logging
 from collections.abc import Sequence
 
-from vectorforge.aws.handlers.ingest_events import Message, Upload
+from vectorforge.aws.handlers.ingest_events import Message, Upload, UploadInbox
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.message_visibility import HELD_S, held, put_off, show_again
-from vectorforge.aws.handlers.uploads import UploadInbox
-from vectorforge.aws.queues import AnnouncedJob, AnyJob
+from vectorforge.aws.queues import HELD_S, AnnouncedJob, AnyJob, held, put_off, show_again
 from vectorforge.bootstrap import Application
 from vectorforge.errors import (
     ConfigurationError,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from vectorforge.aws.database_login import as_migrator
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.login import LOGIN_ROLES, login_passwords
 from vectorforge.db.schema import migrate as migrations

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
 from vectorforge.api.routers import QUERY_ROUTERS, Routers
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.config.sources import AwsSettings

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.database_login import database_password
-from vectorforge.aws.handlers.message_visibility import ReceivedMessage, RetryWaits, put_off
 from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
-from vectorforge.aws.queues import SqsQueue
+from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, put_off
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter

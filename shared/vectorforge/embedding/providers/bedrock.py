@@ -11,8 +11,7 @@ from vectorforge.embedding import responses
 from vectorforge.embedding.base import Batch, EmbeddingProvider
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError, VectorForgeError
 from vectorforge.types import Vector
-from vectorforge.vendors.bedrock import BedrockClient
-from vectorforge.vendors.bedrock_errors import failure_of, status_of
+from vectorforge.vendors.bedrock import BedrockClient, failure_of, status_of
 from vectorforge.vendors.credentials import Credentials
 
 InputType: TypeAlias = Literal["search_document", "search_query"]

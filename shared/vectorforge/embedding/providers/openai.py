@@ -16,7 +16,7 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
 from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL, OPENAI_BASE_URL, azure_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S
 from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, OpenAIClient, openai_transport
 

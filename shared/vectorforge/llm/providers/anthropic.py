@@ -16,7 +16,7 @@ from vectorforge.llm.http import HttpLLMProvider, StreamAccumulator, read_json
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, ProviderCall
 from vectorforge.vendors.accounts import vertex_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse
 from vectorforge.vendors.sdk_clients import AnthropicClient, ClientKind, VertexAI, anthropic_transport
 

@@ -15,8 +15,14 @@ from vectorforge.llm.base import BaseLLMProvider, ProviderOptions
 from vectorforge.llm.failures import RefusedParameters, named_parameter
 from vectorforge.llm.http import drain
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, Message, ProviderCall
-from vectorforge.vendors.bedrock import BedrockClient, stream_events
-from vectorforge.vendors.bedrock_errors import error_code, error_message, failure_of, status_of
+from vectorforge.vendors.bedrock import (
+    BedrockClient,
+    error_code,
+    error_message,
+    failure_of,
+    status_of,
+    stream_events,
+)
 from vectorforge.vendors.credentials import Credentials
 
 _SPELLINGS = {"top_p": "topP", "temperature": "temperature", "stop_sequences": "stopSequences"}

@@ -17,7 +17,7 @@ from vectorforge.llm.http import HttpLLMProvider, StreamAccumulator, read_json
 from vectorforge.llm.types import Completion, FinishReason, LLMRequestConfig, ProviderCall
 from vectorforge.vendors.accounts import OPENAI_BASE_URL, azure_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S, VendorResponse, refuses_key
 from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, OpenAIClient, openai_transport
 

@@ -16,7 +16,7 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall, check_messages
 from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
 _INVALID_GOOGLE_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)")
 """Google's text, with status 400, for a key that was deleted or has expired. Source: e.g.
