@@ -33,7 +33,7 @@ class LogMetrics(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
-        # A line that is such an object, as ``vectorforge.aws.query_log_record`` wants it: the text of a log
+        # A line that is such an object, as ``vectorforge.aws.query_log_lines`` wants it: the text of a log
         # line may hold one, too, and is somebody's question.
         printed = logs.FilterPattern.string_value("$.type", "=", "vectorforge.query_log")
         self._count("Printed", query, printed, RECORDS_PRINTED)

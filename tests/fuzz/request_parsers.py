@@ -21,7 +21,7 @@ from vectorforge.api.native.queries import read_cursor
 from vectorforge.api.openai.file_schemas import AttributeFilter
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.openai.vector_stores import read_page
-from vectorforge.aws.query_log_record import find_records
+from vectorforge.aws.query_log_lines import find_records
 from vectorforge.aws.uploads import UploadKey
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import FilterError, InvalidInputError

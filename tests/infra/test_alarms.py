@@ -16,7 +16,7 @@ from infra.settings import DEV, PROD, StageSettings
 from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.watched_metrics import alarm_metrics
-from vectorforge.aws.query_log_record import find_records
+from vectorforge.aws.query_log_lines import find_records
 
 TOPIC = "AlarmsTopic"
 SILENT = ("new-version-faults",)

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rag.query_logs import make_log, message
+from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import (
     QueryLogPointer,
     QueryLogRecord,
     cut_to,
-    find_records,
-    names_records,
     parse_message,
     pointer_fields,
     record_fields,

@@ -1,13 +1,12 @@
-"""Query log records as JSON for the queue, the bucket and stdout, and their detection in log lines.
+"""Query log records as JSON for the queue, the bucket and stdout.
 
 Records are ASCII only: SQS rejects some characters and PostgreSQL others. NUL and unpaired surrogates become
-U+FFFD, everything else is escaped. A record in a log line is trusted only at the line's start, where the
-query function prints it: other lines may contain text of a user.
+U+FFFD, everything else is escaped.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -106,27 +105,31 @@ class QueryLogPointer(_Message):
 
 
 Fields = dict[str, Any]
-"""A record before it becomes text: JSON types only."""
+"""Record as JSON types."""
 
 
 def record_fields(tenant_id: str, log: QueryLog) -> Fields:
     """Return the record of a tenant; without a time it gets the current one."""
-    fields: Fields = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
-    fields = {name: storable(value) if isinstance(value, str) else value for name, value in fields.items()}
-    return {
-        "type": RECORD_TYPE,
-        "version": VERSION,
-        "tenant_id": tenant_id,
-        **fields,
-        "id": str(log.id),
-        "collection_id": str(log.collection_id),
-        "retrieved_chunk_ids": [str(chunk_id) for chunk_id in log.retrieved_chunk_ids],
-        "used_chunk_ids": [str(chunk_id) for chunk_id in log.used_chunk_ids],
-        "created_at": (log.created_at or datetime.now(UTC)).isoformat(),
-        "conversation_id": str(log.conversation_id) if log.conversation_id else None,
-        "degraded": list(log.degraded),
-        "quality": dict(log.quality) if log.quality else None,
-    }
+    if log.created_at is None:
+        log = replace(log, created_at=datetime.now(UTC))
+    fields = {name: _json_value(getattr(log, name)) for name in QueryLog.__dataclass_fields__}
+    return {"type": RECORD_TYPE, "version": VERSION, "tenant_id": tenant_id, **fields}
+
+
+def _json_value(value: Any) -> Any:
+    """Return a field's value as JSON types; an empty object becomes null."""
+    match value:
+        case str():
+            return storable(value)
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case Mapping():
+            return dict(value) or None
+        case Sequence():
+            return [_json_value(item) for item in value]
+    return value
 
 
 def pointer_fields(record: Mapping[str, Any]) -> Fields:
@@ -183,122 +186,3 @@ def parse_message(text: str | bytes) -> QueryLogRecord | QueryLogPointer:
         details = exc.errors(include_input=False, include_context=False, include_url=False)
         places = (f"{'.'.join(map(str, error['loc']))}: {error['type']}" for error in details[:10])
         raise InvalidInputError(f"The query log is not usable: {'; '.join(places)}.") from exc
-
-
-_NAMED = re.compile(re.escape(RECORD_TYPE) + r"\b")  # "_" continues the word: excludes pointers
-_TYPE = r'"type"\s*:\s*"' + re.escape(RECORD_TYPE) + '"'
-_PRINTED = re.compile(r"\s*(?=\{\s*" + _TYPE + ")")
-_PREFIX = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?\s+(?:\d{4}/\d\d/\d\d/\S+\s+)?")
-"""Time, and the name of the stream, as `aws logs tail` and exports to S3 put them before a line."""
-_BROKEN_UP = re.compile(r"\s*" + _TYPE)
-"""A line of a record that some tool has formatted over several."""
-_MESSAGE = re.compile(r'\s*"(?:@?message|value)"\s*:\s*(?=")')
-"""A line of a formatted document of log events."""
-_CUT_OFF = re.compile(r'"@?message"\s*:\s*"\s*\{\s*' + _TYPE.replace('"', r"\\\""))
-_CSV_TYPE = re.compile(r'""type""\s*:\s*""' + re.escape(RECORD_TYPE) + '""')
-_CSV_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)(?:"|$)|([^",]*))(?:,|\s*$)')
-
-_MAX_NESTING = 3
-"""A line inside a message inside a message: a log forwarded by another log."""
-_EVENT = re.compile(
-    r"@?(message|timestamp|ingestionTime|id|eventId|log|logGroup|logGroupName|logStream|logStreamName|ptr)"
-)
-"""Keys of a log event in CloudWatch's form; an object with another key is the function's own log line."""
-_LISTS = ("events", "logEvents", "results")
-_MAX_DEPTH = 6
-
-_DECODER = json.JSONDecoder()
-
-
-def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
-    """The records in a line, as JSON; broken ones too, so that they can be counted.
-
-    A record stands in the line as it was printed, after CloudWatch's prefix, or as the text of a "message"
-    ("@message" in Logs Insights), of which a line may have many, or in a cell of CSV.
-
-    Args:
-        line: One line of a log, of an export or of a JSON document.
-        nesting: How many messages the line was inside of.
-    """
-    if not names_records(line):
-        return
-    prefix = _PREFIX.match(line)
-    start = prefix.end() if prefix else 0
-    if _PRINTED.match(line, start):
-        yield from _printed_records(line, start)
-    elif _BROKEN_UP.match(line):
-        yield line
-    elif nesting < _MAX_NESTING:
-        for text in _messages(line, start):
-            yield from find_records(text, nesting=nesting + 1)
-        if _CUT_OFF.search(line) and not _is_json(line[start:]):
-            yield line
-
-
-def names_records(line: str) -> bool:
-    """Return True if the line names the type of a record, valid or not."""
-    return _NAMED.search(line) is not None
-
-
-def _printed_records(line: str, start: int) -> Iterator[str]:
-    """The records as they were printed, one behind the other."""
-    while printed := _PRINTED.match(line, start):
-        try:
-            _, start = _DECODER.raw_decode(line, printed.end())
-        except (ValueError, RecursionError):
-            start = len(line)
-        yield line[printed.end() : start]
-
-
-def _messages(line: str, start: int) -> Iterator[str]:
-    """The texts of the log events in a line."""
-    formatted = _MESSAGE.match(line)
-    if formatted:
-        text = _decoded(line, formatted.end())
-        if text is None:
-            yield line[formatted.end() :].strip().removeprefix('"').replace('\\"', '"')  # it was cut off
-        elif isinstance(text[0], str):
-            yield text[0]
-    elif _CSV_TYPE.search(line):
-        yield from _cells(line)
-    else:
-        while (found := _decoded(line, start)) is not None:
-            yield from _event_messages(found[0], _MAX_DEPTH)
-            start = found[1]
-
-
-def _cells(line: str) -> Iterator[str]:
-    """The quoted cells of a line of CSV, unquoted; the last one may end on the next line."""
-    start = 0
-    while start < len(line) and (cell := _CSV_CELL.match(line, start)):
-        if cell[1] is not None:
-            yield cell[1].replace('""', '"')
-        start = max(cell.end(), start + 1)
-
-
-def _event_messages(value: Any, depth: int) -> Iterator[str]:
-    if depth and isinstance(value, list):
-        for item in value:
-            yield from _event_messages(item, depth - 1)
-    elif depth and isinstance(value, dict):
-        if all(map(_EVENT.fullmatch, value)):
-            yield from (text for name in ("message", "@message") if isinstance(text := value.get(name), str))
-        elif value.get("field") == "@message":  # from get-query-results of Logs Insights
-            yield from (text for text in [value.get("value")] if isinstance(text, str))
-        elif "level" not in value:
-            for name in _LISTS:
-                yield from _event_messages(value.get(name), depth - 1)
-
-
-def _decoded(line: str, start: int) -> tuple[Any, int] | None:
-    """Return a JSON value and its end, or None if there is no complete value."""
-    while start < len(line) and line[start].isspace():
-        start += 1
-    try:
-        return _DECODER.raw_decode(line, start)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_json(text: str) -> bool:
-    return _decoded(text, 0) is not None

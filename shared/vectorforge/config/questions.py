@@ -1,4 +1,4 @@
-"""Settings of questions: their bounds, and what is kept of their answers."""
+"""Settings of queries, caches and stored streams."""
 
 from typing import Literal
 
@@ -9,68 +9,68 @@ from vectorforge.config.variants import VariantOverlays, VariantSplit
 
 
 class QuerySettings(Section):
-    """Bounds of a question."""
+    """Limits and defaults of queries."""
 
     max_query_length: int = Field(default=10_000, ge=1)
-    """Characters; longer questions are cut, with a warning."""
+    """Characters; longer queries are truncated with a warning."""
     max_top_k: int = Field(default=100, ge=1, le=1000)
     max_passages_per_document: int = Field(default=0, ge=0, le=1000)
-    """Of those found for a question, while others match; 0: no cap."""
+    """Chunks per document in a result, while others match; 0: unlimited."""
     max_answer_tokens: int = Field(default=16_384, ge=1)
     query_timeout_s: float = Field(default=120.0, gt=0, le=900)
     history_max_tokens: int = Field(default=4096, ge=0)
-    """Tokens of earlier messages in the prompt; the oldest exchanges go first. 0: no limit."""
+    """Tokens of earlier messages in the prompt; the oldest turns are dropped first. 0: no limit."""
     log_text: Literal["full", "redacted", "hash", "off"] = "redacted"
-    """What the query log keeps of questions and answers, for tenants without a policy of their own: all;
-    personal data and keys masked; a SHA-256; nothing."""
+    """Texts in the query log, for tenants without their own policy: full; personal data and keys masked; a
+    SHA-256; none."""
     max_conversations: int = Field(default=10_000, ge=1)
-    """Stored ones of a tenant."""
+    """Stored conversations of a tenant."""
     max_conversations_per_key: int = Field(default=5_000, ge=1)
-    """Of those, begun with one API key or by one user."""
+    """Stored conversations of one API key or user."""
     max_conversation_messages: int = Field(default=1000, ge=2)
-    """Of one stored conversation."""
+    """Messages of one stored conversation."""
     degraded_answers: bool = True
-    """Without a model that answers: an earlier answer, marked as stale, or the passages; else an error."""
+    """Without an available model, return a stale cached answer or the chunks instead of an error."""
     default_collection: str = "default"
-    """Name of the collection that ``/v1/rag/query`` asks when the request names none."""
+    """Collection of ``/v1/rag/query`` when the request names none."""
     variants: VariantOverlays = Field(default_factory=dict)
-    """Named overlays on these defaults, beside those of ``pipeline.variants``: a JSON object, or the path of
-    a TOML file."""
+    """Named overlays on these defaults, in addition to ``pipeline.variants``: a JSON object, or the path of a
+    TOML file."""
     variant_split: VariantSplit = Field(default_factory=dict)
-    """JSON object: variant -> weight, for requests that name no variant. Empty: those have none."""
+    """JSON object: variant -> weight, for requests that name no variant."""
     variant_split_by: Literal["tenant", "conversation"] = "tenant"
-    """What keeps its variant; "conversation": the tenant, for a request outside of any."""
+    """Unit with a stable variant; requests outside a conversation use the tenant."""
     profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
-    """Name of the collection that holds the profiles; made with the first of them."""
+    """Collection of the profiles, created with the first one."""
 
 
 class CacheSettings(Section):
-    """Answers and vectors that are kept, in the database for all processes and in each one's memory."""
+    """Caches of answers and vectors, in the database and in memory."""
 
     answer_cache: bool = True
-    """Whether the same question on the same documents gets the answer that was given before."""
+    """Return the cached answer for the same query on unchanged documents."""
     answer_cache_ttl_s: float = Field(default=3600.0, gt=0, le=2_592_000)
-    """For how long."""
+    """Time to live of a cached answer."""
     answer_cache_stale_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
-    """For how much longer it may take the place of an answer that cannot be had."""
+    """Further time during which a stale answer may serve as a fallback."""
     answer_cache_memory_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
-    """Answers kept in memory as well; 0: none."""
+    """Size of the in-memory cache of answers; 0 disables it."""
     embedding_cache_ttl_s: float = Field(default=86_400.0, ge=0, le=2_592_000)
-    """For how long vectors of questions are kept in the database, but for those made here; 0: not at all."""
+    """Time to live of remote query vectors in the database; 0 disables the cache."""
 
 
 class StreamSettings(Section):
-    """Answers that are kept for clients who come back."""
+    """Answers stored for resuming and idempotent requests."""
 
     stream_buffer_s: float = Field(default=600.0, gt=0, le=86_400)
-    """For how long, after their end."""
+    """Time to live after the end of an answer."""
     stream_buffer_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
-    """Of one answer's events at most, in memory and in the database; a longer one is not kept."""
+    """Size limit of one answer's events, in memory and in the database; longer ones are not stored."""
     resume_grace_s: float = Field(default=30.0, ge=0, le=900)
-    """How long an answer that nobody reads any more is written on."""
+    """Time that generation continues after a disconnect."""
     idempotency_kept_s: float = Field(default=86_400.0, gt=0, le=86_400)
-    """For how long an answer under an ``Idempotency-Key`` is given again."""
+    """Time to live of an answer under an ``Idempotency-Key``."""
     idempotency_max_keys: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Of each tenant; the oldest answers are forgotten first."""
+    """Keys per tenant; the oldest answers are dropped first."""
     idempotency_max_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
-    """Of each tenant's answers under keys; the oldest are dropped first, and their keys are refused."""
+    """Size of a tenant's answers under keys; the oldest are dropped first, and their keys are rejected."""

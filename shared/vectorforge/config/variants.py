@@ -1,4 +1,4 @@
-"""Variants as an operator writes them: named overlays on the query configuration, in JSON or a TOML file."""
+"""Variants: named overlays on the query configuration, from JSON or a TOML file."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import NoDecode
 
 MAX_VARIANTS = 50
-"""Variants of one deployment: each is a tag value of metrics, which are billed by their number."""
+"""Maximum per deployment: each variant is a tag value of metrics, which are billed by their number."""
 MAX_FILE_BYTES = 1_000_000
 
 VariantName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-"""Stands in logs and as a metric's tag."""
+"""Used in logs and as a tag of metrics."""
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -23,7 +23,7 @@ def _with_placeholder(template: str) -> str:
 
 
 class VariantOverlay(BaseModel):
-    """What one variant sets; the defaults here say nothing, since only what was given counts (``fields``)."""
+    """Overlay of one variant; only explicitly set fields apply (``fields``), not the defaults here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -42,15 +42,15 @@ class VariantOverlay(BaseModel):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Field of ``QueryConfig`` -> value, of those that were given; null is a value."""
+        """Explicitly set fields of ``QueryConfig``; null is a value."""
         return self.model_dump(exclude_unset=True)
 
 
 def read_variants(value: Any) -> Any:
-    """What ``VECTORFORGE_VARIANTS`` holds: a JSON object, else the path of a TOML file with a table for each.
+    """Read ``VECTORFORGE_VARIANTS``: a JSON object, else the path of a TOML file with a table per variant.
 
     Raises:
-        ValueError: It is neither; the text does not hold the value.
+        ValueError: It is neither; the text does not contain the value.
     """
     if not isinstance(value, str):
         return value
@@ -73,7 +73,7 @@ def read_variants(value: Any) -> Any:
 
 
 def read_object(value: Any) -> Any:
-    """A JSON object in text; anything else is left to the type's own check.
+    """Parse a JSON object; other values are left to the type's validation.
 
     Raises:
         ValueError: The text is not JSON.
@@ -92,6 +92,6 @@ VariantOverlays: TypeAlias = Annotated[
     BeforeValidator(read_variants),
     Field(max_length=MAX_VARIANTS),
 ]
-"""Name -> what it sets."""
+"""Name -> overlay."""
 VariantSplit: TypeAlias = Annotated[dict[VariantName, Weight], NoDecode, BeforeValidator(read_object)]
-"""Name -> its weight among all."""
+"""Name -> weight."""

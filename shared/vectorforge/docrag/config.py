@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Immutable. Everything else comes from ``VECTORFORGE_*``.
+    """Immutable configuration of the engine; other settings come from ``VECTORFORGE_*``.
 
-    Each value may be a string, as an environment holds it. An application that the engine is given keeps its
-    own key, database, ``CACHE_TTL`` and ``OPENAI_MAX_RETRIES``, unless its settings were made with ``over``.
+    Each value may be a string, as in an environment. An application passed to the engine uses its own key,
+    database, ``CACHE_TTL`` and ``OPENAI_MAX_RETRIES``, unless its settings were created with ``over``.
 
     Raises:
-        ConfigurationError: A value has a wrong type or is out of its range.
+        ConfigurationError: A value has a wrong type or is out of range.
     """
 
     OPENAI_API_KEY: SecretStr | str | None = None
@@ -51,7 +51,7 @@ class Config:
     CHUNK_OVERLAP: int = 150
     """Characters, 0 to half of ``CHUNK_SIZE``."""
     OPENAI_MODEL: str = "gpt-4o"
-    """Asked when OpenAI, or a server that speaks its API under that name, answers."""
+    """Model of the provider openai."""
     MAX_RESPONSE_TOKENS: int = 1000
     """1 or more, and no more than ``VECTORFORGE_MAX_ANSWER_TOKENS``."""
     TEMPERATURE: float = 0.3
@@ -123,7 +123,7 @@ class Config:
     def query_config(
         self, history: tuple[HistoryMessage, ...], *, asks_openai: bool, variant: Variant | None = None
     ) -> QueryConfig:
-        """How a query is answered: DocRag's preset, these values over it, and over both the variant."""
+        """Return the query configuration: DocRag's preset, overridden by these values and by the variant."""
         own: dict[str, Any] = {
             "min_score": self.MIN_SIMILARITY,
             "temperature": self.TEMPERATURE,
@@ -152,7 +152,7 @@ _EXPECTED: Mapping[str, str] = {
 
 @cache
 def _adapters() -> Mapping[str, TypeAdapter[Any]]:
-    """What reads each value, strings included."""
+    """Return the parsers of the values, which accept strings."""
     types = get_type_hints(Config) | {"OPENAI_API_KEY": SecretStr | None, "CHROMA_DB_PATH": Path | None}
     return {field.name: TypeAdapter(types[field.name]) for field in fields(Config)}
 
@@ -187,8 +187,8 @@ def build_application(config: Config, stack: ExitStack) -> tuple[Application, st
     """Build the application that the environment and ``config`` describe.
 
     Args:
-        config: Goes over the environment.
-        stack: Stops the embedded PostgreSQL, which is started without a database URL, when it is closed.
+        config: Overrides the environment.
+        stack: Stops the embedded PostgreSQL, started without a database URL, when it is closed.
 
     Returns:
         The application, not open yet, and the connection string to migrate the embedded database by.

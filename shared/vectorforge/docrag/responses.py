@@ -78,7 +78,7 @@ def as_history(exchanges: Iterable[Mapping[str, str]] | None) -> tuple[HistoryMe
 
 
 def as_response(result: QueryResult) -> dict[str, Any]:
-    """What a caller gets of an answer."""
+    """Return an answer as a dictionary."""
     said = result.structured or StructuredAnswer()
     return {
         "answer": result.answer,
@@ -98,7 +98,7 @@ def as_response(result: QueryResult) -> dict[str, Any]:
 
 
 def unavailable(response_time: float) -> dict[str, Any]:
-    """The fixed answer when nobody can answer, ``response_time`` in seconds."""
+    """Return the fixed answer of an unavailable service, ``response_time`` in seconds."""
     return {
         "answer": UNAVAILABLE_ANSWER,
         "examples": [],
@@ -117,7 +117,7 @@ def unavailable(response_time: float) -> dict[str, Any]:
 
 
 def as_chunk(found: RetrievedChunk) -> dict[str, Any]:
-    """A passage under the design's names."""
+    """Return a chunk under the design's names."""
     return {
         "content": found.chunk.text,
         "metadata": dict(found.chunk.metadata),
@@ -158,10 +158,10 @@ def _as_quality(result: QueryResult, said: StructuredAnswer) -> dict[str, Any] |
 
 
 def log_analytics(query: str, response: Mapping[str, Any], processing_time: float) -> dict[str, Any]:
-    """Log sizes and qualities of a query, none of its words; returns what was logged.
+    """Log sizes and qualities of a query, without its text, and return them.
 
     Args:
-        query: The question.
+        query: The query.
         response: As ``RAGEngine.query`` returns it.
         processing_time: Seconds.
     """
@@ -180,14 +180,12 @@ def log_analytics(query: str, response: Mapping[str, Any], processing_time: floa
 
 
 class CacheManager:
-    """A view on the pipeline's answer cache, and a store of callers' own values, each with its expiry.
-
-    May be used from several threads at once.
+    """View on the pipeline's answer cache, and a thread-safe cache of callers' values with expiry.
 
     Args:
-        max_entries: Values of callers at most; the one unused for longest goes first.
+        max_entries: Values of callers; the least recently used one is dropped first.
         clock: Seconds.
-        count_answers: Returns the number of cached answers that a next equal query gets.
+        count_answers: Returns the number of cached answers.
     """
 
     def __init__(
@@ -233,7 +231,7 @@ class CacheManager:
     def get_stats(self) -> dict[str, Any]:
         """Return ``entries``, ``hits``, ``misses`` and ``hit_rate`` (0 to 1; None before the first look-up).
 
-        Entries are the collection's cached answers, by any process, and the values set here. Hits and misses
+        Entries are the collection's cached answers of all processes and the values set here. Hits and misses
         are those of this engine's queries and of ``get``.
 
         Raises:
@@ -256,20 +254,20 @@ _SUCCEEDED = ("answered", "cached", "empty")
 async def performance_stats(
     tenant: TenantServices, collection: Collection, *, model: str | None
 ) -> dict[str, Any]:
-    """Numbers under the design's names; the day begins at midnight, UTC.
+    """Return statistics under the design's names; the day starts at midnight, UTC.
 
     Args:
-        tenant: Whose collection it is.
-        collection: As it is now.
-        model: Who answers; None: nobody.
+        tenant: Tenant of the collection.
+        collection: Current collection.
+        model: LLM in use, if any.
 
     Returns:
         ``cache_stats`` of the collection as ``CacheStatistics`` has it, with ``hit_rate_last_day`` (0 to 1;
         None without queries); ``vector_store_stats`` with ``collection_count`` (of the tenant),
         ``document_count`` and ``chunk_count`` (of the collection); ``embedding_stats`` with ``model``,
-        ``dimension`` and ``daily_requests`` (queries that were searched for); ``generation_stats`` with
-        ``model``, ``avg_response_time`` (seconds) and ``success_rate`` (share of queries that were answered,
-        0 to 1, without those that were aborted). The last two are None on a day without queries.
+        ``dimension`` and ``daily_requests`` (queries with a search); ``generation_stats`` with ``model``,
+        ``avg_response_time`` (seconds) and ``success_rate`` (share of answered queries, 0 to 1, without
+        aborted ones). The last two are None on a day without queries.
     """
     now = datetime.now(UTC)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)

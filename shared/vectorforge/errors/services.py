@@ -1,7 +1,4 @@
-"""Errors of models: of those that make vectors, of those that write, and of answers kept for later.
-
-Errors of what stores and finds: database, buckets, queues.
-"""
+"""Errors of dependencies: embedding models, LLMs, stored answers, database, buckets, queues."""
 
 from vectorforge.errors.base import VectorForgeError
 
@@ -27,7 +24,7 @@ class EmbeddingInputError(EmbeddingError):
     def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
         super().__init__(message)
         self.index = index
-        """Position of the text among those given, from 0; None when the provider did not say which."""
+        """Position of the invalid text, from 0; None if the provider did not report it."""
 
 
 class EmbeddingRateLimitError(EmbeddingError):
@@ -99,9 +96,9 @@ class LLMContextOverflowError(LLMRequestError):
     ) -> None:
         super().__init__(message)
         self.prompt_tokens = prompt_tokens
-        """Of the request without its answer, as the vendor counts; None when it did not say."""
+        """Tokens of the request without the answer, as the vendor counts; None if not reported."""
         self.limit_tokens = limit_tokens
-        """What the model takes, often with its answer; None when the vendor did not say."""
+        """Context length of the model, often including the answer; None if not reported."""
 
 
 class LLMStreamError(LLMError):

@@ -26,7 +26,7 @@ _DRAIN_S = 0.1
 Client = TypeVar("Client")
 
 
-class ResponseBody(Protocol):
+class UnreadBody(Protocol):
     """Unread body of a response; see ``vectorforge.vendors.session``."""
 
     async def chunk(self) -> bytes:
@@ -139,7 +139,7 @@ class HttpLLMProvider(BaseLLMProvider, Generic[Client]):
         return self._transport.without_key(exc)
 
 
-async def read_json(response: ResponseBody) -> Any:
+async def read_json(response: UnreadBody) -> Any:
     """Return the whole body, parsed.
 
     Raises:
@@ -149,7 +149,7 @@ async def read_json(response: ResponseBody) -> Any:
     return orjson.loads(await response.read())
 
 
-async def events(response: ResponseBody) -> AsyncGenerator[list[bytes], None]:
+async def events(response: UnreadBody) -> AsyncGenerator[list[bytes], None]:
     """Yield the data of the events in order; events that arrived together come in one list.
 
     Comments, event names and ids are left out.
@@ -199,7 +199,7 @@ def _plain_events(received: bytes) -> list[bytes]:
     return batch if is_plain else []
 
 
-async def finish(response: ResponseBody) -> None:
+async def finish(response: UnreadBody) -> None:
     """Read the rest after the last event, for at most 0.1 s, so that the connection can be reused."""
     if response.is_read:
         return

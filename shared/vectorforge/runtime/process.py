@@ -19,7 +19,7 @@ from vectorforge.runtime.event_loop import begin_shutdown, close_event_loop, eve
 from vectorforge.runtime.invocation import use_client
 
 _PATIENCE_S = 0.06
-"""For the event loop to come by; one that is blocked for longer is interrupted."""
+"""Longest block of the event loop before it is interrupted."""
 
 
 class Terminated(SystemExit):
@@ -38,9 +38,9 @@ class Termination:
         signal.signal(signal.SIGTERM, self._handle)
 
     def check(self) -> None:
-        """Raise if SIGTERM came and was not told yet; called where the process is about to wait.
+        """Raise after a pending SIGTERM; called before the process waits.
 
-        A callback that came in the loop's last iteration would be run by the next invocation only.
+        A callback of the loop's last iteration would only run in the next invocation.
         """
         if self._requested:
             self._raise()
@@ -51,7 +51,7 @@ class Termination:
         begin_shutdown()
         if not event_loop_is_running():
             self._raise()
-        # Between two steps of its tasks, not inside whatever one of them is doing; unless that one blocks.
+        # Between two steps of its tasks, unless one of them blocks.
         signal.signal(signal.SIGALRM, self._handle_alarm)
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
         event_loop().call_soon_threadsafe(self._raise)
@@ -72,11 +72,10 @@ _POLL_IN_A_THREAD = True
 
 
 class InitPhase(ModuleType):
-    """The module in which awslambdaric finds "the handler".
+    """Module in which awslambdaric looks up the handler.
 
-    Its loop imports a module and takes an attribute, under its own handling of errors in the init phase and
-    before SnapStart's snapshot. Asking this module for ``handler`` loads the real one and calls its
-    ``startup()``.
+    Its loop imports a module and reads an attribute, with its own handling of errors in the init phase and
+    before SnapStart's snapshot. Reading ``handler`` loads the real one and calls its ``startup()``.
     """
 
     def __init__(self, handler_name: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from vectorforge.runtime.invocation import Invocation, ProtocolError, ResponseLostError
+from vectorforge.runtime.invocation import ProtocolError, ResponseLostError, StreamingInvocation
 
 CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"
 DELIMITER = b"\0" * 8
@@ -113,7 +113,7 @@ class ResponseStream:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        invocation: Invocation,
+        invocation: StreamingInvocation,
         on_lost: Callable[[], None],
     ) -> None:
         self._writer = writer
@@ -128,7 +128,7 @@ class ResponseStream:
         self._answer.add_done_callback(self._notice_answer)
 
     @classmethod
-    async def open(cls, invocation: Invocation, on_lost: Callable[[], None]) -> "ResponseStream":
+    async def open(cls, invocation: StreamingInvocation, on_lost: Callable[[], None]) -> "ResponseStream":
         """Connect to the Runtime API. Nothing is sent before the first :meth:`write`.
 
         Args:
@@ -218,7 +218,7 @@ class ResponseStream:
             self._on_lost()
 
 
-def _request_head(invocation: Invocation) -> bytes:
+def _request_head(invocation: StreamingInvocation) -> bytes:
     lines = [
         f"POST /2018-06-01/runtime/invocation/{invocation.request_id}/response HTTP/1.1",
         f"Host: {invocation.runtime_api}",

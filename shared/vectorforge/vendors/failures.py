@@ -17,11 +17,11 @@ from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 
 _SHOWN = 500
-"""Characters of a vendor's complaint in an exception's text."""
+"""Characters of a vendor's text in an exception."""
 
 
 class VendorConnectionError(Exception):
-    """No connection, or one that broke before the answer began."""
+    """No connection, or one that broke before the response began."""
 
 
 class VendorTimeoutError(Exception):
@@ -29,14 +29,12 @@ class VendorTimeoutError(Exception):
 
 
 class VendorStatusError(Exception):
-    """The vendor answered with a status other than 2xx.
-
-    Redirects are among them: followed, they would take the key along.
+    """Response with a status other than 2xx, redirects included: following them would forward the key.
 
     Args:
-        status: What it answered.
-        headers: Of the answer; names in any case.
-        body: Its beginning.
+        status: HTTP status.
+        headers: Headers of the response; names in any case.
+        body: Beginning of the body.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -48,19 +46,19 @@ class VendorStatusError(Exception):
         except (ValueError, RecursionError):  # orjson reads deeper than Python writes
             parsed, text = None, body.decode(errors="replace")
         self.text = text
-        """What the vendor says, all of it; it may quote the key or the request."""
+        """The vendor's full text; it may quote the key or the request."""
         error = parsed.get("error", parsed) if isinstance(parsed, dict) else None
         self._error: Mapping[str, Any] = error if isinstance(error, dict) else {}
         super().__init__(f"status {status}: {self.text[:_SHOWN]}")
 
     @property
     def param(self) -> str | None:
-        """The parameter that the vendor names."""
+        """Parameter named by the vendor."""
         return self._named("param")
 
     @property
     def code(self) -> str | None:
-        """The vendor's word for the error."""
+        """The vendor's error code."""
         return self._named("code")
 
     def _named(self, name: str) -> str | None:
@@ -69,7 +67,7 @@ class VendorStatusError(Exception):
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds to wait, 0 or more; None when the vendor named none that can be read.
+    """Return the seconds to wait, 0 or more; None without a valid header.
 
     Source: RFC 9110 section 10.2.3 (seconds or a date); ``retry-after-ms`` is OpenAI's finer one.
     """
@@ -82,7 +80,7 @@ def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None
         return seconds
     try:
         moment = parsedate_to_datetime(text)
-    except (OverflowError, ValueError):  # numbers of any length are read as a day, a year or an offset
+    except (OverflowError, ValueError):  # numbers of any length are parsed as a day, a year or an offset
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -101,22 +99,22 @@ T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
-"""Between two attempts, unless the other side asks for more."""
+"""Longest wait between two attempts without Retry-After."""
 
-_FOR_EVER_S = 1e6
-"""For a timer, which takes no infinity."""
+_UNLIMITED_S = 1e6
+"""Finite replacement of infinity for a timer."""
 
 
 class RetryBudget:
-    """Keeps retries a small share of the calls, so that they do not make an outage worse.
+    """Budget that limits retries to a share of the calls, so that they do not amplify an outage.
 
-    Each call adds ``ratio`` of a retry and each retry takes one, from at most ``most`` saved up; at the start
-    all are there, so that a quiet process retries as often as it may.
+    Each call adds ``ratio`` of a retry and each retry takes one; at most ``most`` are saved, and all are
+    available at the start.
     Source: https://sre.google/sre-book/handling-overload/ ("per-client retry budget", 10 %).
 
     Args:
-        ratio: Retries that a call earns.
-        most: Retries that can be saved up.
+        ratio: Retries earned per call.
+        most: Retries that can be saved.
     """
 
     def __init__(self, *, ratio: float = 0.1, most: float = 20.0) -> None:
@@ -131,7 +129,7 @@ class RetryBudget:
             self._saved = min(self._most, self._saved + self._ratio)
 
     def spend(self) -> bool:
-        """Take a retry; False when none is left."""
+        """Take a retry; return False if none is left."""
         with self._lock:
             if self._saved < 1:
                 return False
@@ -147,19 +145,18 @@ async def with_retries(
     on_retry: Callable[[], None] = lambda: None,
     budget: RetryBudget | None = None,
 ) -> T:
-    """Await ``operation``, again after each retryable error, until ``retries`` or the time is used up.
+    """Await ``operation`` and retry it after retryable errors until ``retries`` or the time is used up.
 
-    Waits grow from 0.2 s to at most 5 s, with jitter. A wait that the other side asked for
-    (``retry_after_s``) is kept to when it fits into the time left, else the error is raised at once:
-    the SDKs' own loops sleep for minutes on a Retry-After (https://github.com/openai/openai-node/issues/1924).
+    The backoff grows from 0.2 s to at most 5 s, with jitter. A ``retry_after_s`` is honored if it fits into
+    the time left, else the error is raised immediately: the SDKs' own loops sleep for minutes on a
+    Retry-After (https://github.com/openai/openai-node/issues/1924).
 
     Args:
-        operation: One attempt; raises a ``VectorForgeError`` whose ``retryable`` says whether to go on, and
-            ends by the deadline itself.
+        operation: One attempt; ends by the deadline itself.
         retries: Attempts after the first, 0 or more.
         deadline: No attempt starts and no wait ends after it.
         on_retry: Called before each attempt but the first.
-        budget: Shared with other calls; None sets no limit beside ``retries``.
+        budget: Shared with other calls; None: no further limit.
 
     Raises:
         VectorForgeError: The last attempt's error.
@@ -175,7 +172,7 @@ async def with_retries(
     except VectorForgeError as exc:
         first_error = exc
     try:
-        async with asyncio.timeout(min(deadline.remaining_s(), _FOR_EVER_S)):
+        async with asyncio.timeout(min(deadline.remaining_s(), _UNLIMITED_S)):
             return await _again(operation, first_error, attempts, on_retry)
     except TimeoutError as exc:
         raise attempts.last_error or DeadlineExceededError() from exc
@@ -183,7 +180,7 @@ async def with_retries(
 
 @dataclass(slots=True)
 class _Attempts:
-    """Whether there is another attempt, and what the last one raised."""
+    """State of the attempts: remaining retries and last error."""
 
     retries: int
     deadline: Deadline
@@ -192,7 +189,7 @@ class _Attempts:
     last_error: VectorForgeError | None = None
 
     def wait_before_next(self, exc: Exception) -> bool | float:
-        """Seconds to wait, True for as long as it takes by now; False when there is no further attempt."""
+        """Return the seconds to wait, True for the default backoff, False for no further attempt."""
         if not isinstance(exc, VectorForgeError):
             return False
         self.last_error = exc
@@ -210,8 +207,8 @@ async def _again(
     attempts: _Attempts,
     on_retry: Callable[[], None],
 ) -> T:
-    """Go on after a first attempt that failed."""
-    import stamina  # nearly all calls succeed at once, and go without it
+    """Retry after a failed first attempt."""
+    import stamina  # most calls succeed at once without it
 
     async for attempt in stamina.retry_context(
         on=attempts.wait_before_next,

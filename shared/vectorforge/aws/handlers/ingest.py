@@ -1,10 +1,9 @@
-"""The ingest function: carries out ingestion jobs, and takes in what is uploaded to S3.
+"""Ingest function: runs ingestion jobs and creates jobs for uploads to S3.
 
-An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
-until none waits. Before it would be killed it stops between two documents and announces what is left of its
-own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
-database. A job that waits behind an older one needs no message: whoever carries out the older one goes on
-with it, or hands on that jobs wait.
+An invocation works like a server's ingestion worker: it claims waiting jobs, tenants in turn, until none is
+left. Before its timeout it stops between two documents and announces its unfinished jobs again, so that a
+long job costs no delivery attempts. Messages only wake the function; the jobs are in the database. A job that
+waits for an older one needs no message: the worker of the older one continues with it, or announces it.
 """
 
 from collections.abc import Mapping
@@ -53,11 +52,11 @@ class IngestFunction:
         """Handle one event.
 
         Returns:
-            For SQS, which messages are to be delivered again; for a batch of a bulk load, what became of
-            each object; nothing for other events.
+            For SQS the messages to redeliver; for a batch of a bulk load the status of each object; None for
+            other events.
 
         Raises:
-            VectorForgeError: The event failed as a whole; Lambda delivers it again.
+            VectorForgeError: The whole event failed; Lambda redelivers it.
         """
         if self._loop is not None and not self._loop.is_running:
             # As in a fork: what was opened belongs to the other process, and is of no use to this one.
@@ -99,7 +98,7 @@ async def handle(
     if event.get("source") == "aws.events":
         await application.open()
         await work.carry_out(cleans_logs=True)
-        if not work.time_is_over:  # else the next look goes on, and messages would multiply
+        if not work.time_is_over:  # else the next poll continues, and messages would multiply
             await work.hand_on()
         return None
     inbox = UploadInbox(application, ObjectStore(application.aws_clients))
@@ -117,10 +116,10 @@ async def handle(
 async def _handle_uploads(
     application: Application, event: Mapping[str, Any], work: IngestWork, inbox: UploadInbox
 ) -> None:
-    """Ingest the objects of an S3 event that came without a queue.
+    """Ingest the objects of an S3 event without a queue.
 
     Raises:
-        VectorForgeError: It was not finished and could not be announced; the same event goes on with it.
+        VectorForgeError: Unfinished jobs could not be announced; the same event can be retried.
     """
     uploads = read_uploads(event)
     await application.open()

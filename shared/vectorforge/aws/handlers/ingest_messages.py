@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class MessageBatch:
-    """Handles one batch.
+    """Handling of one batch.
 
     Args:
         application: Opened when a message needs it.
-        work: Of this invocation.
-        inbox: Takes in uploads.
+        work: Jobs of this invocation.
+        inbox: Creates jobs for uploads.
         held_s: See ``HELD_S``; whole seconds.
     """
 
@@ -53,7 +53,7 @@ class MessageBatch:
                     if not await self._announced(of_message):
                         failed.add(message_id)
                 await self._work.hand_on()
-            except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
+            except Exception as exc:  # noqa: BLE001 - the messages are redelivered after any failure
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
         await show_again(queue, [message for message in messages if message.id in malformed])
@@ -93,16 +93,16 @@ class MessageBatch:
         return [job for upload in content for job in await self._inbox.accept(upload)]
 
     async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
-        """Carry out waiting jobs, these among them, unless these have ended already.
+        """Run waiting jobs, including these, unless these have finished already.
 
-        Others too, since a job may have been waiting behind one of these. But a message that comes again
-        because its invocation was killed by somebody else's document must not meet that document once more.
+        Other jobs may have been waiting for one of these. But a message redelivered because another job's
+        document killed its invocation must not meet that document again.
         """
         if self._any_job or await self._work.not_ended(jobs):
             await self._work.carry_out()
 
     async def _announced(self, jobs: Sequence[AnnouncedJob]) -> bool:
-        """Whether those of a message's jobs that have not ended and could be next have new messages now."""
+        """Return True if all unfinished jobs of a message that could run next have new messages."""
         try:
             for job in await self._work.not_ended(jobs):
                 await self._work.announce_anew(job)

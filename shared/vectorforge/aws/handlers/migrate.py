@@ -1,12 +1,10 @@
-"""What CloudFormation asks of a custom resource, and the one answer it waits for.
+"""Migrate function: upgrades the database schema, as a custom resource of a stack or for an operator.
+
+As a custom resource it migrates on Create and Update and does nothing on Delete. CloudFormation updates a
+custom resource only when its properties change, so one must change with the migrations. When an update is
+rolled back, the older function receives an Update for a newer schema, which it supports.
 
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
-
-The migrate function: brings the database schema up to date, for a stack or for an operator.
-
-As a custom resource it migrates on Create and Update and leaves everything as it is on Delete. CloudFormation
-updates a custom resource only when its properties change: give it one that changes with the migrations.
-When an update is rolled back, the older function is asked to Update a newer schema, which serves it, too.
 """
 
 import asyncio
@@ -47,7 +45,7 @@ class StackRequest:
     request_id: str
     logical_id: str
     physical_id: str | None
-    """What was answered to Create; None in Create."""
+    """Id in the response to Create; None in Create."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
@@ -76,19 +74,19 @@ class StackRequest:
 
 @dataclass(frozen=True, slots=True)
 class StackAnswer:
-    """How a request ended."""
+    """Result of a request."""
 
     physical_id: str
     data: Mapping[str, str]
-    """What the template can read with ``Fn::GetAtt``."""
+    """Attributes for ``Fn::GetAtt`` in the template."""
     failure: str | None = None
-    """Why it failed, in words that everybody with access to the stack may read; None: it succeeded."""
+    """Reason of a failure, readable for everyone with access to the stack; None: success."""
 
     def send(self, request: StackRequest, deadline: Deadline) -> None:
-        """Answer. The same answer is sent again while it is not accepted, at most three times.
+        """Send the response, in at most three attempts.
 
         Raises:
-            VectorForgeError: It was not accepted; the stack waits until somebody answers, or for an hour.
+            VectorForgeError: It was not accepted; the stack waits for a response, or for an hour.
         """
         body = {
             "Status": "SUCCESS" if self.failure is None else "FAILED",
@@ -162,7 +160,7 @@ class MigrateFunction:
         return None
 
     def _answer(self, request: StackRequest, context: Any, deadline: Deadline) -> StackAnswer:
-        """Whatever happens, an answer; the stack would wait an hour for it."""
+        """Respond in every case; else the stack would wait an hour."""
         physical_id = request.physical_id or PHYSICAL_ID
         try:
             if request.kind == "Delete":
@@ -247,9 +245,9 @@ async def _build_indexes(config: VectorForgeConfig, *, seconds: float) -> dict[s
 
 
 def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, or an error when it does not even let itself be stopped in time.
+    """Return the result of ``work``, or raise if it cannot be stopped in time.
 
-    The driver may wait for a silent network for a while after it was told to stop; hence a thread.
+    The driver may block on a silent network after its cancellation; hence a thread.
     """
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
 

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, cast
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from vectorforge.aws.database_login import database_password
-from vectorforge.aws.query_log_record import QueryLogRecord, find_records, names_records, parse_message
+from vectorforge.aws.query_log_lines import find_records, names_records
+from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
