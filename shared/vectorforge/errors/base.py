@@ -80,7 +80,7 @@ class InsufficientScopeError(VectorForgeError):
 
 
 class IdentityProviderUnavailableError(VectorForgeError):
-    """The identity provider's keys cannot be had now, so access tokens cannot be checked."""
+    """The identity provider's keys cannot be fetched now, so access tokens cannot be verified."""
 
     code = "identity_provider_unavailable"
     retryable = True
@@ -117,7 +117,7 @@ class LimitExceededError(VectorForgeError):
 
 
 class InvalidInputError(VectorForgeError, ValueError):
-    """A value given by the caller is not usable."""
+    """A value in the request is invalid."""
 
     code = "invalid_input"
     is_fault = False
@@ -129,19 +129,19 @@ class InvalidInputError(VectorForgeError, ValueError):
 
 
 class FilterError(InvalidInputError):
-    """The metadata filter cannot be understood."""
+    """The metadata filter is invalid."""
 
     code = "invalid_filter"
 
 
 class IdempotencyKeyReusedError(InvalidInputError):
-    """Another request came under this Idempotency-Key."""
+    """Another request used this Idempotency-Key."""
 
     code = "idempotency_key_reused"
 
 
 class NotFoundError(VectorForgeError):
-    """There is nothing with this id."""
+    """There is no object with this id."""
 
     code = "not_found"
     is_fault = False

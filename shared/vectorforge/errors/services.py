@@ -108,7 +108,7 @@ class LLMStreamError(LLMError):
 
 
 class LLMCircuitOpenError(LLMError):
-    """The model failed so often that it is not asked for a while."""
+    """Calls to the model are suspended after repeated failures."""
 
     code = "llm_circuit_open"
 
@@ -118,7 +118,7 @@ class LLMCircuitOpenError(LLMError):
 
 
 class AnswerUnavailableError(VectorForgeError):
-    """Nobody can answer now, and nothing takes an answer's place."""
+    """No model is available, and no fallback either."""
 
     code = "answer_unavailable"
     retryable = True
@@ -129,14 +129,14 @@ class AnswerUnavailableError(VectorForgeError):
 
 
 class AnswerStreamLostError(VectorForgeError):
-    """The server that wrote this answer is gone; ask again."""
+    """The server that generated this answer is gone; send the query again."""
 
     code = "stream_lost"
     retryable = True
 
 
 class AnswerStreamTooLongError(VectorForgeError):
-    """The answer was too long to be kept; ask again and read it in one go."""
+    """The answer was too long to be stored; send the query again and read it without interruption."""
 
     code = "stream_too_long"
 
@@ -149,7 +149,7 @@ class ObjectStoreError(VectorForgeError):
 
 
 class QueueError(VectorForgeError):
-    """The queue did not take the message."""
+    """The queue rejected the message."""
 
     code = "queue_error"
     retryable = True
@@ -183,7 +183,7 @@ class UntrustedDatabaseError(DatabaseUnavailableError):
 
 
 class RefusedRowError(DatabaseError):
-    """The database does not take a value or a row: its type, range or a constraint forbids it."""
+    """The database rejected a value or a row: its type, range or a constraint forbids it."""
 
 
 class MigrationError(DatabaseError):
