@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import SecretStr
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.observability import unlogged
+from vectorforge.aws.observability import suppress_logs
 from vectorforge.aws.secret_readers import secret_reader
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.conninfo import parsed, with_login
@@ -230,7 +230,7 @@ class IamDatabaseLogin:
         from botocore.auth import SigV4QueryAuth
         from botocore.awsrequest import AWSRequest
 
-        with unlogged("botocore.auth", "botocore.credentials"):
+        with suppress_logs("botocore.auth", "botocore.credentials"):
             signer = SigV4QueryAuth(self._credentials(), "rds-db", self._region(), expires=_EXPIRES_S)
             query = {"Action": "connect", "DBUser": user}
             request = AWSRequest(method="GET", url=f"{_SCHEME}{host}:{port}/", params=query)

@@ -54,15 +54,15 @@ class ObjectStore:
                 it also denies access to a missing object.
             ConfigurationError: As ``AwsClients.get``.
         """
-        found = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
-        if found is None:
+        head = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
+        if head is None:
             return None
         return StoredObject(
-            size=found["ContentLength"],
-            etag=found["ETag"],
-            version=found.get("VersionId", ""),
-            media_type=found.get("ContentType"),
-            last_modified=found["LastModified"],
+            size=head["ContentLength"],
+            etag=head["ETag"],
+            version=head.get("VersionId", ""),
+            media_type=head.get("ContentType"),
+            last_modified=head["LastModified"],
         )
 
     async def read(self, bucket: str, key: str, expected: StoredObject) -> bytes | None:

@@ -128,7 +128,7 @@ _silent: ContextVar[bool] = ContextVar("a call whose log lines hold secrets", de
 
 
 @contextmanager
-def unlogged(*loggers: str) -> Iterator[None]:
+def suppress_logs(*loggers: str) -> Iterator[None]:
     """Suppress these loggers within the block, at every level; other threads and tasks are not affected.
 
     Args:

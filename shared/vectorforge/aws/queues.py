@@ -136,7 +136,7 @@ class IngestionQueue(SqsQueue):
 
 logger = logging.getLogger(__name__)
 
-HELD_S = 60
+VISIBILITY_S = 60
 """Visibility timeout of a message without a heartbeat of its consumer."""
 _BEATS_A_HOLD = 3
 
@@ -177,7 +177,7 @@ class RetryWaits:
 
 
 @asynccontextmanager
-async def held(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
+async def hide_messages(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
     """Hide messages while they are processed, and only briefly after a kill."""
 
     async def beat() -> None:
@@ -185,7 +185,7 @@ async def held(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) ->
             try:
                 await queue.hold(receipt_handles, seconds)
             except VectorForgeError:  # they may be delivered twice, which a job's lease bears
-                logger.warning("The messages being worked on could not be held back")
+                logger.warning("The visibility timeout of running messages could not be extended")
             await asyncio.sleep(seconds / _BEATS_A_HOLD)
 
     beating = asyncio.create_task(beat())
@@ -196,7 +196,7 @@ async def held(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) ->
         await asyncio.gather(beating, return_exceptions=True)
 
 
-async def put_off(
+async def delay_messages(
     queue: SqsQueue, messages: Iterable[ReceivedMessage], waits: RetryWaits = RetryWaits()
 ) -> None:
     """Delay failed messages, longer each time, so that an outage does not use up their deliveries."""
@@ -207,7 +207,7 @@ async def put_off(
         await _hide(queue, together, seconds)
 
 
-async def show_again(queue: SqsQueue, messages: Sequence[ReceivedMessage]) -> None:
+async def show_messages(queue: SqsQueue, messages: Sequence[ReceivedMessage]) -> None:
     """Make messages visible at once."""
     await _hide(queue, messages, 0)
 

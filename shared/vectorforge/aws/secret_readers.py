@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.observability import unlogged
+from vectorforge.aws.observability import suppress_logs
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
@@ -60,8 +60,8 @@ def secret_reader(
             from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
             providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
-        found = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
-        return secret_fields(secret_id, found, content)
+        value = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
+        return secret_fields(secret_id, value, content)
 
     return _guarded(
         read,
@@ -81,10 +81,10 @@ def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reade
             from aws_lambda_powertools.utilities.parameters import SSMProvider
 
             providers.append(SSMProvider(boto3_client=clients.get("ssm")))
-        found: Mapping[str, Any] = providers[0].get_multiple(
+        value: Mapping[str, Any] = providers[0].get_multiple(
             path.rstrip("/"), decrypt=True, max_age=max_age_s, force_fetch=True
         )
-        return found
+        return value
 
     return _guarded(
         read,
@@ -123,7 +123,7 @@ def _guarded(read: Reader, *, setting: str, place: str, permission: str, service
         from botocore.exceptions import BotoCoreError
 
         try:
-            with unlogged("botocore.parsers"):  # which logs the bodies of all responses
+            with suppress_logs("botocore.parsers"):  # which logs the bodies of all responses
                 return read()
         except (GetParameterError, BotoCoreError) as exc:
             failure = exc.__context__ if isinstance(exc, GetParameterError) else exc

@@ -138,15 +138,15 @@ class KeyPlace:
     def read_again(self) -> None:
         """Replace the keys; leave them, with a warning, when they cannot be read."""
         try:
-            found = self._read_keys()
+            fresh = self._read_keys()
         except VectorForgeError as exc:
             logger.warning("%s; going on with the last keys", exc.message.rstrip("."))
             self._due_after = time.time() + min(_PAUSE_S, self._max_age_s)
             return
-        if gone := self.keys.keys() - found.keys():
+        if gone := self.keys.keys() - fresh.keys():
             names = ", ".join(sorted(gone))
             logger.warning("%s no longer holds %s; going on with the last one", self.name, names)
-        self.keys = {**self.keys, **found}
+        self.keys = {**self.keys, **fresh}
         self._due_after = time.time() + self._max_age_s
 
     async def in_thread(self, call: Callable[[], None]) -> None:

@@ -204,7 +204,7 @@ class UploadedFilesEraser:
         try:
             s3 = self._clients.get("s3")
             for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-                chosen = [found["Key"] for found in page.get("Contents", []) if is_meant(found["Key"])]
+                chosen = [entry["Key"] for entry in page.get("Contents", []) if is_meant(entry["Key"])]
                 for part in _parts(chosen):
                     objects = {"Objects": [{"Key": name} for name in part], "Quiet": True}
                     answer = s3.delete_objects(Bucket=self._bucket, Delete=objects)

@@ -18,7 +18,7 @@ from vectorforge.config.models import (
     OpenAISettings,
     RerankSettings,
 )
-from vectorforge.config.questions import CacheSettings, QuerySettings, StreamSettings
+from vectorforge.config.queries import CacheSettings, QuerySettings, StreamSettings
 from vectorforge.config.sources import AwsSettings, Section
 from vectorforge.errors import ConfigurationError
 

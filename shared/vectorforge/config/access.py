@@ -74,10 +74,10 @@ def _checked(origin: str, number: int) -> str:
     if origin == ANY_ORIGIN:
         return origin
     lowered = origin.lower()
-    found = _ORIGIN.fullmatch(lowered) if len(origin) <= _MAX_CHARS and origin.isascii() else None
-    if found is None or int(found["port"] or 0) > 65_535:
+    match = _ORIGIN.fullmatch(lowered) if len(origin) <= _MAX_CHARS and origin.isascii() else None
+    if match is None or int(match["port"] or 0) > 65_535:
         raise ValueError(f"entry {number} must be an origin such as {_EXAMPLES}")
-    scheme, host, port = found["scheme"], found["host"], found["port"]
+    scheme, host, port = match["scheme"], match["host"], match["port"]
     return f"{scheme}://{host}" + (f":{port}" if port not in (None, _DEFAULT_PORTS[scheme]) else "")
 
 

@@ -134,10 +134,10 @@ class BulkLoad:
         ids_of: defaultdict[str, list[UUID]] = defaultdict(list)
         for job in jobs:
             ids_of[job.tenant_id].append(job.job_id)
-        found: dict[UUID, JobOutcome] = {}
+        by_job: dict[UUID, JobOutcome] = {}
         for tenant_id, ids in ids_of.items():
-            found |= await self._application.for_tenant(tenant_id).jobs.outcomes(ids)
-        return found
+            by_job |= await self._application.for_tenant(tenant_id).jobs.outcomes(ids)
+        return by_job
 
 
 def _described(taken: _Taken, outcomes: dict[UUID, JobOutcome]) -> dict[str, str]:

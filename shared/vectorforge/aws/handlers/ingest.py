@@ -18,7 +18,7 @@ from vectorforge.aws.handlers.ingest_messages import MessageBatch
 from vectorforge.aws.handlers.ingest_work import IngestWork
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.aws.observability import FunctionTelemetry
-from vectorforge.aws.queues import HELD_S
+from vectorforge.aws.queues import VISIBILITY_S
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline
@@ -84,7 +84,11 @@ class _Started:
 
 
 async def handle(
-    application: Application, event: Mapping[str, Any], deadline: Deadline, *, held_s: int = HELD_S
+    application: Application,
+    event: Mapping[str, Any],
+    deadline: Deadline,
+    *,
+    visibility_s: int = VISIBILITY_S,
 ) -> dict[str, Any] | None:
     """Handle one event; see ``IngestFunction.__call__``.
 
@@ -92,7 +96,7 @@ async def handle(
         application: Is opened when it is not open.
         event: Of SQS, S3 or EventBridge, or a batch of a bulk load (see ``ListedObjects``).
         deadline: When the invocation is killed.
-        held_s: See ``HELD_S``; whole seconds.
+        visibility_s: See ``VISIBILITY_S``; whole seconds.
     """
     work = IngestWork(application, deadline)
     if event.get("source") == "aws.events":
@@ -106,7 +110,7 @@ async def handle(
         return await BulkLoad(application, work, inbox).load(ListedObjects.of(event))
     records = event.get("Records") or []
     if any(record.get("eventSource") == "aws:sqs" for record in records):
-        batch = MessageBatch(application, work, inbox, held_s=held_s)
+        batch = MessageBatch(application, work, inbox, visibility_s=visibility_s)
         failed = await batch.handle([Message.of(record) for record in records])
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
     await _handle_uploads(application, event, work, inbox)

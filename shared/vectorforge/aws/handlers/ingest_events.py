@@ -40,12 +40,12 @@ class Upload:
         """The document's name in its collection."""
         return source_of(self.bucket, self.key)
 
-    def job_id(self, found: StoredObject) -> UUID:
+    def job_id(self, existing: StoredObject) -> UUID:
         """The id of the job that reads this revision because of this event, or because it is there."""
         why = self.event_id
         if why is None:  # without versions, the same content may be there again: then it was written later
-            why = f"as of {found.last_modified.isoformat()}"
-        return uuid5(NAMESPACE_URL, "\n".join((self.source, why, found.revision)))
+            why = f"as of {existing.last_modified.isoformat()}"
+        return uuid5(NAMESPACE_URL, "\n".join((self.source, why, existing.revision)))
 
     @classmethod
     def listed(cls, bucket: str, key: str) -> Self:
@@ -214,34 +214,34 @@ class UploadInbox:
         jobs: list[AnnouncedJob] = []
         read: str | None = None
         for _ in range(_REVISIONS_AN_EVENT):
-            found = await self._store.find(upload.bucket, upload.key)
-            if found is None:
+            existing = await self._store.find(upload.bucket, upload.key)
+            if existing is None:
                 logger.info("An upload was deleted before it was read")
                 return jobs
-            if found.revision == read:
+            if existing.revision == read:
                 return jobs
-            job_id = await _next_job_id(tenant, upload.job_id(found), again_after)
-            if await self._make_job(tenant, upload, found, job_id):
+            job_id = await _next_job_id(tenant, upload.job_id(existing), again_after)
+            if await self._make_job(tenant, upload, existing, job_id):
                 jobs.append(AnnouncedJob(upload.tenant_id, job_id))
-                read = found.revision
+                read = existing.revision
         raise ObjectStoreError("The object is written again and again.")
 
     async def _make_job(
-        self, tenant: TenantServices, upload: Upload, found: StoredObject, job_id: UUID
+        self, tenant: TenantServices, upload: Upload, existing: StoredObject, job_id: UUID
     ) -> bool:
         """False when the object is another one by now."""
         if await tenant.jobs.find_by_id(job_id) is not None:
             return True
         limit = self._application.config.ingestion.max_document_bytes
         content: bytes | None = b""
-        if found.size <= limit:
-            content = await self._store.read(upload.bucket, upload.key, found)
+        if existing.size <= limit:
+            content = await self._store.read(upload.bucket, upload.key, existing)
         if content is None:
             return False
         collection = await _find_or_create(tenant, upload.collection_name)
-        item, refusal = NewJobItem(upload.source, found.media_type, content), None
-        if found.size > limit:
-            message = f"The file has {found.size:,} bytes; at most {limit:,} are read."
+        item, refusal = NewJobItem(upload.source, existing.media_type, content), None
+        if existing.size > limit:
+            message = f"The file has {existing.size:,} bytes; at most {limit:,} are read."
             refusal = JobError("document_too_large", message)
         await tenant.jobs.create(collection.id, [item], job_id=job_id, refusal=refusal, side_by_side=True)
         return True
@@ -259,13 +259,13 @@ async def _next_job_id(tenant: TenantServices, first: UUID, again_after: datetim
 
 
 async def _find_or_create(tenant: TenantServices, name: str) -> Collection:
-    found = await tenant.collections.find_by_name(name)
-    if found is not None:
-        return found
+    existing = await tenant.collections.find_by_name(name)
+    if existing is not None:
+        return existing
     try:
         return await tenant.create_collection(name)
     except ConflictError:  # another upload was faster
-        found = await tenant.collections.find_by_name(name)
-        if found is None:
+        existing = await tenant.collections.find_by_name(name)
+        if existing is None:
             raise
-        return found
+        return existing

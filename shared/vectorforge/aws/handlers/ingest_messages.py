@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from vectorforge.aws.handlers.ingest_events import Message, Upload, UploadInbox
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.queues import HELD_S, AnnouncedJob, AnyJob, held, put_off, show_again
+from vectorforge.aws.queues import (
+    VISIBILITY_S,
+    AnnouncedJob,
+    AnyJob,
+    delay_messages,
+    hide_messages,
+    show_messages,
+)
 from vectorforge.bootstrap import Application
 from vectorforge.errors import (
     ConfigurationError,
@@ -25,16 +32,21 @@ class MessageBatch:
         application: Opened when a message needs it.
         work: Jobs of this invocation.
         inbox: Creates jobs for uploads.
-        held_s: See ``HELD_S``; whole seconds.
+        visibility_s: See ``VISIBILITY_S``; whole seconds.
     """
 
     def __init__(
-        self, application: Application, work: IngestWork, inbox: UploadInbox, *, held_s: int = HELD_S
+        self,
+        application: Application,
+        work: IngestWork,
+        inbox: UploadInbox,
+        *,
+        visibility_s: int = VISIBILITY_S,
     ) -> None:
         self._application = application
         self._work = work
         self._inbox = inbox
-        self._held_s = held_s
+        self._visibility_s = visibility_s
         self._any_job = False
 
     async def handle(self, messages: Sequence[Message]) -> list[str]:
@@ -45,7 +57,7 @@ class MessageBatch:
             replaced by a new one.
         """
         queue = self._work.queue()
-        async with held(queue, [message.receipt_handle for message in messages], self._held_s):
+        async with hide_messages(queue, [message.receipt_handle for message in messages], self._visibility_s):
             jobs, failed, malformed = await self._read(messages)
             try:
                 await self._work_for([job for of_message in jobs.values() for job in of_message])
@@ -56,8 +68,8 @@ class MessageBatch:
             except Exception as exc:  # noqa: BLE001 - the messages are redelivered after any failure
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await show_again(queue, [message for message in messages if message.id in malformed])
-        await put_off(queue, [message for message in messages if message.id in failed - malformed])
+        await show_messages(queue, [message for message in messages if message.id in malformed])
+        await delay_messages(queue, [message for message in messages if message.id in failed - malformed])
         return [message.id for message in messages if message.id in failed | malformed]
 
     async def _read(

@@ -111,12 +111,12 @@ class IngestWork:
         ids_of: defaultdict[str, list[UUID]] = defaultdict(list)
         for job in jobs:
             ids_of[job.tenant_id].append(job.job_id)
-        found = {
+        active = {
             (tenant_id, job_id)
             for tenant_id, ids in ids_of.items()
             for job_id in await self._application.for_tenant(tenant_id).jobs.not_ended(ids)
         }
-        return [job for job in jobs if (job.tenant_id, job.job_id) in found]
+        return [job for job in jobs if (job.tenant_id, job.job_id) in active]
 
     async def announce_anew(self, job: AnnouncedJob) -> None:
         """Send another message for a job that has not ended, unless it cannot be begun yet.

@@ -52,15 +52,15 @@ class QueryLogBatch:
         for message in messages:
             message_id, body = message["messageId"], message["body"]
             try:
-                found = parse_message(body)
+                parsed = parse_message(body)
             except InvalidInputError as exc:
                 self.failures[message_id] = exc
                 continue
-            self.query_ids[message_id] = found.id
-            if isinstance(found, QueryLogRecord):
-                self._inline[message_id] = (found, len(body))
+            self.query_ids[message_id] = parsed.id
+            if isinstance(parsed, QueryLogRecord):
+                self._inline[message_id] = (parsed, len(body))
             else:
-                self._pointers[message_id] = found
+                self._pointers[message_id] = parsed
 
     async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
         """Store the records: first those that are here, then those that lie in the bucket.

@@ -16,7 +16,7 @@ from vectorforge.aws.database_login import database_password
 from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
-from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, put_off
+from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_messages
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
@@ -144,7 +144,7 @@ class _Started:
             return
         try:
             async with asyncio.timeout(deadline.remaining_s() - _ANSWER_S):
-                await put_off(self._queue, messages, RETRY_WAITS)
+                await delay_messages(self._queue, messages, RETRY_WAITS)
         except TimeoutError:
             logger.warning("The queue did not answer in time: not all messages were put off")
 
