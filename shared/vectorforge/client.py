@@ -1,7 +1,7 @@
-"""The library's synchronous door: search and ask without ``async``, from scripts, notebooks and threads.
+"""Synchronous client of the library: search and query from scripts, notebooks and threads.
 
-Everything runs on one event loop in a thread of its own. A call blocks the thread it is made in; within a
-coroutine use the asynchronous services of ``bootstrap``, or ``asyncio.to_thread``.
+Everything runs on one event loop in its own thread. A call blocks the calling thread; in a coroutine use the
+asynchronous services of ``bootstrap``, or ``asyncio.to_thread``.
 """
 
 import atexit
@@ -11,28 +11,28 @@ from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from vectorforge.background import LoopThread
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.pipeline.types import QueryResult
+from vectorforge.threads import LoopThread
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode
 
 
 class RAGService:
-    """Searches and asks one collection of one tenant. May be used from several threads at once.
+    """Search and query one collection of one tenant. Thread-safe.
 
     Args:
-        application: Not open yet; opened here, and closed by ``close``.
+        application: Closed application; opened here, and closed by ``close``.
         tenant_id: Default: ``config.server.local_tenant``, the tenant of ``vectorforge up``.
         collection: Name of the collection; default ``config.query.default_collection``.
-        migrator_url: The database is migrated by this first; None: it is up to date.
+        migrator_url: Connection string to migrate the database first; None: no migration.
 
     Raises:
-        DatabaseUnavailableError: The database does not answer.
-        MigrationError: The schema is not the one this version needs.
+        DatabaseUnavailableError: The database does not respond.
+        MigrationError: The schema does not match this version.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RAGService:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used: until ``close``, and not in a forked child."""
+        """False after ``close``, and in a forked child."""
         return self._thread.is_running
 
     def search_documents(
@@ -64,37 +64,34 @@ class RAGService:
         *,
         search_mode: SearchMode | str = SearchMode.DENSE,
     ) -> list[dict[str, Any]]:
-        """The passages nearest to a question, best first.
+        """Return the chunks nearest to a query, best first.
 
         Args:
-            query: The question.
-            limit: Passages at most, from 1 to ``config.query.max_top_k``.
-            filters: Metadata a passage must have: plain values are equal, all must hold.
-            search_mode: "dense" orders by ``score``, the similarity of vectors; "hybrid" and "lexical" by
-                relevance, which counts the query's words too.
+            query: The query.
+            limit: Maximum number of chunks, from 1 to ``config.query.max_top_k``.
+            filters: Required metadata: plain values must be equal, and all must match.
+            search_mode: "dense" ranks by ``score`` (similarity of vectors), the others by relevance.
 
         Returns:
-            ``text``, ``score`` (of a cosine collection -1 to 1, not clamped), ``document_source``,
-            ``metadata``, ``chunk_id``, ``document_id`` and ``title`` of each.
+            ``text``, ``score`` (cosine: -1 to 1), ``document_source``, ``metadata``, ``chunk_id``,
+            ``document_id`` and ``title`` of each.
 
         Raises:
             NotFoundError: The collection does not exist.
-            InvalidInputError: ``query``, ``limit`` or ``search_mode`` is not usable; ``FilterError`` for the
-                filters.
-            EmbeddingError: The question could not be embedded.
+            InvalidInputError: An argument is invalid; ``FilterError`` for the filters.
+            EmbeddingError: The query could not be embedded.
         """
         if search_mode not in list(SearchMode):
-            raise InvalidInputError(
-                "`search_mode` must be one of dense, hybrid and lexical.", field="search_mode"
-            )
+            message = "`search_mode` must be one of dense, hybrid and lexical."
+            raise InvalidInputError(message, field="search_mode")
         mode = SearchMode(search_mode)
 
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self._name)
-            found = await self._tenant.retriever.retrieve(
+            chunks = await self._tenant.retriever.retrieve(
                 query, collection.id, limit, filters, None, search_mode=mode
             )
-            return [_result(chunk) for chunk in found]
+            return [_result(chunk) for chunk in chunks]
 
         return self._thread.run(search)
 
@@ -107,18 +104,16 @@ class RAGService:
         variant: str | None = None,
         **options: Any,
     ) -> QueryResult:
-        """Answer a question as ``/v1/rag/query`` does: same defaults, same prompt.
+        """Answer a query with the defaults and the prompt of ``/v1/rag/query``.
 
         Args:
-            query: The question.
-            k: Passages to retrieve, from 1 to ``config.query.max_top_k``; None takes 5, or the variant's.
+            query: The query.
+            k: Chunks to retrieve, from 1 to ``config.query.max_top_k``; default: 5, or the variant's.
             filters: As for ``search_documents``.
-            variant: Name of a variant; None leaves it to the split in the settings.
-            **options: Other fields of ``QueryConfig``, e.g. ``temperature`` or ``max_tokens``; they win over
-                the variant.
+            variant: Name of a variant; default: from the split in the settings.
+            **options: Other fields of ``QueryConfig``, which override the variant.
 
         Raises:
-            InvalidInputError: There is no such variant.
             VectorForgeError: As ``QueryService.query``.
         """
         explicit = {**options, **({} if k is None else {"top_k": k})}
@@ -126,16 +121,16 @@ class RAGService:
             self._tenant.choose_variant(variant, options.get("conversation_id")), filters=filters, **explicit
         )
 
-        async def ask() -> QueryResult:
+        async def answer() -> QueryResult:
             collection = await self._tenant.find_collection(self._name)
             return await self._tenant.query_service.query(
                 query, collection.id, config, data_version=collection.data_version
             )
 
-        return self._thread.run(ask)
+        return self._thread.run(answer)
 
     def close(self) -> None:
-        """End calls under way and close the application; safe to call twice."""
+        """Cancel running calls and close the application; safe to call twice."""
         self._thread.close()
 
     def __enter__(self) -> Self:
@@ -148,7 +143,7 @@ class RAGService:
 
 
 class CollectionStorage:
-    """The service's collection as a store of vectors."""
+    """Vector store of the service's collection."""
 
     def __init__(self, thread: LoopThread, tenant: TenantServices, collection_name: str) -> None:
         self._thread = thread
@@ -156,13 +151,13 @@ class CollectionStorage:
         self.collection_name = collection_name
 
     def create_collection(self, vector_size: int) -> Collection:
-        """Make the collection, with cosine distance and the default embedding model.
+        """Create the collection with cosine distance and the default embedding model.
 
         Args:
             vector_size: Must be the model's dimension, e.g. 768 for Nomic Embed v1.5.
 
         Raises:
-            ConflictError: It exists.
+            ConflictError: The collection exists.
             DimensionMismatchError: The model has another dimension.
         """
         return self._thread.run(
@@ -177,39 +172,38 @@ class CollectionStorage:
         limit: int = 10,
         filter_conditions: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """The passages nearest to a vector, as ``RAGService.search_documents`` returns them.
+        """Return the chunks nearest to a vector, as in ``RAGService.search_documents``.
 
         Args:
-            query_vector: Of the collection's dimension, e.g. from ``embedder.embed_text``.
-            limit: Passages at most, from 1 to 1,000.
+            query_vector: Vector of the collection's dimension, e.g. from ``embedder.embed_text``.
+            limit: Maximum number of chunks, from 1 to 1,000.
             filter_conditions: As ``filters`` there.
 
         Raises:
             NotFoundError: The collection does not exist.
             DimensionMismatchError: The vector has another dimension.
-            InvalidInputError: ``limit`` or the vector is not usable; ``FilterError`` for the conditions.
+            InvalidInputError: An argument is invalid; ``FilterError`` for the conditions.
         """
 
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self.collection_name)
-            found = await self._tenant.vector_store.search(
+            chunks = await self._tenant.vector_store.search(
                 query_vector=query_vector,
                 top_k=limit,
                 collection_id=collection.id,
                 metric=collection.distance_metric,
                 filters=filter_conditions,
             )
-            return [_result(chunk) for chunk in found]
+            return [_result(chunk) for chunk in chunks]
 
         return self._thread.run(search)
 
 
 class CollectionEmbedder:
-    """The embedding model of the service's collection; before that exists, the default one."""
+    """Embedding model of the service's collection, or the default one before it exists."""
 
     def __init__(self, thread: LoopThread, tenant: TenantServices, collection_name: str) -> None:
         self._thread = thread
-        self._registry = tenant.embeddings
         self._tenant = tenant
         self._name = collection_name
 
@@ -224,7 +218,7 @@ class CollectionEmbedder:
         return self._thread.run(measure)
 
     def embed_text(self, text: str) -> list[float]:
-        """The vector of a question, with the collection's prefix before it; may raise ``EmbeddingError``."""
+        """Return the vector of a query with the collection's prefix; may raise ``EmbeddingError``."""
 
         async def embed() -> list[float]:
             provider, model, query_prefix, _ = await self._model()
@@ -233,7 +227,7 @@ class CollectionEmbedder:
         return self._thread.run(embed)
 
     def embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors of passages, in order, each with the collection's prefix; errors as ``embed_text``."""
+        """Return the vectors of chunks, in order, with the collection's prefix; errors as ``embed_text``."""
 
         async def embed() -> list[list[float]]:
             provider, model, _, document_prefix = await self._model()
@@ -242,23 +236,18 @@ class CollectionEmbedder:
         return self._thread.run(embed)
 
     async def _model(self) -> tuple[EmbeddingProvider, str, str, str]:
-        """Provider, model, prefix of questions, prefix of passages."""
         try:
-            made = await self._tenant.find_collection(self._name)
+            collection = await self._tenant.find_collection(self._name)
         except NotFoundError:
-            provider = self._registry.get_default()
+            provider = self._tenant.embeddings.get_default()
             return provider, provider.default_model, provider.query_prefix, provider.document_prefix
-        provider = self._registry.get(made.embedding_provider)
-        return provider, made.embedding_model, made.query_prefix, made.document_prefix
+        provider = self._tenant.embeddings.get(collection.embedding_provider)
+        return provider, collection.embedding_model, collection.query_prefix, collection.document_prefix
 
 
 @asynccontextmanager
 async def open_migrated(application: Application, migrator_url: str | None) -> AsyncIterator[None]:
-    """Migrate the database by this connection string, if there is one, and open the application.
-
-    Raises:
-        DatabaseUnavailableError: The database does not answer.
-    """
+    """Migrate the database with this connection string, if any, and open the application."""
     if migrator_url is not None:
         from vectorforge.db.schema.migrate import migrate
 
@@ -269,25 +258,24 @@ async def open_migrated(application: Application, migrator_url: str | None) -> A
 
 _service: RAGService | None = None
 _resources = ExitStack()
-_making = threading.Lock()
+_lock = threading.Lock()
 
 
 def get_rag_service() -> RAGService:
-    """The service of this process, made from ``VECTORFORGE_*`` by the first call and shared by all.
+    """Return the service of this process, created from ``VECTORFORGE_*`` by the first call.
 
-    Without a database URL it uses the embedded PostgreSQL, as ``vectorforge up`` and ``RAGEngine`` do. It is
-    closed when the process ends; closed earlier, the next call makes another one.
+    Without a database URL it uses the embedded PostgreSQL. After ``close`` the next call creates another.
 
     Raises:
-        ConfigurationError: A setting is not usable.
-        DatabaseUnavailableError: The database does not answer.
+        ConfigurationError: A setting is invalid.
+        DatabaseUnavailableError: The database does not respond.
     """
     global _service
-    with _making:
+    with _lock:
         if _service is None or not _service.is_open:
             from vectorforge.local.laptop import local_setup
 
-            _resources.close()  # of one that was closed
+            _resources.close()  # of the closed service
             with ExitStack() as stack:
                 setup = stack.enter_context(local_setup(VectorForgeConfig.from_environment()))
                 _service = RAGService(
@@ -300,13 +288,13 @@ def get_rag_service() -> RAGService:
         return _service
 
 
-def _result(found: RetrievedChunk) -> dict[str, Any]:
+def _result(result: RetrievedChunk) -> dict[str, Any]:
     return {
-        "text": found.chunk.text,
-        "score": found.score,
-        "document_source": found.document_source,
-        "title": found.document_title,
-        "metadata": dict(found.chunk.metadata),
-        "chunk_id": str(found.chunk.id),
-        "document_id": str(found.chunk.document_id),
+        "text": result.chunk.text,
+        "score": result.score,
+        "document_source": result.document_source,
+        "title": result.document_title,
+        "metadata": dict(result.chunk.metadata),
+        "chunk_id": str(result.chunk.id),
+        "document_id": str(result.chunk.document_id),
     }

@@ -1,4 +1,4 @@
-"""The time a request still has; every timeout and retry is cut to it."""
+"""Time limit of a request; every timeout and retry is cut to it."""
 
 import time
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from vectorforge.errors import DeadlineExceededError
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment on the monotonic clock."""
+    """Point in time on the monotonic clock."""
 
     at: float
     """Seconds of ``time.monotonic()``; ``inf`` for none."""
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """The moment this many seconds from now."""
+        """Return the deadline this many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     @classmethod
     def never(cls) -> "Deadline":
-        """No limit."""
+        """Return a deadline without limit."""
         return cls(float("inf"))
 
     def remaining_s(self) -> float:
-        """Seconds left; negative when it has passed."""
+        """Return the seconds left; negative when it has passed."""
         return self.at - time.monotonic()
 
     def clamp(self, seconds: float) -> float:
-        """The smaller of ``seconds`` and the time left.
+        """Return the smaller of ``seconds`` and the time left.
 
         Raises:
             DeadlineExceededError: No time is left.

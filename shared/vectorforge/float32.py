@@ -1,4 +1,7 @@
-"""Vectors of 4-byte floats, judged all numbers at once: one by one takes as long as the rest of a passage."""
+"""Fast validation of float32 vectors: checking number by number takes as long as all other work on a chunk.
+
+A module of its own because the sibling packages ``embedding`` and ``vectorstore`` both use it.
+"""
 
 import sys
 from array import array
@@ -16,29 +19,29 @@ _BIAS: Final = 127
 if TYPE_CHECKING:
     _Floats = array[float]
 else:
-    _Floats = array  # takes no index before Python 3.12
+    _Floats = array  # not subscriptable before Python 3.12
 
 
 class ValidatedVector(_Floats):
-    """A vector that ``fast_is_finite`` has passed, and that nobody changes: it need not be judged again."""
+    """Vector that passed ``fast_is_finite`` and must not change; it is not validated again."""
 
     __slots__ = ()
 
 
 def fast_is_finite(vector: "array[float]") -> bool:
-    """Whether all numbers are finite and the vector's length lies from 1e-12 to 1e14.
+    """Return True if all numbers are finite and the vector's norm is between 1e-12 and 1e14.
 
-    Reads the vector as one integer of 32 bits a number, and adds to every exponent at once what makes those
-    overflow into their (emptied) sign bit that are too large, then those that are large enough.
+    Reads the vector as one integer of 32 bits per number, and adds to all exponents at once an offset that
+    makes too large ones, then large enough ones, overflow into their (cleared) sign bit.
 
     Args:
         vector: Of type "f", up to 16,000 numbers.
 
     Returns:
-        False for every other vector, and for a few sound ones: look at those number by number.
+        False for all other vectors and a few valid ones, which need a check number by number.
     """
     exponents, above, too_large, large_enough = _lanes(len(vector))
-    # "little" and "big" alike keep the bytes of each number together
+    # both byte orders preserve the bytes of each number
     numbers = int.from_bytes(vector, sys.byteorder) & exponents
     return not (numbers + too_large) & above and bool((numbers + large_enough) & above)
 

@@ -1,4 +1,4 @@
-"""Health of the parts: probes are registered by name and run only when somebody asks."""
+"""Health checks: probes registered by name and run on request."""
 
 import asyncio
 import time
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ComponentHealth:
-    """What one probe found."""
+    """Result of one probe."""
 
     name: str
     healthy: bool
     detail: str = ""
-    """Why it is unhealthy, in our words; never a vendor's text."""
+    """Reason of a failure in our words; never a vendor's text."""
     latency_ms: float = 0.0
 
 
 class HealthChecker:
-    """Keeps the probes of one application."""
+    """Probes of one application."""
 
     def __init__(self, *, timeout_s: float = 5.0) -> None:
         self._probes: dict[str, Callable[[], Awaitable[ComponentHealth]]] = {}
@@ -29,11 +29,11 @@ class HealthChecker:
         self._probes[name] = probe
 
     def names(self) -> list[str]:
-        """Names of the probes, in the order of registration."""
+        """Return the names of the probes, in the order of registration."""
         return list(self._probes)
 
     async def check(self) -> list[ComponentHealth]:
-        """Run every probe at the same time, each at most ``timeout_s``; in the order of registration."""
+        """Run all probes concurrently, each for at most ``timeout_s``; return results in order."""
         return list(await asyncio.gather(*(self._run(name) for name in self._probes)))
 
     async def _run(self, name: str) -> ComponentHealth:
@@ -43,6 +43,6 @@ class HealthChecker:
                 return await self._probes[name]()
         except TimeoutError:
             detail = f"No answer within {self._timeout_s:g} s"
-        except Exception as exc:  # noqa: BLE001 - a probe may fail in any way; that is what it is for
+        except Exception as exc:  # noqa: BLE001 - a probe may fail in any way
             detail = type(exc).__name__
         return ComponentHealth(name, False, detail, (time.perf_counter() - started) * 1000)

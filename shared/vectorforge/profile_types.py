@@ -1,4 +1,4 @@
-"""Words of profiles: where a passage of a profile comes from."""
+"""Types of profiles: sources and metadata of their chunks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from vectorforge.types import ChunkDraft, Vector
 
 
 class SourceType(StrEnum):
-    """What a document of a profile is. A new source of data is a new member and a method that ingests it."""
+    """Kind of a profile's document. A new source of data needs a member here and a method that ingests it."""
 
     SUMMARY = "summary"
     EXPERIENCE = "experience"
@@ -18,27 +18,27 @@ class SourceType(StrEnum):
     EDUCATION = "education"
     CV = "cv"
     DOCUMENT = "document"
-    """Any other text: a cover letter, a reference, notes."""
+    """Other text: a cover letter, a reference, notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkMetadata:
-    """What every passage of a profile carries."""
+    """Metadata of every chunk of a profile."""
 
     profile_id: int
     source_type: SourceType
     source_id: str
-    """Which one: the key of the row, or the id given to the document."""
+    """Key of the row, or id given to the document."""
     title: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else is stored with it; filters look at all of it."""
+    """Further metadata; filters apply to all of it."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], title: str | None) -> Self:
-        """From what a store has.
+        """Read the metadata of a stored chunk.
 
         Raises:
-            KeyError: It is no passage of a profile.
+            KeyError: It is not a chunk of a profile.
         """
         own = ("profile_id", "source_type", "source_id")
         return cls(
@@ -50,7 +50,7 @@ class ChunkMetadata:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """What is stored; ``extra`` cannot take the place of the others."""
+        """Return the metadata to store; ``extra`` cannot replace the other fields."""
         return {
             **self.extra,
             "profile_id": self.profile_id,
@@ -61,17 +61,17 @@ class ChunkMetadata:
 
 @dataclass(frozen=True, slots=True)
 class VectorChunk:
-    """A passage of a profile on its way into a store."""
+    """Chunk of a profile to be stored."""
 
     draft: ChunkDraft
     metadata: ChunkMetadata
 
     @property
     def text(self) -> str:
-        """The passage."""
+        """Text of the chunk."""
         return self.draft.text
 
     @property
     def embedding(self) -> Vector | None:
-        """Its vector; None: one is stored already and is kept."""
+        """Vector; None: the stored one is reused."""
         return self.draft.vector

@@ -1,8 +1,8 @@
-"""What VectorForge measures: the names of all metrics, where they are sent, and how a step is timed.
+"""Metrics and spans: names of all metrics, collectors, timing.
 
-Each metric is emitted in one place only. On a laptop and in tests they stay in memory
+Each metric is emitted in one place only. On a laptop and in tests metrics stay in memory
 (``InMemoryMetrics``); on AWS the same calls become CloudWatch metrics (``aws.metrics``) and the spans
-X-Ray subsegments (``aws.tracing``).
+X-Ray subsegments (``aws.observability``).
 """
 
 import functools
@@ -22,9 +22,9 @@ T = TypeVar("T")
 Tags = Mapping[str, str]
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The ``X-Request-Id`` of the request that is being answered; what is logged meanwhile carries it."""
+"""``X-Request-Id`` of the current request, added to its log lines."""
 CREDENTIAL: ContextVar[str | None] = ContextVar("credential", default=None)
-"""Names the credential of the request that is being answered, as ``Principal.credential``; no secret."""
+"""Credential of the current request, as ``Principal.credential``; no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ METRICS: Mapping[str, MetricSpec] = {
     "pipeline.query.duration_ms": _histogram(),
     "pipeline.query.calls": _counter(),
     "pipeline.query.errors": _counter("stage", "error_type"),
-    # Not in the design's table: errors that are no caller's, since an alarm must not ring for a typing error;
-    # poor answers (D-039); the query log's own metrics (A-150), the embedder's and the API's.
+    # Not in the design's table: errors that no caller caused, since an alarm must ignore typing errors; poor
+    # answers (D-039); metrics of the query log (A-150), the embedder and the API.
     "pipeline.query.faults": _counter(),
     "pipeline.answers.links_removed": _counter(),
     "pipeline.answers.low_quality": _counter(),
-    # Queries with a variant, once more, by its name.
+    # Queries with a variant, counted again by its name.
     "pipeline.variant.duration_ms": _histogram("variant"),
     "pipeline.variant.calls": _counter("variant"),
     "pipeline.variant.errors": _counter("variant", "error_type"),
-    # Steps down from the full answer; answers that were given before, found in memory or in the database.
+    # Fallbacks from the full answer; answers cached in memory or in the database.
     "pipeline.query.degraded": _counter("step"),
     "pipeline.cache.hits": _counter("tier"),
     "pipeline.cache.misses": _counter(),
@@ -87,7 +87,7 @@ METRICS: Mapping[str, MetricSpec] = {
     "embedding.errors": _counter("provider", "model", "error_type"),
     "embedding.texts": _counter("provider", "model"),
     "embedding.cache_hits": _counter("provider", "model"),
-    # What design B calls record_request (B-039): one entry a request, errors are status 400 and above.
+    # record_request of design B (B-039): one entry per request; errors are status 400 and above.
     "http.requests": _counter("route", "method", "status"),
     "http.errors": _counter("route", "method", "status"),
     "http.request.duration_ms": _histogram("route", "method"),
@@ -96,7 +96,7 @@ METRICS: Mapping[str, MetricSpec] = {
 
 
 class MetricsCollector(Protocol):
-    """Where measurements go."""
+    """Destination of measurements."""
 
     def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
         """Add a value to a histogram."""
@@ -108,22 +108,22 @@ class MetricsCollector(Protocol):
 
 
 class Tracer(Protocol):
-    """Where the steps of a query show as spans."""
+    """Destination of spans for the steps of a query."""
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """A span that lasts as long as the block, and is marked as failed when an ``Exception`` leaves it.
+        """Return a span that covers the block and is marked as failed when an ``Exception`` leaves it.
 
-        Spans may overlap, end in another order than they began, and be left open across the ``yield`` of an
-        async generator: nothing is kept in a stack or a context variable.
+        Spans may overlap, end in any order, and stay open across the ``yield`` of an async generator:
+        there is no stack and no context variable.
         """
         ...
 
 
 class NoTracer:
-    """Traces nothing."""
+    """Tracer that records nothing."""
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """A block that leaves no trace."""
+        """Return a block without a span."""
         return _NO_SPAN
 
 
@@ -144,66 +144,66 @@ _MAX_SERIES = 5000
 
 
 class InMemoryMetrics:
-    """Keeps measurements in this process: 5,000 series of 1,000 values at most."""
+    """Collector in this process: at most 5,000 series of 1,000 values."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-        self._known: dict[tuple[object, ...], Series] = {}
-        """The same, by name, kind and tags in the order that they come in."""
+        self._by_call: dict[tuple[object, ...], Series] = {}
+        """The same series by name, kind and tags in the caller's order."""
         self._lock = threading.Lock()
 
     def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
-        """Add a value to a histogram. Unknown names and tags raise ``KeyError``: they are typing errors."""
-        asked = (name, "histogram", *tags.items()) if tags else (name, "histogram")
+        """Add a value to a histogram; unknown names and tags raise ``KeyError``."""
+        key = (name, "histogram", *tags.items()) if tags else (name, "histogram")
         with self._lock:
-            series = self._known.get(asked) or self._find(asked, name, tags, "histogram")
+            series = self._by_call.get(key) or self._find(key, name, tags, "histogram")
             series.count += 1
             series.total += value
             series.values.append(value)
 
     def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
-        """Add to a counter. Unknown names and tags raise ``KeyError``."""
-        asked = (name, "counter", *tags.items()) if tags else (name, "counter")
+        """Add to a counter; unknown names and tags raise ``KeyError``."""
+        key = (name, "counter", *tags.items()) if tags else (name, "counter")
         with self._lock:
-            series = self._known.get(asked) or self._find(asked, name, tags, "counter")
+            series = self._by_call.get(key) or self._find(key, name, tags, "counter")
             series.count += 1
             series.total += value
 
     def get(self, name: str, tags: Tags | None = None) -> Series:
-        """The series of this name and exactly these tags; an empty one when nothing was measured."""
+        """Return the series of this name and exactly these tags; empty when nothing was measured."""
         with self._lock:
             return self._series.get((name, _key(tags)), Series())
 
     def total(self, name: str) -> float:
-        """Sum over all tags."""
+        """Return the sum over all tags."""
         with self._lock:
             return sum(s.total for (series_name, _), s in self._series.items() if series_name == name)
 
     def names(self) -> set[str]:
-        """Names measured so far."""
+        """Return the names measured so far."""
         with self._lock:
             return {name for name, _ in self._series}
 
     def items(self) -> list[tuple[str, dict[str, str], Series]]:
-        """A copy of every series: name, tags, values."""
+        """Return a copy of every series: name, tags, values."""
         with self._lock:
             return [
                 (name, dict(tags), Series(series.count, series.total, series.values.copy()))
                 for (name, tags), series in self._series.items()
             ]
 
-    def _find(self, asked: tuple[object, ...], name: str, tags: Tags | None, kind: str) -> Series:
+    def _find(self, key: tuple[object, ...], name: str, tags: Tags | None, kind: str) -> Series:
         spec = METRICS[name]
         if spec.kind != kind or set(spec.tags) != set(tags or {}):
             raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
-        key = (name, _key(tags))
-        series = self._series.get(key)
+        series_key = (name, _key(tags))
+        series = self._series.get(series_key)
         if series is None:
             if len(self._series) >= _MAX_SERIES:
-                return Series()  # into the void: callers choose names of models, and memory must not grow
-            series = self._series[key] = Series()
-        if len(self._known) < 2 * _MAX_SERIES:
-            self._known[asked] = series
+                return Series()  # discarded: callers choose names of models, and memory must not grow
+            series = self._series[series_key] = Series()
+        if len(self._by_call) < 2 * _MAX_SERIES:
+            self._by_call[key] = series
         return series
 
 
@@ -225,7 +225,7 @@ class Measurement:
 
 
 class _Measure:
-    """See ``measure``; a class, because a generator's context manager takes four times as long."""
+    """Context manager of ``measure``; a generator's context manager takes four times as long."""
 
     __slots__ = ("_measurement", "_metrics", "_prefix", "_tags")
 
@@ -258,7 +258,7 @@ def measure(
 def instrument(
     prefix: str, tags: Callable[[Any], Tags] = lambda _: {}
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-    """``measure`` as a decorator for an async method of an object with ``metrics``.
+    """Return ``measure`` as a decorator for an async method of an object with ``metrics``.
 
     Args:
         prefix: First part of the metric names.

@@ -1,4 +1,4 @@
-"""How many tokens a text is, estimated without ever waiting for the network."""
+"""Token counts of texts, estimated without network access."""
 
 import logging
 import threading
@@ -29,11 +29,11 @@ _TABLES = {
 _TABLE_URL = "https://openaipublic.blob.core.windows.net/encodings/{table}.tiktoken"
 
 _BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
-"""Beside the package: where the bundle of a Lambda function has the tables (infra/bundling.py)."""
+"""Tables in the bundle of a Lambda function (infra/bundling.py)."""
 
 
-def _of_the_user() -> Path:
-    """Where ``make run`` puts the same tables (infra/token_tables.py)."""
+def _user_folder() -> Path:
+    """Return the folder where ``make run`` stores the tables (infra/token_tables.py)."""
     import os
 
     home = os.environ.get("XDG_CACHE_HOME")
@@ -41,13 +41,12 @@ def _of_the_user() -> Path:
 
 
 def estimate_tokens(text: str, model: str = "gpt-4") -> int:
-    """Number of tokens of a text for a model.
+    """Return the number of tokens of a text for a model.
 
-    Exact (tiktoken) when the model's table lies on this machine, else ``len(text) // 4``. Tables are
-    never downloaded here: tiktoken would block the first request on the network
-    (https://github.com/openai/tiktoken/issues/232). They are looked for where ``TIKTOKEN_CACHE_DIR`` points
-    (unset: in the user's cache, which ``make run`` fills, and where tiktoken itself keeps them) and beside
-    this package.
+    Exact (tiktoken) if the model's table is on this machine, else ``len(text) // 4``. Tables are never
+    downloaded: tiktoken would block the first request on the network
+    (https://github.com/openai/tiktoken/issues/232). Folders: ``TIKTOKEN_CACHE_DIR`` (default: the user's
+    cache, which ``make run`` fills, and tiktoken's own) and next to this package.
     """
     encoding = _encoding(model)
     if encoding is None:
@@ -79,15 +78,15 @@ def _load(name: str) -> "Encoding | None":
     try:
         with _read_from(folder):
             return tiktoken.get_encoding(name)
-    except Exception:  # noqa: BLE001 - whatever tiktoken's reading raises, the estimate does
+    except Exception:  # noqa: BLE001 - the estimate replaces any failure of tiktoken
         logger.warning("The tiktoken table for %s does not load; counting len(text) // 4", name)
         return None
 
 
 def _folder_with_table(name: str) -> Path | None:
-    """Where tiktoken will read the table without the network.
+    """Return the folder from which tiktoken reads the table without network access.
 
-    The file has to be whole: tiktoken deletes one with another sha256, and downloads.
+    The file must be intact: tiktoken deletes one with another sha256, and downloads.
     """
     import hashlib
 
@@ -115,7 +114,7 @@ def _folders() -> Iterator[Path]:
         yield Path(chosen)
     yield _BUNDLED
     if not chosen:
-        yield _of_the_user()
+        yield _user_folder()
         yield Path(tempfile.gettempdir()) / "data-gym-cache"
 
 
@@ -124,7 +123,7 @@ _environment = threading.Lock()
 
 @contextmanager
 def _read_from(folder: Path) -> Iterator[None]:
-    """Let tiktoken read its tables in this folder; it takes no argument for it."""
+    """Make tiktoken read its tables from this folder; it has no argument for it."""
     import os
 
     with _environment:

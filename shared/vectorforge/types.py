@@ -1,7 +1,4 @@
-"""Values that travel between the rooms: metrics, collections, chunks, vectors.
-
-Who a request comes from, and what they may do.
-"""
+"""Values shared by all packages: collections, chunks, vectors, documents, principals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +12,7 @@ Vector: TypeAlias = Sequence[float]
 
 
 class DistanceMetric(StrEnum):
-    """How two vectors are compared, and the score made of their distance (higher is better)."""
+    """Comparison of two vectors, and the score of their distance (higher is better)."""
 
     COSINE = "cosine"
     """score = 1 - cosine distance, in [-1, 1]."""
@@ -26,18 +23,18 @@ class DistanceMetric(StrEnum):
 
 
 class SearchMode(StrEnum):
-    """What passages are found by."""
+    """Basis of a search."""
 
     HYBRID = "hybrid"
     """Vectors and words together."""
     DENSE = "dense"
     """Vectors only."""
     LEXICAL = "lexical"
-    """Words only (BM25); the question is not embedded."""
+    """Words only (BM25); the query is not embedded."""
 
 
 class VectorIndex(StrEnum):
-    """What the HNSW index of a collection's vectors is made of; the vectors themselves are kept in full."""
+    """Content of the HNSW index of a collection's vectors; the vectors themselves are stored in full."""
 
     FULL = "full"
     """The vectors; above 2,000 dimensions in half precision."""
@@ -48,42 +45,42 @@ class VectorIndex(StrEnum):
 
 
 ScanReason: TypeAlias = Literal["few", "many", "sparse", "unindexed", "short", "words"]
-"""Why a search was made as it was. Few match; many do; the collection is a small part of what the index
-holds; there is no index; the index gave fewer than match; by words there is no other way."""
+"""Reason for the method of a search: few match; many match; the collection is a small part of the index;
+there is no index; the index returned fewer than match; lexical searches have no other method."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """How a search found the nearest passages."""
+    """Method of a search for the nearest chunks."""
 
     method: Literal["exact", "index"]
-    """All that match were compared, or the approximate index was asked."""
+    """All matching chunks were compared, or the approximate index was used."""
     reason: ScanReason
 
     @classmethod
     def for_reason(cls, reason: ScanReason) -> Self:
-        """The scan that is made for a reason."""
+        """Return the scan of a reason."""
         return cls("index" if reason == "many" else "exact", reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a collection is searched, where it is to be said; None: as it is, or as by default."""
+    """Search settings of a collection; None: unchanged, or the default."""
 
     search_mode: SearchMode | None = None
-    """What its questions are searched by that do not say it themselves."""
+    """Default search mode of queries."""
     dense_weight: float | None = None
     """Weight of the score by vector in a hybrid search, 0 to 1."""
     language: str | None = None
-    """A text search configuration of PostgreSQL, e.g. "german"; "simple" takes words as they are."""
+    """Text search configuration of PostgreSQL, e.g. "german"; "simple" leaves words unchanged."""
     keeps_words: bool | None = None
-    """False, for a new collection that is searched by vectors only: storing a passage then takes a fraction
-    of the time and space. A search mode that needs words has them read after all."""
+    """False, for a new collection that is searched by vectors only: storing a chunk then takes a fraction of
+    the time and space. A search mode that needs words has them indexed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A set of documents that share one embedding model, dimension and metric."""
+    """Set of documents that share one embedding model, dimension and metric."""
 
     id: UUID
     name: str
@@ -92,33 +89,33 @@ class Collection:
     dimension: int
     distance_metric: DistanceMetric
     query_prefix: str = ""
-    """Put before a query when it is embedded; some models need it (Nomic: "search_query: ")."""
+    """Prefix of an embedded query; some models need it (Nomic: "search_query: ")."""
     document_prefix: str = ""
-    """Put before a chunk when it is embedded (Nomic: "search_document: ")."""
+    """Prefix of an embedded chunk (Nomic: "search_document: ")."""
     by_profile: bool = False
-    """Whether every document belongs to a profile, and every search has to name one."""
+    """True if every document belongs to a profile, and every search must name one."""
     data_version: int = 0
-    """Grows by one with every change of the collection's documents."""
+    """Incremented by every change of the collection's documents."""
     description: str = ""
     search_mode: SearchMode = SearchMode.HYBRID
-    """How questions are searched that do not say it themselves."""
+    """Default search mode of queries."""
     dense_weight: float = 0.5
     """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
     language: str = "english"
-    """The text search configuration of PostgreSQL that reads the passages' words."""
+    """Text search configuration of PostgreSQL for the chunks' words."""
     terms_complete: bool = True
-    """False: words of some passages are still to be read, or to be read anew by another language."""
+    """False while words of some chunks still have to be indexed, or reindexed for another language."""
     keeps_words: bool = True
-    """False: it can be searched by vectors only."""
+    """False if it can be searched by vectors only."""
     space: str = ""
-    """The partition of the embeddings that holds the collection's vectors."""
+    """Partition of the embeddings with the collection's vectors."""
     created_at: datetime | None = None
     document_count: int = 0
     chunk_count: int = 0
 
     @property
     def vector_index(self) -> VectorIndex:
-        """What the index of its vectors is made of, as the name of their partition says."""
+        """Content of the vector index, from the name of the partition."""
         suffix = self.space.rpartition("_")[2]
         return next((kind for kind in VectorIndex if kind == suffix), VectorIndex.FULL)
 
@@ -138,7 +135,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of a document."""
+    """Part of a document that is embedded and stored."""
 
     id: UUID
     document_id: UUID
@@ -152,32 +149,32 @@ class Chunk:
     token_count: int
     """Counted once, at ingestion, with ``tokens.estimate_tokens``."""
     heading: str | None = None
-    """Nearest heading path above the passage, e.g. "Install > Linux"."""
+    """Nearest heading path above the chunk, e.g. "Install > Linux"."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The document's metadata and the passage's own; what filters look at."""
+    """Metadata of the document and the chunk, used by filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedChunk:
-    """A passage found for a question."""
+    """Chunk retrieved for a query."""
 
     chunk: Chunk
     score: float
     """See ``DistanceMetric``; higher is better."""
     distance: float
-    """What the database operator returned; lower is nearer."""
+    """Result of the database operator; lower is nearer."""
     document_source: str
-    """Where the document came from: path, URL or key."""
+    """Source of the document: path, URL or key."""
     document_title: str | None = None
     relevance: float | None = None
-    """What passages of a hybrid or lexical search are ranked by; None: by ``score``."""
+    """Ranking value of a hybrid or lexical search; None: ranked by ``score``."""
     lexical_score: float | None = None
-    """BM25 of a hybrid or lexical search, 0 or more; 0: none of the question's words; None: not asked for."""
+    """BM25 of a hybrid or lexical search, 0 or more; 0: no word of the query; None: another mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkDraft:
-    """A passage cut from a document, not stored yet."""
+    """Chunk of a document, not stored yet."""
 
     index: int
     text: str
@@ -185,40 +182,39 @@ class ChunkDraft:
     end_offset: int
     token_count: int
     content_hash: bytes
-    """sha256 over what is embedded (32 bytes); equal hash means the stored embedding can be kept."""
+    """sha256 over what is embedded (32 bytes); an equal hash means the stored embedding is reused."""
     heading: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
-    """None: a chunk with this hash is stored in the document already and keeps its id and embedding."""
+    """None: a chunk with this hash is stored in the document and retains its id and embedding."""
     vectors: Mapping[str, Vector] | None = None
-    """Space -> vector, where it is to be certain which model made which: a store refuses the chunk when its
-    collection's own space is not among them, and looks at ``vector`` no more. None: ``vector`` is of the
-    collection's model, whichever that is when the chunk is stored."""
+    """Space -> vector, to be certain of each vector's model: a store rejects the chunk if its collection's
+    space is missing, and ignores ``vector``. None: ``vector`` is of the collection's current model."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentDraft:
-    """A document read and extracted, not stored yet."""
+    """Extracted document, not stored yet."""
 
     source: str
     """Identity of the document within its collection: path, URL or key, at most 2,000 characters."""
     text: str
     media_type: str
     content_hash: bytes
-    """sha256 of the text, title, metadata and chunking settings (32 bytes); equal means nothing to do."""
+    """sha256 of the text, title, metadata and chunking settings (32 bytes); equal means unchanged."""
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     parent_source: str | None = None
-    """The file that this is a record of; see ``VectorStore.delete_left_out``."""
+    """File that contains this record; see ``VectorStore.delete_left_out``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What replacing a document did."""
+    """Result of replacing a document."""
 
     document_id: UUID
     version: int
-    """1 for the first version; grows by one with every change."""
+    """1 for the first version; incremented by every change."""
     chunks_added: int
     chunks_kept: int
     """Unchanged: same id, same embedding."""
@@ -229,45 +225,45 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedProfile:
-    """What replacing documents of a profile did."""
+    """Result of replacing documents of a profile."""
 
     stored: Sequence[StoredDocument]
     """In the order of the documents given."""
     documents_removed: int = 0
     chunks_removed: int = 0
-    """Of the documents removed; those that replaced documents lost are in ``stored``."""
+    """Chunks of removed documents; those of replaced documents are in ``stored``."""
 
 
 class Scope(StrEnum):
-    """What a credential may do within its tenant; each includes those before it."""
+    """Permission of a credential within its tenant; each includes those before it."""
 
     READ = "read"
-    """Ask, search, and see collections and documents."""
+    """Query, search, and read collections and documents."""
     WRITE = "write"
     """Add, change and delete documents, profiles and collections."""
     ADMIN = "admin"
-    """Keys, everybody's questions and costs, changes of the embedding model."""
+    """Manage keys, read all queries and costs, change the embedding model."""
 
     @property
     def included(self) -> "frozenset[Scope]":
-        """This scope and those that it includes."""
+        """This scope and those it includes."""
         ordered = list(Scope)
         return frozenset(ordered[: ordered.index(self) + 1])
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a credential stands for. No field is a secret."""
+    """Identity behind a credential. No field is a secret."""
 
     tenant: str
     """The tenant: 1 to 128 bytes."""
     scopes: frozenset[Scope]
-    """What it may do; a scope that includes others stands beside these. May be empty."""
+    """Granted scopes, listed with the scopes they include. May be empty."""
     credential: str
-    """Names the credential in logs: a key's id, a role's name, the hash of a token's subject."""
+    """Name of the credential in logs: a key's id, a role's name, the hash of a token's subject."""
     remembered_keys: frozenset[str] = field(default=frozenset(), compare=False)
-    """Ids of keys that were taken from memory: whether they are still good is to be asked."""
+    """Ids of keys from the cache, whose validity must be checked."""
 
     def allows(self, scope: Scope) -> bool:
-        """Whether it may do what needs this scope."""
+        """Return True if this scope is granted."""
         return scope in self.scopes

@@ -17,8 +17,11 @@ from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.embedding.providers.nomic import NomicEmbedder, NomicEmbeddingProvider
-from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.embedding.providers.openai_compatible import CohereEmbeddingProvider, GoogleEmbeddingProvider
+from vectorforge.embedding.providers.openai import (
+    CohereEmbeddingProvider,
+    GoogleEmbeddingProvider,
+    OpenAIEmbeddingProvider,
+)
 from vectorforge.health import HealthChecker
 from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind
 

@@ -19,10 +19,15 @@ from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
-from vectorforge.llm.providers.max_serve import MaxServeProvider, format_chat_prompt
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
-from vectorforge.llm.providers.openai_compatible import CohereProvider, GoogleProvider, OllamaProvider
+from vectorforge.llm.providers.openai_compatible import (
+    CohereProvider,
+    GoogleProvider,
+    MaxServeProvider,
+    OllamaProvider,
+    format_chat_prompt,
+)
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, StreamEnd
 from vectorforge.telemetry import InMemoryMetrics

@@ -13,8 +13,8 @@ from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.errors import LLMRequestError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.max_serve import MaxServeProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.providers.openai_compatible import MaxServeProvider
 from vectorforge.llm.types import LLMRequestConfig, LLMResponse
 from vectorforge.pipeline.docrag import ANSWER_SCHEMA
 

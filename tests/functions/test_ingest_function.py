@@ -27,7 +27,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import EmbeddingRateLimitError
 from vectorforge.ingestion.embedding_prefetch import SMALL_BYTES
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.types import Vector
 
@@ -319,7 +319,7 @@ async def test_a_message_stays_out_of_sight_while_its_document_takes_long(stage:
     job_id = await stage.job("long")
     records = stage.queue.receive()
     working = asyncio.create_task(
-        handle(stage.application, {"Records": records}, Deadline.after(60), held_s=2)
+        handle(stage.application, {"Records": records}, Deadline.after(60), visibility_s=2)
     )
     while not working.done():
         assert stage.queue.receive() == []

@@ -19,8 +19,7 @@ from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
 from vectorforge.aws.handlers.ingest import handle
-from vectorforge.aws.handlers.ingest_events import read_uploads
-from vectorforge.aws.handlers.uploads import UploadInbox
+from vectorforge.aws.handlers.ingest_events import UploadInbox, read_uploads
 from vectorforge.aws.object_store import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings

@@ -19,8 +19,8 @@ from tests.functions.runtime_driver import (
     prelude_and_body,
     reported_error,
 )
-from vectorforge.runtime.invocation import Invocation as RuntimeInvocation
 from vectorforge.runtime.invocation import ResponseLostError
+from vectorforge.runtime.invocation import StreamingInvocation as RuntimeInvocation
 from vectorforge.runtime.response_stream import ResponseStream
 
 SECRET = "canary-in-the-exception"  # what runtime_app raises; importing it here would open its loop

@@ -22,7 +22,7 @@ from vectorforge.ingestion.extract.mail import extract_mail
 from vectorforge.ingestion.extract.pdf import extract_pdf
 from vectorforge.ingestion.extract.word import extract_docx, extract_rtf
 from vectorforge.ingestion.types import ReadText
-from vectorforge.llm.response_body import events
+from vectorforge.llm.http import events
 from vectorforge.pipeline.citations.labels import find_labels, neutralise_labels
 from vectorforge.pipeline.structured import AnswerReader
 from vectorforge.runtime.http_event import read_event

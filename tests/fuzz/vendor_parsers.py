@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from tests.fuzz.event_loop import loop, result_of
-from vectorforge.embedding.failures import error_for_status as embedding_error
-from vectorforge.embedding.providers.openai import read_vectors
+from vectorforge.embedding.responses import error_for_status as embedding_error
+from vectorforge.embedding.responses import read_vectors
 from vectorforge.errors import EmbeddingError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.failures import error_for_status
@@ -17,7 +17,7 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.llm.types import LLMResponse, StreamEnd, TextDelta
 from vectorforge.retriever.rerank import read_scores
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
 _QUESTION: Final = ({"role": "user", "content": "How long?"},)
 _STATUSES: Final = (200, 200, 200, 200, 200, 400, 429, 500)

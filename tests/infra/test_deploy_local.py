@@ -24,9 +24,9 @@ from tests.infra.local_deployment import Deployment, command_line, environment, 
 from tests.support.http.event_stream import check_order, read_events
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.background import LoopThread
 from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.threads import LoopThread
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "sk-old-canary-0123456789", "sk-new-canary-0123456789"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
-from vectorforge.background import LoopThread
 from vectorforge.local.postgres import EmbeddedPostgres
+from vectorforge.threads import LoopThread
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
 REEMBED = ("collections", "reembed")

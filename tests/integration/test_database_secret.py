@@ -12,8 +12,7 @@ from pydantic import SecretStr
 
 from tests.support.aws.fake_aws_faults import AwsFailure, FaultyAws
 from tests.support.postgres.pgbouncer import PgBouncer
-from vectorforge.aws.database_login import app_password
-from vectorforge.aws.database_secret import SecretDatabaseLogin
+from vectorforge.aws.database_login import SecretDatabaseLogin, app_password
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.connection import Database
 from vectorforge.errors import ConfigurationError, DatabaseLoginError, SecretsUnavailableError

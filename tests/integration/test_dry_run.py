@@ -23,8 +23,8 @@ from tests.support.vendors.fake_vendor import FakeVendor
 from vectorforge.config import LLMSettings, ModelPrice
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
-from vectorforge.llm.providers.max_serve import MaxServeProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.providers.openai_compatible import MaxServeProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.dry_run import request_hash
 

@@ -21,7 +21,7 @@ from vectorforge.evaluation.questions import Question, read_questions
 from vectorforge.evaluation.run import Evaluation, Plan
 from vectorforge.evaluation.scoring import Scored
 from vectorforge.ingestion.types import DocumentStatus
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER
+from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.local.laptop import sample_documents
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.pipeline.presets import DOCRAG, VECTORFORGE, Preset

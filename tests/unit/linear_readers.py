@@ -17,8 +17,7 @@ from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
 from vectorforge.ingestion.recursive import RecursiveSplitter
-from vectorforge.llm.providers.extractive.ranking import terms
-from vectorforge.llm.providers.extractive.sentences import split
+from vectorforge.llm.providers.quotations import split, terms
 from vectorforge.pipeline import prompts
 from vectorforge.pipeline.citations import claims, names
 from vectorforge.pipeline.citations.check import CitationChecker

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.rag.passages import make_passage
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER
-from vectorforge.llm.providers.extractive.ranking import stem, terms
+from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.quotations import stem, terms
 from vectorforge.pipeline.citations.quality import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
 

@@ -112,7 +112,7 @@ async def test_cohere_gets_96_texts_at_most(server: FakeBedrockEmbeddings) -> No
 async def test_another_model_than_the_default(server: FakeBedrockEmbeddings) -> None:
     async with connected(server, TITAN, dimension=256) as provider:
         assert len(await provider.embed_query("x", model=COHERE)) == provider.dimension(COHERE) == 1536
-        with pytest.raises(UnknownModelError, match="no embedding model of Amazon Bedrock"):
+        with pytest.raises(UnknownModelError, match="not a supported embedding model of Amazon Bedrock"):
             await provider.embed_query("x", model="their.model")
 
 

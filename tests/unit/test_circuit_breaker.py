@@ -15,7 +15,7 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
-from vectorforge.llm.resilience import CircuitBreaker, CircuitBreakers
+from vectorforge.llm.circuit_breaker import CircuitBreaker, CircuitBreakers
 
 
 def state_of(breaker: CircuitBreaker) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.rag.passages import make_passage
 from tests.unit.adversarial_answers import ADVERSARIAL, HONEST, PASSAGES
-from vectorforge.llm.providers.extractive.sentences import split
+from vectorforge.llm.providers.quotations import split
 from vectorforge.pipeline.citations.check import CitationChecker
 from vectorforge.pipeline.citations.claims import Evidence, read_claims
 from vectorforge.pipeline.citations.names import (

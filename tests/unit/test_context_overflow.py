@@ -67,7 +67,7 @@ def test_vendors_words(said: str) -> None:
     assert found is not None
     assert (found.prompt_tokens, found.limit_tokens) == VENDORS_WORDS[said]
     for status in (400, 422):
-        error = error_for_status("p", status, said=said)
+        error = error_for_status("p", status, text=said)
         assert isinstance(error, LLMContextOverflowError)
         assert (error.retryable, error.is_fault, error.code) == (False, False, "context_length_exceeded")
         assert said not in error.message
@@ -87,7 +87,7 @@ def test_vendors_words(said: str) -> None:
     ],
 )
 def test_other_complaints_are_none(status: int, said: str) -> None:
-    assert not isinstance(error_for_status("p", status, said=said), LLMContextOverflowError)
+    assert not isinstance(error_for_status("p", status, text=said), LLMContextOverflowError)
 
 
 class SmallContextLLM(BaseLLMProvider):

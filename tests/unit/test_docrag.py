@@ -17,7 +17,7 @@ from tests.support.vendors.hashing_embedder import HashingEmbedder
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMStreamError
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder, ContextConfig, ContextPayload

@@ -253,7 +253,7 @@ async def test_a_refused_batch_is_halved_until_the_text_is_found() -> None:
     provider = ScriptedProvider(answer, cache=InMemoryEmbeddingCache())
     texts = [f"t{number}" for number in range(32)]
     texts[21] = "bad"
-    with pytest.raises(EmbeddingInputError, match="refused text 21") as caught:
+    with pytest.raises(EmbeddingInputError, match="rejected text 21") as caught:
         await provider.embed_documents(texts)
     assert caught.value.index == 21
     assert len(provider.calls) <= 2 * 6

@@ -8,9 +8,8 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.errors import EmbeddingError
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER, ExtractiveProvider
-from vectorforge.llm.providers.extractive.ranking import stem, terms
-from vectorforge.llm.providers.extractive.sentences import split
+from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+from vectorforge.llm.providers.quotations import split, stem, terms
 from vectorforge.llm.types import GroundingSource, ProviderCapability, StreamEnd, TextDelta
 
 RHINE = (

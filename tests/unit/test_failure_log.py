@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from vectorforge.background import log_unexpected
+from vectorforge.errors import log_unexpected
 
 PLANTED = "postgresql://admin:hunter2@10.0.0.1/prod"
 

@@ -13,7 +13,7 @@ from tests.support.rag.query_parts import LogList
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMError
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.context import ContextBuilder
 from vectorforge.pipeline.fallback.ladder import DegradationLadder

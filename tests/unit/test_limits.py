@@ -11,7 +11,7 @@ from vectorforge.api.middleware.limits import limit_headers
 from vectorforge.config import IngestionSettings, LLMSettings, ModelPrice, VectorForgeConfig
 from vectorforge.limits.gate import REMEMBERED_S, LimitGate
 from vectorforge.limits.settings import Claim, Limits, LimitState
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.presets import PRESETS, RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.prices import PriceList

@@ -3,7 +3,7 @@
 import pytest
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.llm.providers.max_serve import STOP_TOKENS, format_chat_prompt
+from vectorforge.llm.providers.openai_compatible import STOP_TOKENS, format_chat_prompt
 
 # https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_3/
 GOLDEN = """\

@@ -26,14 +26,20 @@ from vectorforge.errors import (
     LLMTimeoutError,
 )
 from vectorforge.health import HealthChecker
-from vectorforge.llm import response_body
+from vectorforge.llm import http as llm_http
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.failures import error_for_status
-from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry, ProviderSpec
-from vectorforge.llm.request_shaping import RefusedParameters, check_sampling, named_parameter
-from vectorforge.llm.types import Completion, LLMRequestConfig, ProviderCall, ProviderCapability
+from vectorforge.llm.failures import RefusedParameters, error_for_status, named_parameter
+from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry
+from vectorforge.llm.types import (
+    Completion,
+    LLMRequestConfig,
+    ProviderCall,
+    ProviderCapability,
+    check_sampling,
+)
 from vectorforge.telemetry import InMemoryMetrics
-from vectorforge.vendors.errors import parse_retry_after
+from vectorforge.vendors.accounts import ProviderSpec
+from vectorforge.vendors.failures import parse_retry_after
 
 
 class Quoter(BaseLLMProvider):
@@ -238,7 +244,8 @@ def test_unknown_names() -> None:
 #
 def test_a_vendor_is_one_more_row(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    row = ProviderSpec("second", "anthropic_api_key", "vectorforge.llm.providers.openai:OpenAIProvider")
+    factory = "vectorforge.llm.providers.openai:OpenAIProvider"
+    row: ProviderSpec[LLMSettings] = ProviderSpec("second", "anthropic_api_key", factory)
     registry = LLMProviderRegistry(specs=(row,))
     registry.auto_discover(settings(None, "key", default="second"))
     assert registry.list_providers() == ["openai"]
@@ -374,7 +381,7 @@ class Body:
 
 async def read(*pieces: bytes) -> list[str]:
     whole = [piece for piece in pieces if piece]  # an empty one is the end
-    return [event.decode() async for events in response_body.events(Body(*whole)) for event in events]
+    return [event.decode() async for events in llm_http.events(Body(*whole)) for event in events]
 
 
 STREAM = (
@@ -403,7 +410,7 @@ async def test_endless_event_is_refused() -> None:
 
 async def test_body_that_is_no_json() -> None:
     with pytest.raises(ValueError, match="unexpected character"):
-        await response_body.read_json(Body(b"<html>"))
+        await llm_http.read_json(Body(b"<html>"))
 
 
 # C38, defect 8

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 
 
@@ -43,7 +43,7 @@ def test_one_without_credentials_is_left_out_and_said_so(caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         registry = discovered("anthropic", "ollama")
     assert order(registry, "openai") == [("ollama", "llama3.3")]
-    assert "LLM fallback 'anthropic' is left out: it has no credentials" in caplog.text
+    assert "LLM fallback 'anthropic' is skipped: it has no credentials" in caplog.text
 
 
 def test_a_name_that_is_no_providers_stops_the_start() -> None:

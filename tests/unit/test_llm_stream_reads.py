@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from vectorforge.errors import LLMError
-from vectorforge.llm import response_body
+from vectorforge.llm import http as llm_http
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
@@ -90,7 +90,7 @@ class OneRead:
 
 
 async def test_events_before_one_that_is_too_long_are_not_lost() -> None:
-    events = response_body.events(OneRead(b"data: a\n\ndata: " + b"x" * (5 * 1024 * 1024)))
+    events = llm_http.events(OneRead(b"data: a\n\ndata: " + b"x" * (5 * 1024 * 1024)))
     assert await anext(events) == [b"a"]
     with pytest.raises(ConnectionError):
         await anext(events)
@@ -125,4 +125,4 @@ async def test_events_do_not_depend_on_how_they_arrive(body: bytes, expected: li
     for first in range(len(body) + 1):
         for second in range(first, len(body) + 1):
             reads = Reads(body[:first], body[first:second], body[second:])
-            assert [data async for found in response_body.events(reads) for data in found] == expected
+            assert [data async for found in llm_http.events(reads) for data in found] == expected

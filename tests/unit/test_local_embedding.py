@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from vectorforge.embedding.providers import minilm_files
+from vectorforge.embedding.providers import minilm
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
@@ -157,21 +157,21 @@ async def test_health_does_not_build_the_model(tmp_path: Path) -> None:
 def test_a_damaged_cache_file_is_built_again(
     model_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = minilm_files.quantised_model(model_dir)
+    good = minilm.quantised_model(model_dir)
     (kept,) = model_dir.iterdir()
     content = kept.read_bytes()
     for damage in (content[:-1000], content[:500] + bytes([content[500] ^ 1]) + content[501:]):
         (tmp_path / kept.name).write_bytes(damage)
-        assert minilm_files.quantised_model(tmp_path) == good
-        assert "damaged; building it again" in caplog.text
+        assert minilm.quantised_model(tmp_path) == good
+        assert "damaged; rebuilding it" in caplog.text
         caplog.clear()
     assert [file.name for file in tmp_path.iterdir()] == [kept.name]
 
 
 def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from vectorforge.embedding.providers import minilm_files; "
-        "print(len(minilm_files.quantised_model(Path(sys.argv[1]))))"
+        "import sys; from pathlib import Path; from vectorforge.embedding.providers import minilm; "
+        "print(len(minilm.quantised_model(Path(sys.argv[1]))))"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -185,15 +185,15 @@ def test_a_folder_that_cannot_be_written_is_named_by_its_setting(tmp_path: Path)
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(ConfigurationError, match="VECTORFORGE_MODEL_CACHE_DIR"):
-        minilm_files.quantised_model(blocked / "cache")
+        minilm.quantised_model(blocked / "cache")
 
 
 def test_the_cache_is_the_users_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert minilm_files.default_cache_dir() == tmp_path / "vectorforge"
+    assert minilm.default_cache_dir() == tmp_path / "vectorforge"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert minilm_files.default_cache_dir() == tmp_path / ".cache" / "vectorforge"
+    assert minilm.default_cache_dir() == tmp_path / ".cache" / "vectorforge"
 
 
 def run_with_wheel(folder: Path, call: str) -> str:
@@ -201,7 +201,7 @@ def run_with_wheel(folder: Path, call: str) -> str:
     program = (
         f"import sys; sys.path.insert(0, {str(folder)!r})\n"
         "from pathlib import Path\n"
-        "from vectorforge.embedding.providers import minilm_files\n"
+        "from vectorforge.embedding.providers import minilm\n"
         "from vectorforge.errors import ConfigurationError\n"
         f"try: {call}\nexcept ConfigurationError as exc: print(exc)"
     )
@@ -216,12 +216,10 @@ def test_files_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> No
     (fake / "model" / "tokenizer.json").write_text("{}")
     (fake / "model" / "model.safetensors").write_bytes(b"x")
     cache = f"Path({str(tmp_path / 'cache')!r})"
-    assert "tokenizer: sha256 44136fa355b3" in run_with_wheel(tmp_path, "minilm_files.tokenizer_json()")
-    assert "weights: sha256 2d711642b726" in run_with_wheel(
-        tmp_path, f"minilm_files.quantised_model({cache})"
-    )
+    assert "tokenizer: sha256 44136fa355b3" in run_with_wheel(tmp_path, "minilm.tokenizer_json()")
+    assert "weights: sha256 2d711642b726" in run_with_wheel(tmp_path, f"minilm.quantised_model({cache})")
     (fake / "model" / "tokenizer.json").unlink()
-    assert "vectorforge[local]" in run_with_wheel(tmp_path, "minilm_files.tokenizer_json()")
+    assert "vectorforge[local]" in run_with_wheel(tmp_path, "minilm.tokenizer_json()")
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:

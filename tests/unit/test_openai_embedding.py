@@ -15,8 +15,11 @@ from tests.support.vendors.hashing_embedder import hashed_vector
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
-from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-from vectorforge.embedding.providers.openai_compatible import CohereEmbeddingProvider, GoogleEmbeddingProvider
+from vectorforge.embedding.providers.openai import (
+    CohereEmbeddingProvider,
+    GoogleEmbeddingProvider,
+    OpenAIEmbeddingProvider,
+)
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     EmbeddingAuthenticationError,
@@ -235,7 +238,7 @@ async def test_a_slow_server_is_a_timeout(server: FakeEmbeddingsServer) -> None:
 async def test_an_overlong_text_is_named_before_anything_is_sent(server: FakeEmbeddingsServer) -> None:
     # fault 35
     async with connected(server) as provider:
-        with pytest.raises(EmbeddingInputError, match=r"Text 1 is about \d+ tokens; .* takes 8191") as caught:
+        with pytest.raises(EmbeddingInputError, match=r"Text 1 is about \d+ tokens; .* most 8191") as caught:
             await provider.embed_documents(["short", "long " * 10_000, "short too"])
     assert caught.value.index == 1
     assert server.requests == []
@@ -246,7 +249,7 @@ async def test_a_text_that_only_the_server_refuses_is_found(server: FakeEmbeddin
     server.refused_text = "forbidden"
     texts = ["a", "b", "c", "forbidden fruit", "e"]
     async with connected(server, cache=InMemoryEmbeddingCache()) as provider:
-        with pytest.raises(EmbeddingInputError, match="refused text 3") as caught:
+        with pytest.raises(EmbeddingInputError, match="rejected text 3") as caught:
             await provider.embed_documents(texts)
         assert caught.value.index == 3
         assert "forbidden" not in caught.value.message

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.rag.query_logs import make_log, message
-from vectorforge.aws.handlers.message_visibility import RetryWaits
 from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
 from vectorforge.aws.handlers.query_log_writer import RETRY_WAITS
+from vectorforge.aws.queues import RetryWaits
 from vectorforge.errors import (
     ConfigurationError,
     DatabaseError,

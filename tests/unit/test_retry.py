@@ -14,7 +14,7 @@ from vectorforge.errors import (
     LLMRateLimitError,
     LLMTimeoutError,
 )
-from vectorforge.vendors.retry import RetryBudget, with_retries
+from vectorforge.vendors.failures import RetryBudget, with_retries
 
 NOW = LLMRateLimitError("busy", retry_after_s=0.0)
 

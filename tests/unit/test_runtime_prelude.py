@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vectorforge.runtime import ProtocolError
-from vectorforge.runtime.prelude import DELIMITER, MAX_PRELUDE_BYTES, prelude
+from vectorforge.runtime.response_stream import DELIMITER, MAX_PRELUDE_BYTES, prelude
 
 HEADERS = [
     (b"Content-Type", b"text/plain"),

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from vectorforge.llm.resilience import SilenceLimit
+from vectorforge.llm.attempts import SilenceLimit
 
 
 async def test_an_await_that_takes_too_long_ends() -> None:

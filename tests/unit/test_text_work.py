@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from vectorforge.background import off_event_loop
+from vectorforge.threads import off_event_loop
 
 
 async def test_work_on_a_long_text_waits_for_nothing_that_the_loop_does() -> None:

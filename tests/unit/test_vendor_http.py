@@ -16,7 +16,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import FixedCredentials, KeyOrigin
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorClient
 
 OLD, NEW = SecretStr("old-canary"), SecretStr("new-canary")

@@ -29,7 +29,7 @@ from infra.emulator.localstack import (
     localstack_variables,
 )
 from vectorforge.config import VectorForgeConfig
-from vectorforge.embedding.providers.minilm_graph import DIMENSION
+from vectorforge.embedding.providers.minilm import DIMENSION
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.account import account_for, make_folder
 

@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 
 from vectorforge.api.openai.errors import openai_error, openai_status
 from vectorforge.api.schemas import FieldProblem, Problem
-from vectorforge.background import log_unexpected
 from vectorforge.errors import (
     AnsweringModelNotFoundError,
     AnswerStreamLostError,
@@ -48,6 +47,7 @@ from vectorforge.errors import (
     NotFoundError,
     RetrievalError,
     VectorForgeError,
+    log_unexpected,
 )
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
-"""boto3 clients: one for each service, built when first needed, with timeouts that fit inside a request.
+"""boto3 clients: one per service, built on first use, with timeouts that fit inside a request.
 
-Region, credentials and endpoints come from boto3's own chain; ``AWS_ENDPOINT_URL`` leads to an emulator.
+Region, credentials and endpoints come from boto3's own chain; ``AWS_ENDPOINT_URL`` selects an emulator.
 """
 
 import threading
@@ -11,13 +11,13 @@ from vectorforge.errors import ConfigurationError
 
 
 class AwsClients:
-    """The clients of one process; safe to use from any thread.
+    """Clients of one process; thread-safe.
 
     Args:
-        connect_timeout_s: Longest wait for a connection.
-        read_timeout_s: Longest silence of the other side.
-        max_attempts: Calls altogether; botocore waits up to a second before the second one.
-        region: E.g. "eu-central-1"; None: as boto3's chain says.
+        connect_timeout_s: Time limit of a connection attempt.
+        read_timeout_s: Longest silence of the service.
+        max_attempts: Attempts in total; botocore waits up to a second before the second one.
+        region: E.g. "eu-central-1"; default: from boto3's chain.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class AwsClients:
         self._lock = threading.Lock()  # clients may be shared by threads, but not built by several at once
 
     def get(self, service: str) -> Any:
-        """The client of a service, e.g. "sqs". The first call takes about 0.3 s: it loads boto3.
+        """Return the client of a service, e.g. "sqs". The first call takes about 0.3 s to load boto3.
 
         Raises:
-            ConfigurationError: There is no region, or the configuration of the AWS SDK is not usable.
+            ConfigurationError: There is no region, or the configuration of the AWS SDK is invalid.
         """
         with self._lock:
             if service not in self._clients:
@@ -64,11 +64,11 @@ class AwsClients:
             client.close()
 
     def disconnect(self) -> None:
-        """Close the connections, and keep the clients: the next call of one connects again."""
+        """Close the connections but not the clients: the next call reconnects."""
         with self._lock:
             clients = list(self._clients.values())
         for client in clients:
-            client.close()  # botocore clears its pools, and makes new ones when asked
+            client.close()  # botocore clears its pools and reconnects on demand
 
     def _build(self, service: str) -> Any:
         import boto3
@@ -87,7 +87,7 @@ class AwsClients:
             s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"},
         )
         try:
-            if self._session is None:  # of our own: boto3's default one is shared with code we do not know
+            if self._session is None:  # not boto3's default session, which other code shares
                 self._session = boto3.session.Session(region_name=self._region)
             client = self._session.client(service, config=config)
             if service == "s3" and not _is_aws_host(client.meta.endpoint_url):
@@ -96,11 +96,11 @@ class AwsClients:
                 client = self._session.client(service, config=by_path)
         except (BotoCoreError, ValueError) as exc:  # ValueError: an endpoint that is no URL
             raise ConfigurationError(
-                f"No AWS client for {service} can be made ({type(exc).__name__}); is AWS_DEFAULT_REGION set?"
+                f"Cannot create an AWS client for {service} ({type(exc).__name__}); set AWS_DEFAULT_REGION."
             ) from exc
         return client
 
 
 def _is_aws_host(endpoint_url: str) -> bool:
-    """Whether S3's own hosts are behind an endpoint, in whatever partition; not an emulator."""
+    """Return True for an endpoint of S3 in any partition, False for an emulator."""
     return (urlsplit(endpoint_url).hostname or "").startswith(("s3.", "s3-"))

@@ -1,8 +1,6 @@
-"""How the role that owns the schema logs in: with its URL's password, a secret's, or a token of IAM.
+"""Database logins on AWS: a secret in Secrets Manager, or IAM tokens signed in this process.
 
-Passwords for RDS from IAM: each connection logs in with a token of its own, signed in this process.
-
-A token is good for 15 minutes; a connection made with it stays.
+An IAM token is valid for 15 minutes; a connection opened with it stays open.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.html
 """
 
@@ -10,47 +8,146 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import SecretStr
 
-from vectorforge.aws.database_secret import SecretDatabaseLogin, read_login
-from vectorforge.aws.observability import unlogged
+from vectorforge.aws.clients import AwsClients
+from vectorforge.aws.observability import suppress_logs
+from vectorforge.aws.secret_readers import secret_reader
 from vectorforge.config import DatabaseSettings
 from vectorforge.db.conninfo import parsed, with_login
 from vectorforge.db.login import PasswordSource, check_conninfo, with_made_password
-from vectorforge.errors import ConfigurationError, DatabaseLoginError, DatabaseUnavailableError
+from vectorforge.errors import (
+    ConfigurationError,
+    DatabaseLoginError,
+    DatabaseUnavailableError,
+    VectorForgeError,
+)
 
 if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials
     from botocore.session import Session
 
-
 logger = logging.getLogger(__name__)
+
+_SETTING = "VECTORFORGE_DATABASE_SECRET_ID"
+_PAUSE_S = 1.0
+"""Minimum time between two reads for rejected passwords: many connections fail at the same time."""
+
+
+def read_login(secret_id: str, *, setting: str) -> tuple[str, SecretStr]:
+    """Return role and password from the secret.
+
+    Args:
+        secret_id: Name or ARN.
+        setting: Variable that names the secret.
+
+    Raises:
+        ConfigurationError: The secret is missing, not readable or not a login.
+        SecretsUnavailableError: AWS does not respond.
+    """
+    clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
+    try:
+        read = secret_reader(
+            clients, secret_id, max_age_s=1, setting=setting, content="username and password"
+        )
+        fields = read()
+    finally:
+        clients.close()
+    username, password = fields.get("username"), fields.get("password")
+    if not (isinstance(username, str) and username and isinstance(password, str) and password):
+        raise ConfigurationError(f"Secret {secret_id} must be a JSON object of username and password.")
+    return username, SecretStr(password)
+
+
+class SecretDatabaseLogin:
+    """Password of one role from a secret, read on first use and again after a server rejected it.
+
+    Rotation (``ALTER ROLE``) ends no connection: the next new connection needs the new password.
+
+    Args:
+        secret_id: Name or ARN.
+    """
+
+    makes_tokens: ClassVar[bool] = False
+
+    def __init__(self, secret_id: str) -> None:
+        self._secret_id = secret_id
+        self._login: tuple[str, SecretStr] | None = None
+        self._read_at = float("-inf")
+        self._lock = threading.Lock()  # held while the secret is read, once for all waiting threads
+
+    def check(self, parameters: Mapping[str, str]) -> None:
+        """Raise ConfigurationError unless the connection verifies the server or is local."""
+        check_conninfo(parameters, setting=_SETTING, sockets=True)
+
+    def __call__(self, host: str, port: int, user: str) -> SecretStr:
+        """Return the password as last read.
+
+        Raises:
+            ConfigurationError: As ``read_login``, or the secret is of another role.
+            SecretsUnavailableError: As ``read_login``.
+        """
+        with self._lock:
+            username, password = self._login or self._read()
+        if username != user:
+            raise ConfigurationError(f"Secret {self._secret_id} is not the login of the role in the URL.")
+        return password
+
+    def renew(self, refused: SecretStr) -> bool:
+        """Return True if the secret has another password; reads it at most once a second. Never raises."""
+        with self._lock:
+            if self._login is None or self._login[1] != refused:
+                return True
+            if time.monotonic() - self._read_at < _PAUSE_S:
+                return False
+            try:
+                _, password = self._read()
+            except VectorForgeError as exc:
+                logger.warning("%s The rejected password cannot be renewed.", exc.message)
+                return False
+        if password == refused:
+            logger.warning("Secret %s holds the password that the database rejected", self._secret_id)
+            return False
+        logger.info("The database rejected the password; using a new one")
+        return True
+
+    def preload(self) -> None:
+        """Import the packages that read the secret."""
+        import aws_lambda_powertools.utilities.parameters  # noqa: F401
+        import boto3  # noqa: F401
+
+    def _read(self) -> tuple[str, SecretStr]:
+        self._read_at = time.monotonic()
+        self._login = read_login(self._secret_id, setting=_SETTING)
+        return self._login
+
 
 T = TypeVar("T")
 
 
 async def as_migrator(settings: DatabaseSettings, work: Callable[[str], Awaitable[T]]) -> T:
-    """Do something with the database as the role that owns the schema.
+    """Run work on the database as the role that owns the schema.
 
-    The password is the URL's or, with a secret, the one that it holds now. Where that is refused and
-    ``database_auth`` is "iam", a token takes its place. For RDS wants nothing but tokens of a member of
-    ``rds_iam``, and PostgreSQL makes whoever creates a role a member of it: once the login roles have
-    ``rds_iam``, the master user who created them has it as well, and his password is good no longer.
+    The password is the URL's or, with a secret, the current one of the secret. If it is rejected and
+    ``database_auth`` is "iam", a token replaces it: RDS accepts only tokens for members of ``rds_iam``, and
+    PostgreSQL makes the creator of a role a member of it. Once the login roles have ``rds_iam``, so has the
+    master user who created them, and its password stops working.
     https://www.postgresql.org/docs/17/role-attributes.html, https://www.postgresql.org/docs/17/auth-pg-hba-conf.html
 
     Args:
-        settings: With the migrator's URL.
-        work: Is given a connection string that holds the password. Called a second time, with another one,
-            when it fails with ``DatabaseLoginError``.
+        settings: Settings with the migrator's URL.
+        work: Receives a connection string with the password. Called again with another one if it fails with
+            ``DatabaseLoginError``.
 
     Raises:
-        ConfigurationError: No URL is set; the secret is not there, may not be read or is not a login; the URL
-            has a role or a password besides the secret's; or no token can be made for it.
-        SecretsUnavailableError: AWS does not answer.
-        DatabaseLoginError: Neither was let in.
+        ConfigurationError: No URL is set; the secret is missing, not readable or not a login; the URL has a
+            role or a password besides the secret's; or no token can be signed.
+        SecretsUnavailableError: AWS does not respond.
+        DatabaseLoginError: The database rejected password and token.
     """
     if settings.migrator_database_url is None:
         raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
@@ -83,15 +180,15 @@ def _with_secret(url: str, secret_id: str) -> str:
 
 
 _EXPIRES_S = 900
-"""What RDS takes at most."""
-_SCHEME = "https://"  # the signer wants one, and the token has none
+"""Maximum that RDS accepts."""
+_SCHEME = "https://"  # required by the signer, not part of the token
 
 
 class IamDatabaseLogin:
-    """Signs a token for each connection, with the credentials that this process has at that moment.
+    """Signer of a token for each connection, with the current AWS credentials of this process.
 
-    They are read anew each time, from where boto3 finds them: those of a Lambda function change, and a
-    snapshot of it may be restored when they have long expired. So nothing is kept, not even for a moment.
+    Credentials are read from boto3's chain each time and never cached: those of a Lambda function change, and
+    a snapshot may be restored long after they expired.
     """
 
     makes_tokens: ClassVar[bool] = True
@@ -101,11 +198,11 @@ class IamDatabaseLogin:
         self._lock = threading.Lock()  # sessions may be shared by threads, but not built by several at once
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Raises ConfigurationError unless the server proves who it is."""
+        """Raise ConfigurationError unless the connection verifies the server's certificate."""
         check_conninfo(parameters, setting="VECTORFORGE_DATABASE_AUTH=iam")
 
     def renew(self, refused: SecretStr) -> bool:
-        """Every token is a new one, and the pool tries again: nothing is gained by doing so at once."""
+        """Return False: every token is new, and the pool retries anyway."""
         return False
 
     def preload(self) -> None:
@@ -116,10 +213,10 @@ class IamDatabaseLogin:
         self._aws()
 
     def __call__(self, host: str, port: int, user: str) -> SecretStr:
-        """The token with which a role logs in at an address.
+        """Return the token of a role for an address.
 
-        Signed as ``generate_db_auth_token`` of boto3's RDS client does it, without that client: its model
-        of the RDS API takes longer to load than the rest together.
+        Signed like ``generate_db_auth_token`` of boto3's RDS client, without loading that client's model of
+        the RDS API, which takes longer than the rest together.
 
         Args:
             host: Endpoint of the proxy or instance.
@@ -133,7 +230,7 @@ class IamDatabaseLogin:
         from botocore.auth import SigV4QueryAuth
         from botocore.awsrequest import AWSRequest
 
-        with unlogged("botocore.auth", "botocore.credentials"):
+        with suppress_logs("botocore.auth", "botocore.credentials"):
             signer = SigV4QueryAuth(self._credentials(), "rds-db", self._region(), expires=_EXPIRES_S)
             query = {"Action": "connect", "DBUser": user}
             request = AWSRequest(method="GET", url=f"{_SCHEME}{host}:{port}/", params=query)
@@ -153,9 +250,9 @@ class IamDatabaseLogin:
         from botocore.exceptions import BotoCoreError, CredentialRetrievalError, MetadataRetrievalError
 
         try:
-            # Not get_credentials(), which remembers the first ones.
-            found = self._aws().get_component("credential_provider").load_credentials()
-            frozen = found.get_frozen_credentials() if found is not None else None
+            # Not get_credentials(), which caches the first ones.
+            loaded = self._aws().get_component("credential_provider").load_credentials()
+            frozen = loaded.get_frozen_credentials() if loaded is not None else None
         except (CredentialRetrievalError, MetadataRetrievalError) as exc:
             raise DatabaseUnavailableError(
                 "The AWS credentials for the database cannot be read now."
@@ -178,15 +275,15 @@ class IamDatabaseLogin:
 
 
 def database_password(settings: DatabaseSettings) -> PasswordSource | None:
-    """What makes the passwords of app and log writer; None when their URLs hold them."""
+    """Return the source of the passwords of app and log writer; None if their URLs hold them."""
     return IamDatabaseLogin() if settings.database_auth == "iam" else None
 
 
 def app_password(settings: DatabaseSettings) -> PasswordSource | None:
-    """What gives the app's password; None when its URL holds it.
+    """Return the source of the app's password; None if its URL holds it.
 
     Raises:
-        ConfigurationError: Two settings say different things.
+        ConfigurationError: Two settings contradict each other.
     """
     if settings.database_secret_id is None:
         return database_password(settings)

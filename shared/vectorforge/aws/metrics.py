@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.metrics import EphemeralMetrics
 
 DEFAULT_NAMESPACE: Final = "VectorForge"
-"""Without ``POWERTOOLS_METRICS_NAMESPACE``, which keeps the stages of one account apart."""
+"""Default of ``POWERTOOLS_METRICS_NAMESPACE``, which separates the stages of one account."""
 MAX_TAG_SETS: Final = 200
-"""Combinations of tag values that one process sends as they are; each is billed as metrics of its own."""
+"""Combinations of tag values that one process sends unchanged; each is billed as separate metrics."""
 MAX_VALUES_PER_TAG: Final = 40
-"""Values of one tag that one process sends; callers choose some of them (models), the code has fewer."""
+"""Values of one tag that one process sends; callers choose some of them (models)."""
 OTHER: Final = "other"
-"""What stands for the values above these limits."""
+"""Replacement of values above these limits."""
 
 Selection: TypeAlias = Literal["essential", "all"]
-"""Which measurements are metrics: ``ESSENTIAL``, or also every other one, with all its tags as dimensions."""
+"""Measurements sent as metrics: ``ESSENTIAL``, or also all others with all tags as dimensions."""
 
 COLD_START: Final = "ColdStart"
 
@@ -64,7 +64,7 @@ ESSENTIAL: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "log_writer": {"query_log.rows_stored": ()},
 }
-"""By service and name: the dimensions beside ``service``. Alarms need them fixed, so callers choose none."""
+"""Dimensions in addition to ``service``, by service and name; fixed, since alarms depend on them."""
 
 _MAX_VALUE_LENGTH: Final = 250
 _MAX_VALUES: Final = 100  # in a line, as the format has it for metrics
@@ -75,16 +75,14 @@ _DimensionSets = tuple[tuple[str, ...], ...]
 
 
 class EmfMetrics:
-    """Collects the measurements of one invocation and prints them at its end, one line for each set of tags.
+    """Collector that prints the measurements of an invocation at its end, one line per set of tags.
 
-    A histogram keeps all its values, so that CloudWatch can compute percentiles. What would not fit into a
-    line (100 values, 100 metrics) is printed early and then forgotten: nothing is lost or doubled.
-
-    May be used from several threads.
+    Histograms retain all values, so that CloudWatch can compute percentiles. Measurements that do not fit
+    into a line (100 values, 100 metrics) are printed early. Thread-safe.
 
     Args:
         service: Value of the dimension ``service``, e.g. "query".
-        selection: Which measurements become metrics.
+        selection: Measurements that become metrics.
     """
 
     def __init__(self, service: str, *, selection: Selection = "essential") -> None:
@@ -101,26 +99,26 @@ class EmfMetrics:
         self._lock = threading.Lock()
 
     def observe(self, name: str, value: float, tags: Tags | None = None) -> None:
-        """Add a value to a histogram. Unknown names and tags raise ``KeyError``: they are typing errors."""
+        """Add a value to a histogram; unknown names and tags raise ``KeyError``."""
         self._add(name, value, tags, "histogram")
 
     def increment(self, name: str, value: float = 1, tags: Tags | None = None) -> None:
-        """Add to a counter. Unknown names and tags raise ``KeyError``."""
+        """Add to a counter; unknown names and tags raise ``KeyError``."""
         self._add(name, value, tags, "counter")
 
     def add_cold_start(self, context: Any) -> None:
         """Print ``ColdStart`` on a line of its own, with the dimensions ``function_name`` and ``service``.
 
-        Not where nobody waits for a start, unless everything is sent; log lines always say ``cold_start``.
+        Skipped for services without the metric, unless all are sent; log lines always have ``cold_start``.
 
         Args:
-            context: Of the invocation; has ``function_name``.
+            context: Lambda context with ``function_name``.
         """
         if self._selection == "all" or COLD_START in self._essential:
             self._new_document((), ()).add_cold_start_metric(context)
 
     def flush(self) -> None:
-        """Print what was measured since the last time; nothing measured prints nothing."""
+        """Print the measurements since the last call, if any."""
         with self._lock:
             lines, self._lines = self._lines, {}
             for line in lines.values():
@@ -131,7 +129,7 @@ class EmfMetrics:
         if spec.kind != kind or set(spec.tags) != set(tags or {}):
             raise KeyError(f"{name} is a {spec.kind} with tags {spec.tags}")
         if not math.isfinite(value):
-            return  # JSON has no word for it, and CloudWatch would drop the whole line
+            return  # not valid in JSON; CloudWatch would drop the whole line
         dimension_sets = self._dimension_sets(name, spec.tags)
         with self._lock:
             folded = self._fold(tags or {})
@@ -145,7 +143,7 @@ class EmfMetrics:
                 line.add_field(name, value, is_sum=kind == "counter")
 
     def _dimension_sets(self, name: str, tags: tuple[str, ...]) -> _DimensionSets:
-        """Names of the tags that are dimensions: none for a mere field, two sets for two metrics."""
+        """Return the sets of tags that are dimensions: none for a field, two for two metrics."""
         sets: dict[tuple[str, ...], None] = {}
         if self._selection == "all":
             sets[tuple(sorted(tags))] = None
@@ -168,7 +166,7 @@ class EmfMetrics:
         return document
 
     def _fold(self, tags: Tags) -> _TagSet:
-        """The tags, sorted, with "other" for values that would make the bill grow without bound."""
+        """Return the sorted tags, with "other" for values beyond the limits."""
         folded = tuple(sorted((name, self._fold_value(name, value)) for name, value in tags.items()))
         if folded not in self._known_sets:
             if len(self._known_sets) >= MAX_TAG_SETS:
@@ -189,9 +187,9 @@ class EmfMetrics:
 
 
 class _Line:
-    """What was measured with one set of tags: metrics by their dimensions, and fields.
+    """Measurements with one set of tags: metrics by their dimensions, and fields.
 
-    The fields stand in the metrics' document, or in a line of their own where there are no metrics.
+    Fields are part of the metrics' document, or of a separate line if there are no metrics.
     """
 
     def __init__(
@@ -207,11 +205,11 @@ class _Line:
         self._fields: dict[str, list[float]] = {}
 
     def document(self, dimension_sets: _DimensionSets) -> "EphemeralMetrics":
-        """Where metrics with these dimensions go."""
-        found = self._documents.get(dimension_sets)
-        if found is None:
-            found = self._documents[dimension_sets] = self._new_document(self._tags, dimension_sets)
-        return found
+        """Return the document of metrics with these dimensions."""
+        document = self._documents.get(dimension_sets)
+        if document is None:
+            document = self._documents[dimension_sets] = self._new_document(self._tags, dimension_sets)
+        return document
 
     def add_field(self, name: str, value: float, *, is_sum: bool) -> None:
         """Add to a field: a counter's sum, or a histogram's values."""
@@ -235,7 +233,7 @@ class _Line:
             document.flush_metrics()
 
     def _print_fields(self) -> None:
-        """As a log line, so that every line has a level and a message."""
+        """Print the fields as a log line with level and message."""
         fields = {name: _plain(values) for name, values in self._fields.items()}
         line = {"level": "INFO", "message": "Measured", "service": self._service, **dict(self._tags)}
         sys.stdout.write(json.dumps({**line, **fields}) + "\n")
@@ -243,5 +241,5 @@ class _Line:
 
 
 def _plain(values: list[float]) -> float | list[float]:
-    """One number where there is one: Logs Insights has no functions for lists."""
+    """Return a single number if possible: Logs Insights has no functions for lists."""
     return values[0] if len(values) == 1 else values

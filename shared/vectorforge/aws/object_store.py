@@ -1,4 +1,4 @@
-"""Objects of S3 buckets, read with a bound on their size."""
+"""Bounded reads of objects in S3 buckets."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,57 +19,58 @@ _SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as it is now, without its content."""
+    """Current state of an object, without its content."""
 
     size: int
     """Bytes."""
     etag: str
     version: str
-    """Empty where the bucket keeps no versions."""
+    """Empty for a bucket without versioning."""
     media_type: str | None
     last_modified: datetime
-    """Of this revision's writing; whole seconds."""
+    """Time of the write, in whole seconds."""
 
     @property
     def revision(self) -> str:
-        """Another one each time the object is written with other content."""
+        """Identifier that changes with each write of other content."""
         return f"{self.version}/{self.etag}"
 
 
 class ObjectStore:
-    """Reads objects; nothing connects before the first call.
+    """Reader of objects; connects on the first call.
 
     Args:
-        clients: Where the S3 client comes from.
+        clients: Source of the S3 client.
     """
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
 
     async def find(self, bucket: str, key: str) -> StoredObject | None:
-        """What is stored under a key now, or None.
+        """Return the current object under a key, or None.
 
         Raises:
-            ObjectStoreError: S3 did not answer (``retryable``), or refused. Without ``s3:ListBucket`` it
-                refuses, too, where there is no object.
+            ObjectStoreError: S3 did not respond (``retryable``) or denied access. Without ``s3:ListBucket``
+                it also denies access to a missing object.
             ConfigurationError: As ``AwsClients.get``.
         """
-        found = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
-        if found is None:
+        head = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
+        if head is None:
             return None
         return StoredObject(
-            size=found["ContentLength"],
-            etag=found["ETag"],
-            version=found.get("VersionId", ""),
-            media_type=found.get("ContentType"),
-            last_modified=found["LastModified"],
+            size=head["ContentLength"],
+            etag=head["ETag"],
+            version=head.get("VersionId", ""),
+            media_type=head.get("ContentType"),
+            last_modified=head["LastModified"],
         )
 
     async def read(self, bucket: str, key: str, expected: StoredObject) -> bytes | None:
-        """The content of an object; None when it is another one by now, or gone.
+        """Return the content of an object; None if it was replaced or deleted.
 
         Raises:
-            ObjectStoreError: S3 did not answer, refused, or sent more or less than it had said.
+            ObjectStoreError: S3 did not respond, denied access, or sent another number of bytes than
+            announced.
             ConfigurationError: As ``AwsClients.get``.
         """
 

@@ -1,9 +1,4 @@
-"""The library's log lines as JSON, as CloudWatch Logs Insights reads them.
-
-Spans as X-Ray subsegments of the running invocation.
-
-Calls of botocore whose log lines would hold secrets, at DEBUG.
-"""
+"""Telemetry of a Lambda function: JSON log lines, X-Ray subsegments, and both with metrics per invocation."""
 
 import asyncio
 import logging
@@ -13,24 +8,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from vectorforge.background import describe
-from vectorforge.telemetry import CREDENTIAL, REQUEST_ID
+from vectorforge.aws.metrics import EmfMetrics
+from vectorforge.config import VectorForgeConfig
+from vectorforge.errors import VectorForgeError, describe_exception, log_unexpected
+from vectorforge.telemetry import CREDENTIAL, REQUEST_ID, NoTracer, Tracer
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
-
 
 _LIBRARY = "vectorforge"
 
 
 def structure_logs(service: str) -> "Logger":
-    """Print what the loggers of ``vectorforge`` say as JSON, one object a line, on standard output.
+    """Print log records of ``vectorforge`` as JSON, one object per line, on standard output.
 
-    Each line has timestamp, level, logger (``name``), message, ``service``, X-Ray trace id and, while a
-    request is answered, ``correlation_id``: its ``X-Request-Id``, and ``credential``: the name of the key or
-    identity that asks, never the key itself. Exceptions are shown by type and place,
-    since their texts may hold keys, URLs or rows. The level is INFO, or what ``POWERTOOLS_LOG_LEVEL`` or the
-    function's log level says. Other libraries keep the handler of Lambda's runtime on the root logger.
+    Each line has timestamp, level, logger (``name``), message, ``service``, X-Ray trace id and, during a
+    request, ``correlation_id`` (its ``X-Request-Id``) and ``credential`` (name of the key or identity, never
+    the key). Exceptions are shown by type and location, since their texts may hold keys, URLs or rows. The
+    level is INFO, or that of ``POWERTOOLS_LOG_LEVEL`` or the function. Other libraries log through the
+    handler of Lambda's runtime on the root logger.
 
     Args:
         service: Name of the function, e.g. "query".
@@ -54,7 +50,7 @@ def structure_logs(service: str) -> "Logger":
 
 
 class _LineFilter(logging.Filter):
-    """Adds the request that a line belongs to, and who sent it, and takes the text from its exception."""
+    """Filter that adds request and credential to a record and removes the text of its exception."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request_id = REQUEST_ID.get()
@@ -64,19 +60,18 @@ class _LineFilter(logging.Filter):
         if credential is not None:
             record.credential = credential
         if record.exc_info and record.exc_info[1] is not None:
-            record.msg, record.args = f"{record.getMessage()}: {describe(record.exc_info[1])}", ()
+            record.msg, record.args = f"{record.getMessage()}: {describe_exception(record.exc_info[1])}", ()
             record.exc_info = record.exc_text = None
         return True
 
 
 class XRayTracer:
-    """Sends a subsegment to the X-Ray daemon of the Lambda sandbox when a span ends.
+    """Tracer that sends a subsegment to the X-Ray daemon of the Lambda sandbox when a span ends.
 
-    Its parent is the function's own segment, which Lambda writes and names in ``_X_AMZN_TRACE_ID``. The stack
-    of open subsegments that Powertools' and the SDK's context managers keep is not used: the log of a query
-    may begin while its search is running, and the stack outlives an invocation of the same trace.
-
-    Invocations that X-Ray does not sample, and processes outside Lambda, cost a look at the environment.
+    The parent is the function's own segment, named in ``_X_AMZN_TRACE_ID``. The stack of open subsegments of
+    Powertools and the SDK is not used: the log of a query may start while its search runs, and the stack
+    outlives an invocation of the same trace. Unsampled invocations and processes outside Lambda only read the
+    environment.
 
     Args:
         service: Name of the service in Powertools' settings.
@@ -85,7 +80,7 @@ class XRayTracer:
     def __init__(self, service: str) -> None:
         from aws_lambda_powertools import Tracer  # imports the X-Ray SDK
 
-        # auto_patch would import every client library it knows, to patch it: 0.6 s.
+        # auto_patch would import every supported client library: 0.6 s.
         tracer = Tracer(service=service, auto_patch=False)
         self._disabled = tracer.disabled
         self._recorder: Any = tracer.provider
@@ -119,7 +114,7 @@ class XRayTracer:
         from aws_xray_sdk.core.models.subsegment import Subsegment
         from aws_xray_sdk.core.models.trace_header import TraceHeader
 
-        # Lambda's runtime sets it anew for each invocation.
+        # Lambda's runtime sets it for each invocation.
         header = TraceHeader.from_header_str(os.environ.get("_X_AMZN_TRACE_ID"))
         if self._disabled or header.sampled != 1 or not header.root or not header.parent:
             return None
@@ -133,8 +128,8 @@ _silent: ContextVar[bool] = ContextVar("a call whose log lines hold secrets", de
 
 
 @contextmanager
-def unlogged(*loggers: str) -> Iterator[None]:
-    """Drop what these loggers say in here, at every level; other threads and tasks keep their lines.
+def suppress_logs(*loggers: str) -> Iterator[None]:
+    """Suppress these loggers within the block, at every level; other threads and tasks are not affected.
 
     Args:
         loggers: Names, such as "botocore.parsers".
@@ -150,3 +145,51 @@ def unlogged(*loggers: str) -> Iterator[None]:
 
 def _passes(record: logging.LogRecord) -> bool:
     return not _silent.get()
+
+
+logger = logging.getLogger(__name__)
+
+
+class FunctionTelemetry:
+    """Logs, metrics and spans of one function; created once per process, before its first invocation.
+
+    Args:
+        service: Name of the function, e.g. "query".
+        config: ``config.aws`` selects the metrics and enables spans.
+    """
+
+    def __init__(self, service: str, config: VectorForgeConfig) -> None:
+        from aws_lambda_powertools.metrics.provider import cold_start
+
+        self.metrics = EmfMetrics(service, selection=config.aws.cloudwatch_metrics)
+        self.tracer: Tracer = XRayTracer(service) if config.aws.tracing else NoTracer()
+        self._logger = structure_logs(service)
+        self._is_cold = cold_start.is_cold_start  # False with provisioned concurrency
+
+    @contextmanager
+    def invocation(self, context: Any) -> Iterator[None]:
+        """Wrap one invocation: its ids on every log line, its metrics printed once at the end.
+
+        A streamed answer has been sent by then.
+
+        Args:
+            context: The ``LambdaContext``.
+
+        Raises:
+            Exception: Our own errors unchanged. Any other becomes a general ``VectorForgeError``, because
+                Lambda's runtime logs and returns texts, which may hold secrets; its type and location are
+                logged.
+        """
+        is_cold, self._is_cold = self._is_cold, False
+        self._logger.append_keys(function_request_id=context.aws_request_id, cold_start=is_cold)
+        try:
+            yield
+        except Exception as exc:
+            log_unexpected(logger, "The invocation failed", exc)
+            if type(exc).__module__.startswith("vectorforge."):
+                raise
+            raise VectorForgeError(f"The invocation failed with {type(exc).__name__}; see the log.") from None
+        finally:
+            if is_cold:
+                self.metrics.add_cold_start(context)
+            self.metrics.flush()

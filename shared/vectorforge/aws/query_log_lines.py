@@ -1,7 +1,7 @@
-"""Finding query logs in the lines of a function's log, in the forms that CloudWatch gives them.
+"""Detection of query log records in the lines of a function's log, in CloudWatch's formats.
 
-A record is believed only where the query function has printed it: at the start of a line. A line that merely
-contains one may be a log line with text of a user in it, who must not be able to write query logs.
+A record is trusted only at the start of a line, where the query function prints it: other lines may contain
+text of a user, who must not be able to write query logs.
 """
 
 import json
@@ -11,25 +11,25 @@ from typing import Any
 
 from vectorforge.aws.query_log_record import RECORD_TYPE
 
-_NAMED = re.compile(re.escape(RECORD_TYPE) + r"\b")  # "_" goes on with the word: no pointers
+_NAMED = re.compile(re.escape(RECORD_TYPE) + r"\b")  # "_" continues the word: excludes pointers
 _TYPE = r'"type"\s*:\s*"' + re.escape(RECORD_TYPE) + '"'
 _PRINTED = re.compile(r"\s*(?=\{\s*" + _TYPE + ")")
 _PREFIX = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?\s+(?:\d{4}/\d\d/\d\d/\S+\s+)?")
-"""Time, and the name of the stream, as `aws logs tail` and exports to S3 put them before a line."""
+"""Time and stream name, the prefix of `aws logs tail` and of exports to S3."""
 _BROKEN_UP = re.compile(r"\s*" + _TYPE)
-"""A line of a record that some tool has formatted over several."""
+"""Line of a record formatted over several lines."""
 _MESSAGE = re.compile(r'\s*"(?:@?message|value)"\s*:\s*(?=")')
-"""A line of a formatted document of log events."""
+"""Line of a formatted document of log events."""
 _CUT_OFF = re.compile(r'"@?message"\s*:\s*"\s*\{\s*' + _TYPE.replace('"', r"\\\""))
 _CSV_TYPE = re.compile(r'""type""\s*:\s*""' + re.escape(RECORD_TYPE) + '""')
 _CSV_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)(?:"|$)|([^",]*))(?:,|\s*$)')
 
 _MAX_NESTING = 3
-"""A line inside a message inside a message: a log forwarded by another log."""
+"""Depth of messages inside messages: logs forwarded by other logs."""
 _EVENT = re.compile(
     r"@?(message|timestamp|ingestionTime|id|eventId|log|logGroup|logGroupName|logStream|logStreamName|ptr)"
 )
-"""Names in a log event as CloudWatch gives it. An object with any other is the function's own log line."""
+"""Keys of a log event in CloudWatch's form; an object with another key is the function's own log line."""
 _LISTS = ("events", "logEvents", "results")
 _MAX_DEPTH = 6
 
@@ -37,14 +37,14 @@ _DECODER = json.JSONDecoder()
 
 
 def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
-    """The records in a line, as JSON; broken ones too, so that they can be counted.
+    """Yield the records in a line, as JSON, including broken ones so that they can be counted.
 
-    A record stands in the line as it was printed, after CloudWatch's prefix, or as the text of a "message"
-    ("@message" in Logs Insights), of which a line may have many, or in a cell of CSV.
+    A record is in the line as printed, after CloudWatch's prefix, or in the text of one of its messages
+    ("@message" in Logs Insights), or in a cell of CSV.
 
     Args:
         line: One line of a log, of an export or of a JSON document.
-        nesting: How many messages the line was inside of.
+        nesting: Number of enclosing messages.
     """
     if not names_records(line):
         return
@@ -62,12 +62,12 @@ def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
 
 
 def names_records(line: str) -> bool:
-    """Whether the line says what type a record has, be it one or not."""
+    """Return True if the line names the type of a record, valid or not."""
     return _NAMED.search(line) is not None
 
 
 def _printed_records(line: str, start: int) -> Iterator[str]:
-    """The records as they were printed, one behind the other."""
+    """Yield consecutive records as printed."""
     while printed := _PRINTED.match(line, start):
         try:
             _, start = _DECODER.raw_decode(line, printed.end())
@@ -77,24 +77,24 @@ def _printed_records(line: str, start: int) -> Iterator[str]:
 
 
 def _messages(line: str, start: int) -> Iterator[str]:
-    """The texts of the log events in a line."""
+    """Yield the texts of the log events in a line."""
     formatted = _MESSAGE.match(line)
     if formatted:
         text = _decoded(line, formatted.end())
         if text is None:
-            yield line[formatted.end() :].strip().removeprefix('"').replace('\\"', '"')  # it was cut off
+            yield line[formatted.end() :].strip().removeprefix('"').replace('\\"', '"')  # truncated
         elif isinstance(text[0], str):
             yield text[0]
     elif _CSV_TYPE.search(line):
         yield from _cells(line)
     else:
-        while (found := _decoded(line, start)) is not None:
-            yield from _event_messages(found[0], _MAX_DEPTH)
-            start = found[1]
+        while (decoded := _decoded(line, start)) is not None:
+            yield from _event_messages(decoded[0], _MAX_DEPTH)
+            start = decoded[1]
 
 
 def _cells(line: str) -> Iterator[str]:
-    """The quoted cells of a line of CSV, unquoted; the last one may end on the next line."""
+    """Yield the quoted cells of a line of CSV, unquoted; the last one may continue on the next line."""
     start = 0
     while start < len(line) and (cell := _CSV_CELL.match(line, start)):
         if cell[1] is not None:
@@ -109,7 +109,7 @@ def _event_messages(value: Any, depth: int) -> Iterator[str]:
     elif depth and isinstance(value, dict):
         if all(map(_EVENT.fullmatch, value)):
             yield from (text for name in ("message", "@message") if isinstance(text := value.get(name), str))
-        elif value.get("field") == "@message":  # what get-query-results of Logs Insights gives
+        elif value.get("field") == "@message":  # from get-query-results of Logs Insights
             yield from (text for text in [value.get("value")] if isinstance(text, str))
         elif "level" not in value:
             for name in _LISTS:
@@ -117,7 +117,7 @@ def _event_messages(value: Any, depth: int) -> Iterator[str]:
 
 
 def _decoded(line: str, start: int) -> tuple[Any, int] | None:
-    """A JSON value and where it ends; None: there is none, or it was cut off."""
+    """Return a JSON value and its end, or None if there is no complete value."""
     while start < len(line) and line[start].isspace():
         start += 1
     try:

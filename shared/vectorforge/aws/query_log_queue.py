@@ -1,9 +1,7 @@
-"""The bucket for query logs that are larger than an SQS message.
+"""Query log sink: SQS, a bucket for records larger than a message, and stdout if both fail.
 
-The query log's way into SQS. What the queue does not take in time goes to stdout, so that it is not lost.
-
-``vectorforge logs replay`` stores such lines later. A call that is given up may still succeed in its thread:
-a record that arrives twice is stored once.
+``vectorforge logs replay`` stores such lines later. A call that timed out may still succeed in its thread: a
+record that arrives twice is stored once.
 """
 
 import asyncio
@@ -32,13 +30,13 @@ _SERVER_ERROR = 500
 
 
 class QueryLogOverflow:
-    """Puts records into the bucket and gets them back. Objects are never deleted: a lifecycle rule does that.
+    """Overflow bucket of records. A lifecycle rule deletes the objects.
 
-    Texts are taken out of them once the table has them, where they are erased and have their retention.
+    Texts are removed from the objects once the table has them, where erasure and retention apply.
 
     Args:
-        clients: Where the S3 client comes from.
-        bucket: Its name. A message never says it: whoever can send one must not choose what is read.
+        clients: Source of the S3 client.
+        bucket: Name of the bucket; never read from a message, whose sender must not choose it.
     """
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:
@@ -61,13 +59,13 @@ class QueryLogOverflow:
         return to_json(pointer)
 
     def get(self, pointer: QueryLogPointer) -> tuple[QueryLogRecord, int]:
-        """The record that a message points to, and its size in bytes.
+        """Return the record that a message points to, and its size in bytes.
 
         Raises:
-            NotFoundError: The bucket answers, but does not give this object (now).
-            ObjectStoreError: The bucket does not answer, or answers that it cannot.
+            NotFoundError: The bucket does not return this object.
+            ObjectStoreError: The bucket does not respond, or reports a failure.
             ConfigurationError: As ``AwsClients.get``.
-            InvalidInputError: It is not the record that the message announced.
+            InvalidInputError: The object is not the announced record.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -94,12 +92,12 @@ class QueryLogOverflow:
         return record, len(body)
 
     def empty(self, pointer: QueryLogPointer, record: QueryLogRecord) -> None:
-        """Put a record that was stored in place of itself, without question and answer.
+        """Replace a stored record by one without query and answer.
 
-        It stays readable: a message that comes twice still finds its record.
+        It stays readable for a redelivered message.
 
         Raises:
-            ObjectStoreError: The bucket does not answer, or refuses; the texts may be there still.
+            ObjectStoreError: The bucket does not respond, or denies access; the texts may still exist.
             ConfigurationError: As ``AwsClients.get``.
         """
         from botocore.exceptions import BotoCoreError, ClientError
@@ -120,20 +118,20 @@ MAX_MESSAGE_BYTES = 1_048_576
 """Largest message of SQS since August 2025.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html"""
 MAX_LINE_BYTES = 250_000
-"""Longest line on stdout: what forwards CloudWatch's events often keeps to its former limit of 256 KiB."""
+"""Longest line on stdout: forwarders of CloudWatch events often apply the former limit of 256 KiB."""
 
 _THREADS = 4
 
 
 class QueryLogQueue:
-    """Sends the records of all tenants of a process.
+    """Sink for the records of all tenants of a process.
 
     Args:
-        clients: Where the SQS and S3 clients come from; closed with the queue. Their timeouts say how long a
-            call that hangs occupies one of four threads.
-        queue_url: Of the queue that the log writer reads.
-        overflow_bucket: For records larger than a message; None: the longest texts of such a record are cut.
-        timeout_s: Longest time for one record, the overflow included.
+        clients: Source of the SQS and S3 clients; closed with the queue. Their timeouts limit how long a
+            hanging call occupies one of four threads.
+        queue_url: Queue that the log writer reads.
+        overflow_bucket: Bucket for records larger than a message; None: their longest texts are cut.
+        timeout_s: Time limit of one record, overflow included.
     """
 
     def __init__(
@@ -148,7 +146,7 @@ class QueryLogQueue:
         self._queue_url = queue_url
         self._overflow = QueryLogOverflow(clients, overflow_bucket) if overflow_bucket else None
         self._timeout_s = timeout_s
-        # Threads of its own: calls that hang must hold up nothing but the log.
+        # Separate threads: hanging calls must block only the log.
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="query-log")
 
     def for_tenant(self, tenant_id: str) -> "TenantQueryLogQueue":
@@ -169,10 +167,10 @@ class QueryLogQueue:
         self._clients.close()
 
     async def send(self, record: Fields) -> None:
-        """Send a record; when that fails for whatever reason, print it.
+        """Send a record, and print it if that fails.
 
         Raises:
-            Exception: What went wrong: ``TimeoutError``, an error of botocore, or one of ours.
+            Exception: The failure: ``TimeoutError``, an error of botocore, or one of ours.
         """
         loop = asyncio.get_running_loop()
         try:

@@ -1,32 +1,34 @@
-"""A queue of SQS, from asynchronous code, with a limit on every call.
+"""SQS queues: calls with a time limit, wake-up messages of the ingest function, visibility of messages.
 
-The SQS queue that wakes the ingest function: one message for each job that can be begun or runs.
-
-A message says only that there is a job. The job itself, with its documents, is in the database, so a message
-that is lost, doubled or late never costs a document.
+A wake-up message only signals that a job exists. The job and its documents are in the database, so a lost,
+duplicated or late message never loses a document. Visibility calls are best effort: a message delivered twice
+meets a job that is claimed or finished, or a row that exists.
 """
 
 import asyncio
 import json
-from collections.abc import Sequence
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.errors import InvalidInputError, QueueError
+from vectorforge.errors import InvalidInputError, QueueError, VectorForgeError
 
 _TIMEOUT_S = 5.0
-"""Longest wait for a call; one that is given up may still succeed, which does no harm."""
+"""Time limit of a call; one that timed out may still succeed, which is harmless."""
 _ENTRIES_A_CALL = 10  # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html
 
 
 class SqsQueue:
-    """What a consumer may do to the messages it has received. Nothing connects before the first call.
+    """Queue seen by a consumer; connects on the first call.
 
     Args:
-        clients: Where the SQS client comes from.
-        url: Of the queue.
+        clients: Source of the SQS client.
+        url: URL of the queue.
     """
 
     def __init__(self, clients: AwsClients, url: str) -> None:
@@ -34,10 +36,10 @@ class SqsQueue:
         self._url = url
 
     async def hold(self, receipt_handles: Sequence[str], seconds: int) -> None:
-        """Keep messages out of sight for so long from now on, 0 to 43,200 s; some may be gone already.
+        """Set the visibility timeout of messages, 0 to 43,200 s; some may be deleted already.
 
         Raises:
-            QueueError: The queue did not answer, or refused.
+            QueueError: The queue did not respond, or denied access.
             ConfigurationError: As ``AwsClients.get``.
         """
         for start in range(0, len(receipt_handles), _ENTRIES_A_CALL):
@@ -66,12 +68,12 @@ _FIRST_DELAY_S = 10
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedJob:
-    """What a message of the queue says."""
+    """Content of a message of the queue."""
 
     tenant_id: str
     job_id: UUID
     waits: int = 0
-    """How often in a row it was seen and could not be worked on."""
+    """Consecutive deliveries without progress."""
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -112,7 +114,7 @@ class AnyJob:
     BODY: ClassVar[dict[str, str]] = {"job": "any"}
 
     delay_s: int = 0
-    """Seconds until it is seen, at most 900: SQS takes no more."""
+    """Delay in seconds, at most 900 (limit of SQS)."""
 
     def body(self) -> str:
         """The message; ASCII only."""
@@ -120,7 +122,7 @@ class AnyJob:
 
 
 class IngestionQueue(SqsQueue):
-    """Sends messages, and keeps those that are being worked on from being delivered to somebody else."""
+    """Queue seen by a producer: sends messages and extends the visibility timeout of running ones."""
 
     async def announce(self, job: AnnouncedJob | AnyJob) -> None:
         """Send a message, to be delivered after ``job.delay_s``.
@@ -130,3 +132,88 @@ class IngestionQueue(SqsQueue):
             ConfigurationError: As ``AwsClients.get``.
         """
         await self._call("send_message", MessageBody=job.body(), DelaySeconds=job.delay_s)
+
+
+logger = logging.getLogger(__name__)
+
+VISIBILITY_S = 60
+"""Visibility timeout of a message without a heartbeat of its consumer."""
+_BEATS_A_HOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A message as an SQS event delivers it."""
+
+    id: str
+    receipt_handle: str
+    receive_count: int
+    """Deliveries so far, this one included."""
+    body: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """From a record of an SQS event."""
+        attributes = record.get("attributes", {})
+        return cls(
+            id=record["messageId"],
+            receipt_handle=record["receiptHandle"],
+            receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
+            body=record["body"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWaits:
+    """Backoff of a failed message, in seconds."""
+
+    first_s: int = 30
+    factor: int = 4
+    longest_s: int = 3600
+
+    def after(self, receive_count: int) -> int:
+        """The wait after so many deliveries, from 1."""
+        return int(min(self.first_s * self.factor ** min(receive_count - 1, 20), self.longest_s))
+
+
+@asynccontextmanager
+async def hide_messages(queue: SqsQueue, receipt_handles: Sequence[str], seconds: int) -> AsyncIterator[None]:
+    """Hide messages while they are processed, and only briefly after a kill."""
+
+    async def beat() -> None:
+        while True:
+            try:
+                await queue.hold(receipt_handles, seconds)
+            except VectorForgeError:  # they may be delivered twice, which a job's lease bears
+                logger.warning("The visibility timeout of running messages could not be extended")
+            await asyncio.sleep(seconds / _BEATS_A_HOLD)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+
+
+async def delay_messages(
+    queue: SqsQueue, messages: Iterable[ReceivedMessage], waits: RetryWaits = RetryWaits()
+) -> None:
+    """Delay failed messages, longer each time, so that an outage does not use up their deliveries."""
+    by_wait: defaultdict[int, list[ReceivedMessage]] = defaultdict(list)
+    for message in messages:
+        by_wait[waits.after(message.receive_count)].append(message)
+    for seconds, together in by_wait.items():
+        await _hide(queue, together, seconds)
+
+
+async def show_messages(queue: SqsQueue, messages: Sequence[ReceivedMessage]) -> None:
+    """Make messages visible at once."""
+    await _hide(queue, messages, 0)
+
+
+async def _hide(queue: SqsQueue, messages: Sequence[ReceivedMessage], seconds: int) -> None:
+    try:
+        await queue.hold([message.receipt_handle for message in messages], seconds)
+    except VectorForgeError as exc:
+        logger.warning("%d messages could not be put off: %s", len(messages), exc.message)

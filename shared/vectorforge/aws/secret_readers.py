@@ -1,14 +1,11 @@
-"""One reading of a secret, or of a path of parameters, through Powertools; its failures in our words.
-
-The secret that says which tenant each key of API Gateway belongs to.
-"""
+"""Reads of secrets and of parameter paths through Powertools, with our errors; tenants of gateway keys."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.observability import unlogged
+from vectorforge.aws.observability import suppress_logs
 from vectorforge.errors import ConfigurationError, SecretsUnavailableError, VectorForgeError
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
@@ -47,14 +44,14 @@ def secret_reader(
     setting: str = "VECTORFORGE_PROVIDER_SECRET_ID",
     content: str = 'settings, e.g. {"openai_api_key": "..."}',
 ) -> Reader:
-    """Reads the fields of a secret that is a JSON object. AWS is first needed when it is called.
+    """Return a reader of the fields of a secret that is a JSON object; a call connects to AWS.
 
     Args:
-        clients: Where the client comes from.
+        clients: Source of the client.
         secret_id: Name or ARN.
-        max_age_s: How long Powertools may keep it; every call here reads it anew all the same.
-        setting: The variable that names the secret.
-        content: What the object holds, for the error when it is none.
+        max_age_s: Cache time of Powertools; every call here bypasses the cache.
+        setting: Variable that names the secret.
+        content: Expected content, for the error.
     """
     providers: list[Any] = []
 
@@ -63,8 +60,8 @@ def secret_reader(
             from aws_lambda_powertools.utilities.parameters import SecretsProvider
 
             providers.append(SecretsProvider(boto3_client=clients.get("secretsmanager")))
-        found = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
-        return secret_fields(secret_id, found, content)
+        value = providers[0].get(secret_id, max_age=max_age_s, force_fetch=True)
+        return secret_fields(secret_id, value, content)
 
     return _guarded(
         read,
@@ -84,10 +81,10 @@ def parameter_reader(clients: AwsClients, path: str, *, max_age_s: int) -> Reade
             from aws_lambda_powertools.utilities.parameters import SSMProvider
 
             providers.append(SSMProvider(boto3_client=clients.get("ssm")))
-        found: Mapping[str, Any] = providers[0].get_multiple(
+        value: Mapping[str, Any] = providers[0].get_multiple(
             path.rstrip("/"), decrypt=True, max_age=max_age_s, force_fetch=True
         )
-        return found
+        return value
 
     return _guarded(
         read,
@@ -119,14 +116,14 @@ def secret_fields(secret_id: str, text: str | bytes, content: str) -> Mapping[st
 
 
 def _guarded(read: Reader, *, setting: str, place: str, permission: str, service: str) -> Reader:
-    """The same reader, silent at every log level and failing with errors of ours."""
+    """Return the same reader without log lines at any level and with our errors."""
 
     def guarded() -> Mapping[str, Any]:
         from aws_lambda_powertools.utilities.parameters import GetParameterError
         from botocore.exceptions import BotoCoreError
 
         try:
-            with unlogged("botocore.parsers"):  # which logs the bodies of all responses
+            with suppress_logs("botocore.parsers"):  # which logs the bodies of all responses
                 return read()
         except (GetParameterError, BotoCoreError) as exc:
             failure = exc.__context__ if isinstance(exc, GetParameterError) else exc
@@ -169,12 +166,12 @@ def gateway_key_reader(secret_id: str) -> Reader:
     Args:
         secret_id: Name or ARN.
     """
-    # With the providers' keys less than the ten seconds that Lambda gives an init phase.
+    # Together with the providers' keys less than the ten seconds of Lambda's init phase.
     clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=1)
     read = secret_reader(
         clients,
         secret_id,
-        max_age_s=1,  # of Powertools' copy, which nobody reads
+        max_age_s=1,  # of Powertools' unused copy
         setting="VECTORFORGE_GATEWAY_KEY_SECRET_ID",
         content='key ids and tenants, e.g. {"k3yidacm3e": "acme"}',
     )

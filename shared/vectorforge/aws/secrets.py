@@ -38,9 +38,9 @@ KEY_SETTINGS = frozenset(
 """Settings that may be stored."""
 
 _PAUSE_S = 30.0
-"""Between two readings that bring nothing new: a key that stays wrong must not cost a call a question."""
+"""Minimum time between two reads without a new key: a wrong key must not cost a call per query."""
 _LONGEST_WAIT_S = 2.0
-"""Of a question for a reading; then it goes on with the key it has."""
+"""Longest wait of a query for a read; then it uses the key it has."""
 _NAME = re.compile(r"[a-z]+(_[a-z]+)+", re.IGNORECASE)
 """Field names that may be logged. Who swaps name and value in the console makes a key the name."""
 
@@ -55,19 +55,19 @@ class StoredCredentials:
 
     @property
     def origin(self) -> KeyOrigin:
-        """Which kind of place it is."""
+        """Kind of the place."""
         return self._place.origin
 
     async def current(self) -> SecretStr:
-        """The key as last read; read again first when it is older than allowed, which takes 2 s at most."""
+        """Return the key as last read; re-read it first, in at most 2 s, when it is too old."""
         if self._place.is_due():
             await self._place.in_thread(self._place.read_if_due)
         return self._place.keys[self._setting]
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
-        """The key to use instead of a refused one; read again unless that brought nothing 30 s ago.
+        """Return the replacement of a rejected key; re-read unless that failed within the last 30 s.
 
-        Takes 2 s at most; the reading goes on after that, for the questions to come.
+        Waits at most 2 s; the read continues for later queries.
         """
         if self._place.keys[self._setting] == refused:
             await self._place.in_thread(lambda: self._replace(refused))
@@ -101,7 +101,7 @@ class KeyPlace:
         self.name = name
         self.origin = origin
         self.keys: Mapping[str, SecretStr] = {}
-        """By name of the setting; as last read, and older ones that are no longer there."""
+        """Keys by name of the setting, as last read, and older ones that were removed since."""
         self._read = read
         self._max_age_s = max_age_s
         self._due_after: float | None = None
@@ -122,7 +122,7 @@ class KeyPlace:
                 logger.warning("%s holds no provider's key; known are: %s", self.name, known)
 
     def is_due(self) -> bool:
-        """Whether the keys are older than allowed."""
+        """Return True if the keys are too old."""
         return self._due_after is None or not _is_before(time.time(), self._due_after, self._max_age_s)
 
     def expire(self) -> None:
@@ -138,15 +138,15 @@ class KeyPlace:
     def read_again(self) -> None:
         """Replace the keys; leave them, with a warning, when they cannot be read."""
         try:
-            found = self._read_keys()
+            fresh = self._read_keys()
         except VectorForgeError as exc:
             logger.warning("%s; going on with the last keys", exc.message.rstrip("."))
             self._due_after = time.time() + min(_PAUSE_S, self._max_age_s)
             return
-        if gone := self.keys.keys() - found.keys():
+        if gone := self.keys.keys() - fresh.keys():
             names = ", ".join(sorted(gone))
             logger.warning("%s no longer holds %s; going on with the last one", self.name, names)
-        self.keys = {**self.keys, **found}
+        self.keys = {**self.keys, **fresh}
         self._due_after = time.time() + self._max_age_s
 
     async def in_thread(self, call: Callable[[], None]) -> None:
@@ -193,11 +193,11 @@ class KeyPlace:
 
 
 class StoredKeys:
-    """The places that the settings name, in the order in which they are asked: the secret first.
+    """Places named by the settings, in the order of look-up: the secret first.
 
     Args:
         places: The places.
-        clients: What they are read with; closed with this.
+        clients: Clients that read them; closed with this.
     """
 
     def __init__(self, places: tuple[KeyPlace, ...], clients: AwsClients | None = None) -> None:
@@ -209,7 +209,7 @@ class StoredKeys:
     def from_settings(cls, settings: AwsSettings) -> "StoredKeys":
         """Connects to nothing yet."""
         age_s = settings.secret_max_age_s
-        # Together less than the ten seconds that Lambda gives an init phase.
+        # Together less than the ten seconds of Lambda's init phase.
         clients = AwsClients(connect_timeout_s=1.0, read_timeout_s=2.0, max_attempts=2)
         places: list[KeyPlace] = []
         if secret_id := settings.provider_secret_id:
@@ -251,8 +251,8 @@ class StoredKeys:
 
 
 def _is_before(now: float, moment: float, longest: float) -> bool:
-    """Whether the moment is yet to come, and no further away than it ever was: clocks may be set back.
+    """Return True for a time in the future within the expected range: clocks may be set back.
 
-    Not the monotonic clock, which may stand still while a function is frozen between invocations.
+    The monotonic clock may stand still while a function is frozen between invocations.
     """
     return moment - longest <= now < moment

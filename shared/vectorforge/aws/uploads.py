@@ -23,12 +23,12 @@ MAX_KEY_BYTES = 1024
 """https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html"""
 
 _LOST = "\ufffd\ufffe\uffff"
-"""What stands for a character that could not be read, and two that no XML may hold, as S3's listings are."""
+"""Replacement character, and two characters not allowed in XML, the format of S3's listings."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadKey:
-    """Whose document an object is, and in which collection."""
+    """Tenant, collection and path of an uploaded object."""
 
     tenant_id: str
     collection_name: str
@@ -37,10 +37,10 @@ class UploadKey:
 
     @classmethod
     def parse(cls, key: str) -> Self:
-        """Read an object's key, whoever wrote the object.
+        """Parse an object's key.
 
         Raises:
-            InvalidInputError: It does not say whose document it is.
+            InvalidInputError: It does not name a tenant and a collection.
         """
         tenant_id, _, rest = key.partition("/")
         collection_name, _, path = rest.partition("/")
@@ -53,15 +53,15 @@ class UploadKey:
 
     @classmethod
     def make(cls, tenant_id: str, collection_name: str, path: str) -> Self:
-        """The key under which a tenant's client may write.
+        """Return the key under which a tenant's client may write.
 
-        Stricter than ``parse``: no segment is empty, "." or "..", which tools and people read as folders; and
-        there is no "$", which a form of S3 takes for the begin of a variable (``${filename}``).
+        Stricter than ``parse``: no segment is empty, "." or "..", which tools read as folders, and there is
+        no "$", which starts a variable (``${filename}``) in a form of S3.
 
         Raises:
             InvalidInputError: ``path`` cannot be part of a key, or the key would be too long.
-            ConflictError: The tenant's or the collection's name cannot be part of one: it would be read as
-                another tenant's or another collection's.
+            ConflictError: The tenant's or the collection's name cannot be part of a key: it would be parsed
+                as another one.
         """
         made = cls(tenant_id, collection_name, path)
         for name in (tenant_id, collection_name):
@@ -91,7 +91,7 @@ def source_of(bucket: str, key: str) -> str:
 
 
 def _refusal(path: str) -> str:
-    """What is wrong with a path, or nothing."""
+    """Return the problem of a path, or an empty text."""
     if any(segment in ("", ".", "..") for segment in path.split("/")):
         return "must be segments between single slashes, none of them '.' or '..'"
     if "$" in path:
@@ -107,7 +107,7 @@ EXPIRY_S = 900
 
 @dataclass(frozen=True, slots=True)
 class UploadForm:
-    """What a client posts, as multipart/form-data: the fields, then the part ``file``."""
+    """Presigned form, posted as multipart/form-data: the fields, then the part ``file``."""
 
     url: str
     fields: Mapping[str, str]
@@ -129,16 +129,16 @@ class UploadForms:
     async def sign(
         self, key: str, *, min_bytes: int, max_bytes: int, media_type: str | None = None
     ) -> UploadForm:
-        """A form for one object.
+        """Sign a form for one object.
 
-        S3 refuses every field that the form does not hold, so that a client chooses neither another key nor
-        access rights, storage class or encryption (which is the bucket's).
+        S3 rejects every field that is not part of the form, so that a client cannot choose another key,
+        access rights, storage class or encryption.
 
         Args:
-            key: Where the object goes; it must not hold ``${filename}``, which S3 would replace.
-            min_bytes: Of the file.
-            max_bytes: Of the file.
-            media_type: The object's; None leaves it open, and S3 notes ``binary/octet-stream``.
+            key: Key of the object, without ``${filename}``, which S3 would replace.
+            min_bytes: Minimum size of the file.
+            max_bytes: Maximum size of the file.
+            media_type: Media type of the object; None: any, stored as ``binary/octet-stream``.
 
         Raises:
             ConfigurationError: There are no credentials, or as ``AwsClients.get``.
@@ -147,7 +147,7 @@ class UploadForms:
         conditions: list[Any] = [dict([field]) for field in fields.items()]
         conditions.append(["content-length-range", min_bytes, max_bytes])
         expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=EXPIRY_S)
-        # In a thread: credentials may have to be fetched anew.
+        # In a thread: credentials may have to be fetched.
         signed = await asyncio.to_thread(self._sign, key, fields, conditions)
         return UploadForm(signed["url"], signed["fields"], expires_at)
 
@@ -170,11 +170,11 @@ _OBJECTS_A_CALL = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_De
 
 
 class UploadedFilesEraser:
-    """Deletes objects of one bucket, which keeps no versions. Nothing connects before the first call.
+    """Deletion of objects in one bucket without versioning; connects on the first call.
 
     Args:
-        clients: Where the S3 client comes from.
-        bucket: Its name.
+        clients: Source of the S3 client.
+        bucket: Name of the bucket.
     """
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:
@@ -204,7 +204,7 @@ class UploadedFilesEraser:
         try:
             s3 = self._clients.get("s3")
             for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-                chosen = [found["Key"] for found in page.get("Contents", []) if is_meant(found["Key"])]
+                chosen = [entry["Key"] for entry in page.get("Contents", []) if is_meant(entry["Key"])]
                 for part in _parts(chosen):
                     objects = {"Objects": [{"Key": name} for name in part], "Quiet": True}
                     answer = s3.delete_objects(Bucket=self._bucket, Delete=objects)
@@ -217,7 +217,7 @@ class UploadedFilesEraser:
 
 
 def _chooser(tenant_id: str, key: str) -> Callable[[str], bool]:
-    """Which of the objects listed are meant."""
+    """Selection of the listed objects."""
     tenant, _, rest = key.partition("/")
     if tenant != tenant_id or "/" in tenant_id:
         return lambda name: False

@@ -25,7 +25,7 @@ from vectorforge.vendors.credentials import CredentialStore, find_credentials
 
 if TYPE_CHECKING:  # only on AWS, or when they are first needed: a function's start is a caller's wait
     from vectorforge.bootstrap.tenant_services import TenantServices
-    from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.pipeline.answer_cache.memory import AnswerMemory
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
     from vectorforge.retriever.rerank import HttpReranker
@@ -237,7 +237,7 @@ class Application(BackgroundWork):
     @cached_property
     def quoter(self) -> "ExtractiveProvider":
         """Quotes passages when no model answers."""
-        from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+        from vectorforge.llm.providers.extractive import ExtractiveProvider
 
         return ExtractiveProvider(
             embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics

@@ -3,11 +3,11 @@
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.health import HealthChecker
+from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.registry import LLMProviderRegistry
-from vectorforge.llm.resilience import CircuitBreakers
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.vendors.credentials import CredentialStore
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.vendors.failures import RetryBudget
 
 
 def credential_store(config: VectorForgeConfig) -> CredentialStore | None:
@@ -37,7 +37,7 @@ def model_registries(
         ConfigurationError: No embedding provider can be used, or keys cannot be read for good.
         SecretsUnavailableError: The keys cannot be read now.
     """
-    from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
 
     retry_budget = RetryBudget()
     embedding_registry = EmbeddingProviderRegistry(retry_budget=retry_budget)

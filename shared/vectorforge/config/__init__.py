@@ -1,6 +1,6 @@
-"""Every setting of VectorForge, from ``VECTORFORGE_*`` environment variables; read once, then immutable.
+"""Settings from ``VECTORFORGE_*`` environment variables, read once and immutable.
 
-Nothing else reads the environment. Secrets are ``SecretStr``: they never appear in logs, errors or ``repr``.
+Nothing else reads the environment. Secrets are ``SecretStr`` and never appear in logs, errors or ``repr``.
 """
 
 import re
@@ -18,7 +18,7 @@ from vectorforge.config.models import (
     OpenAISettings,
     RerankSettings,
 )
-from vectorforge.config.questions import CacheSettings, QuerySettings, StreamSettings
+from vectorforge.config.queries import CacheSettings, QuerySettings, StreamSettings
 from vectorforge.config.sources import AwsSettings, Section
 from vectorforge.errors import ConfigurationError
 
@@ -62,7 +62,7 @@ class VectorForgeConfig(BaseModel):
 
     @classmethod
     def from_environment(cls, **overrides: Any) -> "VectorForgeConfig":
-        """Read ``VECTORFORGE_*``; sections given as keywords replace what was read.
+        """Read ``VECTORFORGE_*``; sections passed as keywords replace those of the environment.
 
         Raises:
             ConfigurationError: A variable does not parse; the text names it, never its value.
@@ -75,14 +75,14 @@ class VectorForgeConfig(BaseModel):
         except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
             field = re.search(r'field "(\w+)"', str(exc))
             name = _variable(field[1]) if field else "A VECTORFORGE_* variable"
-            # Not "from exc": the parser's error carries the value.
+            # Not "from exc": the parser's error contains the value.
             raise ConfigurationError(
                 f'{name} is not valid JSON; see docs/configuration.md, e.g. ["example.com"] for a list.'
             ) from None
 
 
 def known_variables() -> frozenset[str]:
-    """The names of all environment variables that are settings."""
+    """Return the names of all environment variables that are settings."""
     sections = (field.annotation for field in VectorForgeConfig.model_fields.values())
     fields = [
         (name, field)
@@ -94,7 +94,7 @@ def known_variables() -> frozenset[str]:
         _variable(choice)
         for name, field in fields
         for choice in (
-            field.validation_alias.choices[:-1]  # the last one is the field's own name
+            field.validation_alias.choices[:-1]  # the last one is the field's name
             if isinstance(field.validation_alias, AliasChoices)
             else [name]
         )
@@ -103,11 +103,11 @@ def known_variables() -> frozenset[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> str:
-    """The variable, and the way into its value: VECTORFORGE_VARIANTS.terse.top_k."""
+    """Return the variable and the path into its value: VECTORFORGE_VARIANTS.terse.top_k."""
     return ".".join([*map(_variable, loc[:1]), *map(str, loc[1:])]) or "VECTORFORGE_*"
 
 
 def _variable(place: str | int) -> str:
-    """The name of a setting's environment variable."""
+    """Return the name of a setting's environment variable."""
     name = str(place)
     return name if name.startswith("VECTORFORGE_") else f"VECTORFORGE_{name.upper()}"

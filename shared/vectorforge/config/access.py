@@ -1,7 +1,4 @@
-"""Origins of web pages, as an operator writes them: exact, any subdomain, or all.
-
-Settings of who may come in, and how much of it they may use.
-"""
+"""Settings of access: server, CORS origins, identity provider, default limits."""
 
 import json
 import re
@@ -27,14 +24,14 @@ _ORIGIN = re.compile(
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _MAX_CHARS = 267
 """``https://``, a host name of 253 characters, ``:65535``."""
-_WANTED = "https://app.example.com or https://*.example.com: scheme, host and optional port, without a path"
+_EXAMPLES = "https://app.example.com or https://*.example.com: scheme, host and optional port, without a path"
 
 
 def read_origins(value: Any) -> Any:
     """Split a setting into its entries: separated by commas, or a JSON list.
 
     Raises:
-        ValueError: It begins like a JSON list and is none; the text does not hold the value.
+        ValueError: It begins like a JSON list and is not one; the text does not contain the value.
     """
     if not isinstance(value, str):
         return value
@@ -47,13 +44,13 @@ def read_origins(value: Any) -> Any:
 
 
 def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
-    """The origins as browsers send them: lower case, without a scheme's default port, each once.
+    """Return the origins as browsers send them: lower case, without default ports, without duplicates.
 
     Args:
         origins: At most ``MAX_ORIGINS``; or ``ANY_ORIGIN`` alone.
 
     Raises:
-        ValueError: An entry is no origin; the text names its position.
+        ValueError: An entry is not an origin; the text names its position.
     """
     if len(origins) > MAX_ORIGINS:
         raise ValueError(f"must have at most {MAX_ORIGINS} origins")
@@ -63,10 +60,10 @@ def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
 
 
 def origins_pattern(origins: Sequence[str]) -> str:
-    """A regular expression that matches the whole of each origin that is meant; linear in its input.
+    """Return a regular expression that matches the whole of each allowed origin; linear in its input.
 
     Args:
-        origins: From ``checked_origins``; of ``ANY_ORIGIN`` everything is matched, of none nothing.
+        origins: From ``checked_origins``; ``ANY_ORIGIN`` matches all, no origins match nothing.
     """
     if ANY_ORIGIN in origins:
         return r".+"
@@ -77,10 +74,10 @@ def _checked(origin: str, number: int) -> str:
     if origin == ANY_ORIGIN:
         return origin
     lowered = origin.lower()
-    found = _ORIGIN.fullmatch(lowered) if len(origin) <= _MAX_CHARS and origin.isascii() else None
-    if found is None or int(found["port"] or 0) > 65_535:
-        raise ValueError(f"entry {number} must be an origin such as {_WANTED}")
-    scheme, host, port = found["scheme"], found["host"], found["port"]
+    match = _ORIGIN.fullmatch(lowered) if len(origin) <= _MAX_CHARS and origin.isascii() else None
+    if match is None or int(match["port"] or 0) > 65_535:
+        raise ValueError(f"entry {number} must be an origin such as {_EXAMPLES}")
+    scheme, host, port = match["scheme"], match["host"], match["port"]
     return f"{scheme}://{host}" + (f":{port}" if port not in (None, _DEFAULT_PORTS[scheme]) else "")
 
 
@@ -95,50 +92,50 @@ Origins: TypeAlias = Annotated[
 
 
 class ServerSettings(Section):
-    """The HTTP door."""
+    """HTTP server and its credentials."""
 
     auth: Literal["api_key", "local"] = "api_key"
-    """"local": everyone who can reach the port is the tenant ``local``; only commands for a laptop set it."""
+    """"local": all requests belong to the tenant ``local``; set only by commands for a laptop."""
     local_tenant: str = "local"
     api_keys: dict[str, str] = Field(default_factory=dict)
     """JSON object: sha256 of an API key (hex) -> tenant."""
     api_gateway_keys: dict[str, str] = Field(default_factory=dict)
-    """JSON object: id of an API Gateway key -> tenant. API Gateway has checked the key.
+    """JSON object: id of an API Gateway key -> tenant. API Gateway has verified the key.
 
-    For a few keys; more belong into the secret that ``gateway_key_secret_id`` names."""
+    For a few keys; store more in the secret of ``gateway_key_secret_id``."""
     iam_tenants: dict[str, str] = Field(default_factory=dict)
     """JSON object: ARN of an IAM role or user -> tenant; for front doors with AWS_IAM."""
     credential_scopes: dict[str, Scope] = Field(default_factory=dict)
-    """JSON object: a name of one of the three above -> read, write or admin; admin without an entry."""
+    """JSON object: name in one of the three above -> read, write or admin; default: admin."""
     allowed_hosts: list[str] = Field(default_factory=list)
-    """Host names the server answers to; empty means any. ``vectorforge up`` allows its own only."""
+    """Accepted host names; empty: any. ``vectorforge up`` accepts only its own."""
     cors_origins: Origins = ()
     """Origins of web pages that may read responses; ``*`` for all, without credentials."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     header_timeout_s: float = Field(default=10.0, gt=0, le=600)
-    """Longest time for the headers of a request on a connection of ``vectorforge up``."""
+    """Time limit of a request's headers in ``vectorforge up``."""
     max_connections: int = Field(default=512, ge=1, le=65_535)
-    """Open connections of ``vectorforge up``; further ones are refused."""
+    """Open connections of ``vectorforge up``; further ones are rejected."""
     body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """Longest time for a request's body; each 16 KiB that came in earn another second."""
+    """Time limit of a request's body; each 16 KiB received adds a second."""
 
 
 class IdentitySettings(Section):
-    """An identity provider whose access tokens (JWT) are taken. All unset: none are."""
+    """Identity provider whose access tokens (JWT) are accepted; disabled if all are unset."""
 
     jwt_issuer: str | None = Field(default=None, min_length=1)
-    """As in the claim ``iss``."""
+    """Value of the claim ``iss``."""
     jwt_audience: str | None = Field(default=None, min_length=1)
-    """This service, as in the claim ``aud``."""
+    """Value of the claim ``aud`` for this service."""
     jwt_jwks_url: str | None = Field(
         default=None, pattern=r"^(https://[^/]|http://(localhost|127\.0\.0\.1|\[::1\])[:/])"
     )
-    """Where the issuer's keys are; over https, but for a provider on this machine."""
+    """Address of the issuer's keys; https, except on this machine."""
     jwt_tenant_claim: str = Field(default="tenant", min_length=1)
     jwt_scope_claim: str = Field(default="scope", min_length=1)
-    """Words in one text, or a list of texts."""
+    """Claim with the scopes: a space-separated text or a list."""
     jwt_scope_prefix: str = ""
-    """What stands before read, write and admin there, e.g. "vectorforge:"."""
+    """Prefix of read, write and admin in the claim, e.g. "vectorforge:"."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
@@ -149,7 +146,7 @@ class IdentitySettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits of tenants that have none of their own; unset: none."""
+    """Default limits of tenants; unset: unlimited."""
 
     limit_requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
     limit_tokens_per_day: int | None = Field(default=None, ge=1, le=10**15)

@@ -1,4 +1,4 @@
-"""Settings of models: those that write answers, those that make vectors, those that order passages."""
+"""Settings of LLMs, embedding models and rerankers."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -16,7 +16,7 @@ class ModelPrice(BaseModel):
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
     long_prompt_over: int | None = Field(default=None, ge=1)
-    """Prompt tokens beyond which the whole call has the two prices below."""
+    """Prompt tokens beyond which the two prices below apply to the whole call."""
     long_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     long_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
@@ -28,7 +28,7 @@ class ModelPrice(BaseModel):
         return self
 
     def rates(self, prompt_tokens: int) -> tuple[float, float]:
-        """The price of prompt and completion, for a call with a prompt of this length."""
+        """Return the prices of prompt and completion for a prompt of this length."""
         if (
             self.long_input is None
             or self.long_output is None
@@ -39,43 +39,43 @@ class ModelPrice(BaseModel):
 
 
 class OpenAISettings(Section):
-    """OpenAI, or a resource of Azure OpenAI: what answers and embeddings share."""
+    """OpenAI or Azure OpenAI, shared by answers and embeddings."""
 
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
     openai_client: Literal["http", "sdk"] = "http"
-    """What requests go over: our HTTP client, or the package openai. Azure OpenAI is always "sdk"."""
+    """Transport: our HTTP client, or the package openai. Azure OpenAI always uses "sdk"."""
     azure_openai_endpoint: str | None = Field(default=None, pattern=r"^https?://")
-    """A resource, such as https://example.openai.azure.com: the provider openai asks it instead of OpenAI."""
+    """Azure resource, e.g. https://example.openai.azure.com, called instead of OpenAI."""
     azure_openai_api_version: str = Field(default="2024-10-21", pattern=r"^[A-Za-z0-9.-]{1,40}$")
     azure_openai_api_key: SecretStr | None = None
-    """The resource's key; it goes before a token."""
+    """Key of the resource; takes precedence over a token."""
     azure_openai_ad_token: SecretStr | None = None
-    """A token of Entra ID for https://cognitiveservices.azure.com; it ends after 60 to 90 minutes."""
+    """A token of Entra ID for https://cognitiveservices.azure.com; valid for 60 to 90 minutes."""
     azure_openai_ad_token_command: str | None = None
-    """Prints such a token; run every 5 minutes, without a shell."""
+    """Command that prints such a token; run every 5 minutes, without a shell."""
     azure_openai_deployments: dict[str, str] = Field(default_factory=dict)
-    """JSON object: model -> the deployment that serves it, where they have different names."""
+    """JSON object: model -> its deployment, if the names differ."""
 
 
 class LLMSettings(OpenAISettings):
-    """Which model writes the answers. The first provider with credentials is the default."""
+    """LLM providers. The first one with credentials is the default."""
 
     default_provider: str = env("default_provider", "DEFAULT_LLM_PROVIDER", default="openai")
     default_model: str = env("default_model", "DEFAULT_LLM_MODEL", default="gpt-4o")
-    """Model of the OpenAI-shaped provider when a request names none."""
+    """Model of the provider openai when a request names none."""
     openai_org_id: str | None = None
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
     anthropic_client: Literal["http", "sdk"] = "http"
-    """What requests go over: our HTTP client, or the package anthropic. Vertex AI is always "sdk"."""
+    """Transport: our HTTP client, or the package anthropic. Vertex AI always uses "sdk"."""
     vertex_project: str | None = Field(default=None, pattern=r"^[a-z0-9.:-]{1,100}$")
-    """A project of Google Cloud: the provider anthropic asks its Vertex AI instead of Anthropic."""
+    """Project of Google Cloud whose Vertex AI the provider anthropic uses instead of Anthropic."""
     vertex_region: str = Field(default="global", pattern=r"^[a-z0-9-]{1,40}$")
     vertex_base_url: str | None = Field(default=None, pattern=r"^https?://")
-    """Address of Vertex AI when it is not Google's own, with its /v1."""
+    """Address of Vertex AI with its /v1; default: Google's."""
     vertex_access_token: SecretStr | None = None
-    """A token of Google Cloud; unset: Google's own library finds the credentials (extra vertex)."""
+    """Token of Google Cloud; unset: Google's library finds the credentials (extra vertex)."""
     anthropic_model: str = "claude-sonnet-4-20250514"
     ollama_base_url: str | None = None
     """Address of an Ollama server, e.g. http://localhost:11434; setting it registers the provider."""
@@ -90,37 +90,37 @@ class LLMSettings(OpenAISettings):
     """Address of a MAX Serve, e.g. http://localhost:8000; setting it registers the provider."""
     max_serve_model: str = "meta-llama/Llama-3.3-70B-Instruct"
     max_serve_mode: Literal["chat", "completions"] = "chat"
-    """"completions": the prompt is made here, in Llama 3.3's format."""
+    """"completions": the prompt is rendered here in Llama 3.3's format."""
     bedrock_model: str | None = None
     """Id or ARN of a model or inference profile on Amazon Bedrock; setting it registers the provider."""
     bedrock_region: str | None = None
-    """AWS region of Bedrock; unset: as the AWS SDK finds it."""
+    """AWS region of Bedrock; unset: from the AWS SDK's chain."""
     bedrock_base_url: str | None = None
-    """Address of Bedrock's API when it is not AWS's own, such as a VPC endpoint's."""
+    """Address of Bedrock's API, e.g. of a VPC endpoint; default: AWS's."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
-    """Longest wait for a complete answer, and for a stream's first token (between tokens at most 10 s)."""
+    """Time limit of a complete answer and of a stream's first token (between tokens 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
     model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
-    """JSON object: model, or provider/model -> its price; they go before the published ones."""
+    """JSON object: model or provider/model -> its price; overrides the published prices."""
     llm_fallbacks: list[str] = Field(default_factory=list)
-    """JSON list of providers, each alone or with a model ("ollama:llama3.3"): who writes, in this order, when
-    the default provider does not. Empty: nobody, since the documents' text goes to whoever writes."""
+    """JSON list of providers, each alone or with a model ("ollama:llama3.3"), used in this order when the
+    default provider fails. Empty by default, since a provider receives the documents' text."""
     llm_circuit_failures: int = Field(default=5, ge=0, le=1000)
-    """Failed calls in a row after which a model is not asked for a while; 0: it always is."""
+    """Failed calls in a row after which calls to a model are suspended; 0: never."""
     llm_circuit_open_s: float = Field(default=30.0, gt=0, le=3600)
-    """For how long; then one call tries it again."""
+    """Duration of the suspension; then one call tests the model."""
     extractive_answers: bool = True
-    """Answer by quoting the best sentences when no model is configured."""
+    """Quote the best sentences when no model is configured."""
 
 
 class EmbeddingSettings(OpenAISettings):
-    """Which model turns text into vectors, for collections that do not say."""
+    """Embedding providers and their default models."""
 
     default_provider: str = env("default_provider", "DEFAULT_EMBEDDING_PROVIDER", default="local")
     openai_embedding_model: str = "text-embedding-3-small"
     openai_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
     embedding_base_url: str | None = None
-    """An OpenAI-shaped embeddings endpoint of your own (provider name "http")."""
+    """Your own embeddings endpoint in OpenAI's format (provider "http")."""
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
@@ -136,30 +136,30 @@ class EmbeddingSettings(OpenAISettings):
     """A Titan or Cohere model on Amazon Bedrock, e.g. amazon.titan-embed-text-v2:0; setting it registers the
     provider "bedrock"."""
     bedrock_embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
-    """Length of its vectors; unset: the model's own."""
+    """Length of its vectors; unset: the model's default."""
     bedrock_region: str | None = None
     bedrock_base_url: str | None = None
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
     embedding_max_retries: int = Field(default=3, ge=0, le=10)
     embedding_batch_size: int = Field(default=64, ge=1, le=2048)
-    """Texts sent in one call."""
+    """Texts per call."""
     embedding_cache_entries: int = Field(default=10_000, ge=0)
-    """Vectors kept in memory; 0 switches the cache off."""
+    """Vectors cached in memory; 0 disables the cache."""
     model_cache_dir: Path | None = None
-    """Where the local model is built once; default: the user's cache folder."""
+    """Folder of the built local model; default: the user's cache folder."""
 
 
 class RerankSettings(Section):
-    """A model that orders passages anew, behind HTTP."""
+    """Reranker over HTTP."""
 
     rerank_url: str | None = Field(default=None, pattern=r"^https?://")
-    """What is posted to, with its path; unset: nothing is reranked."""
+    """Address with path; unset: no reranking."""
     rerank_format: Literal["cohere", "tei"] = "cohere"
     rerank_model: str | None = None
-    """Cohere's wants one; TEI serves one."""
+    """Required for Cohere; TEI serves one model."""
     rerank_api_key: SecretStr | None = None
     rerank_candidates: int = Field(default=32, ge=2, le=1000)
-    """Passages it looks at."""
+    """Chunks that are reranked."""
     rerank_timeout_s: float = Field(default=2.0, gt=0, le=60)
 
     @model_validator(mode="after")

@@ -1,1 +1,1 @@
-"""What the DocRag engine has of its own: its configuration, its errors, its documents."""
+"""DocRag engine: documents and answers as dictionaries, with its own configuration and errors."""

@@ -1,31 +1,41 @@
-"""The engine's configuration, under the names of its design."""
+"""Configuration of the DocRag engine, the application it opens in a thread, and OpenAI's official client."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from vectorforge.bootstrap import Application
+from vectorforge.client import open_migrated
 from vectorforge.config import VectorForgeConfig
+from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import ConfigurationError
 from vectorforge.pipeline.docrag import DEFAULT_COLLECTION
 from vectorforge.pipeline.presets import DOCRAG
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.pipeline.variants import Variant
+from vectorforge.threads import LoopThread
+from vectorforge.vendors.accounts import OPENAI_BASE_URL
+from vectorforge.vendors.credentials import find_credentials
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Immutable. Everything else comes from ``VECTORFORGE_*``.
+    """Immutable configuration of the engine; other settings come from ``VECTORFORGE_*``.
 
-    Each value may be a string, as an environment holds it. An application that the engine is given keeps its
-    own key, database, ``CACHE_TTL`` and ``OPENAI_MAX_RETRIES``, unless its settings were made with ``over``.
+    Each value may be a string, as in an environment. An application passed to the engine uses its own key,
+    database, ``CACHE_TTL`` and ``OPENAI_MAX_RETRIES``, unless its settings were created with ``over``.
 
     Raises:
-        ConfigurationError: A value has a wrong type or is out of its range.
+        ConfigurationError: A value has a wrong type or is out of range.
     """
 
     OPENAI_API_KEY: SecretStr | str | None = None
@@ -41,7 +51,7 @@ class Config:
     CHUNK_OVERLAP: int = 150
     """Characters, 0 to half of ``CHUNK_SIZE``."""
     OPENAI_MODEL: str = "gpt-4o"
-    """Asked when OpenAI, or a server that speaks its API under that name, answers."""
+    """Model of the provider openai."""
     MAX_RESPONSE_TOKENS: int = 1000
     """1 or more, and no more than ``VECTORFORGE_MAX_ANSWER_TOKENS``."""
     TEMPERATURE: float = 0.3
@@ -113,7 +123,7 @@ class Config:
     def query_config(
         self, history: tuple[HistoryMessage, ...], *, asks_openai: bool, variant: Variant | None = None
     ) -> QueryConfig:
-        """How a query is answered: DocRag's preset, these values over it, and over both the variant."""
+        """Return the query configuration: DocRag's preset, overridden by these values and by the variant."""
         own: dict[str, Any] = {
             "min_score": self.MIN_SIMILARITY,
             "temperature": self.TEMPERATURE,
@@ -142,6 +152,71 @@ _EXPECTED: Mapping[str, str] = {
 
 @cache
 def _adapters() -> Mapping[str, TypeAdapter[Any]]:
-    """What reads each value, strings included."""
+    """Return the parsers of the values, which accept strings."""
     types = get_type_hints(Config) | {"OPENAI_API_KEY": SecretStr | None, "CHROMA_DB_PATH": Path | None}
     return {field.name: TypeAdapter(types[field.name]) for field in fields(Config)}
+
+
+async def openai_client(application: Application) -> "OpenAI":
+    """Make a synchronous client, to be closed; connects to nothing.
+
+    It does not retry by itself. The package is imported here, since no query needs it.
+
+    Raises:
+        ConfigurationError: There is no key.
+        SecretsUnavailableError: The key is stored elsewhere and cannot be read now.
+    """
+    settings = application.config.llm
+    credentials = find_credentials("openai_api_key", settings.openai_api_key, application.credential_store)
+    if credentials is None:
+        raise ConfigurationError(
+            "There is no OpenAI key: pass Config(OPENAI_API_KEY=...) or set VECTORFORGE_OPENAI_API_KEY."
+        )
+    from openai import OpenAI
+
+    return OpenAI(
+        api_key=(await credentials.current()).get_secret_value(),
+        base_url=settings.openai_base_url or OPENAI_BASE_URL,
+        organization=settings.openai_org_id,
+        timeout=settings.llm_timeout_s,
+        max_retries=0,
+    )
+
+
+def build_application(config: Config, stack: ExitStack) -> tuple[Application, str | None]:
+    """Build the application that the environment and ``config`` describe.
+
+    Args:
+        config: Overrides the environment.
+        stack: Stops the embedded PostgreSQL, started without a database URL, when it is closed.
+
+    Returns:
+        The application, not open yet, and the connection string to migrate the embedded database by.
+    """
+    from vectorforge.local.laptop import local_setup
+
+    setup = stack.enter_context(local_setup(config.over(VectorForgeConfig.from_environment())))
+    return Application.build(setup.config), setup.migrator_url if setup.embedded else None
+
+
+def open_in_thread(application: Application, store: DocumentStore, migrator_url: str | None) -> LoopThread:
+    """Open the application; closing the thread closes it.
+
+    Args:
+        application: Not open yet.
+        store: Of the engine; a collection of another embedding model than the settings' is warned about.
+        migrator_url: The database is migrated by this first; None: it is up to date.
+
+    Raises:
+        DatabaseUnavailableError: The database does not answer.
+    """
+    return LoopThread(_prepared(application, store, migrator_url), name="RAGEngine")
+
+
+@asynccontextmanager
+async def _prepared(
+    application: Application, store: DocumentStore, migrator_url: str | None
+) -> AsyncIterator[None]:
+    async with open_migrated(application, migrator_url):
+        await store.warn_of_other_model(application.embedding_registry.get_default())
+        yield

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from vectorforge.bootstrap import Application
 from vectorforge.client import CollectionStorage
 from vectorforge.docrag import responses
-from vectorforge.docrag.cache import CacheManager, performance_stats
-from vectorforge.docrag.client import build_application, open_in_thread, openai_client
-from vectorforge.docrag.config import Config
-from vectorforge.docrag.responses import EmbeddingError, GenerationError, RAGError, RetrievalError, rag_error
+from vectorforge.docrag.config import Config, build_application, open_in_thread, openai_client
+from vectorforge.docrag.responses import (
+    CacheManager,
+    EmbeddingError,
+    GenerationError,
+    RAGError,
+    RetrievalError,
+    performance_stats,
+    rag_error,
+)
 from vectorforge.docrag.store import DocumentStore
 from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.recursive import RecursiveSplitter, chunk_document
@@ -39,17 +45,17 @@ Exchanges = Iterable[Mapping[str, str]]
 
 
 class RAGEngine:
-    """Stores documentation and answers questions from it. May be used from several threads at once.
+    """Store documentation and answer queries from it. Thread-safe.
 
     Args:
         config: Default: ``Config()``.
-        application: Not open yet; opened here, and closed by ``close``. Default: as the environment and
-            ``config`` say; without a database URL with the embedded PostgreSQL, brought up to date first.
+        application: Closed application; opened here, and closed by ``close``. Default: from the environment
+            and ``config``; without a database URL with the embedded PostgreSQL, migrated first.
         tenant_id: Default: the tenant of ``vectorforge up``.
 
     Raises:
-        ConfigurationError: A value of ``config`` or a setting is not usable.
-        DatabaseUnavailableError: The database does not answer.
+        ConfigurationError: A value of ``config`` or a setting is invalid.
+        DatabaseUnavailableError: The database does not respond.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class RAGEngine:
 
     @cached_property
     def openai_client(self) -> "OpenAI":
-        """OpenAI's official client, synchronous, made when first used; queries do not go through it.
+        """OpenAI's official synchronous client, created on first use; queries do not use it.
 
         Raises:
             ConfigurationError: There is no key.
@@ -91,54 +97,49 @@ class RAGEngine:
 
     @property
     def collection(self) -> Collection:
-        """The collection as it is now; made if it is not there."""
+        """Current state of the collection, created if missing."""
         return self._run(self._store.collection)
 
     def chunk_document(self, content: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """A text as chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
+        """Split a text into chunks for ``add_documents``; see ``ingestion.recursive.chunk_document``."""
         return chunk_document(content, metadata, self.text_splitter)
 
     def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Store documents. What a call holds of a source takes the place of what was stored of it, at once.
+        """Store documents. The documents of a source atomically replace its stored ones.
 
         Args:
             documents: ``content`` and ``source_url`` of each, and if known ``title``, ``doc_type`` and more,
-                there or under ``metadata``. One with a ``chunk_index`` is a chunk already; others are cut.
+                there or under ``metadata``. One with a ``chunk_index`` is not chunked again.
 
         Returns:
-            Of each in its order: ``source_url``, ``status`` ("succeeded", "unchanged", "failed"), ``error``
-            (None, or ``code``, ``message`` and ``retryable``), and of its source ``chunks_added``,
-            ``chunks_kept`` and ``chunks_removed``. Nothing is raised for a document that fails.
+            For each document in order: ``source_url``, ``status`` ("succeeded", "unchanged", "failed"),
+            ``error`` (None, or ``code``, ``message`` and ``retryable``), and of its source ``chunks_added``,
+            ``chunks_kept`` and ``chunks_removed``. A failed document raises nothing.
         """
         return self._run(lambda: self._store.add(documents))
 
     def add_documents_batch(
         self, documents: Iterable[Mapping[str, Any]], batch_size: int = 10
     ) -> list[dict[str, Any]]:
-        """``add_documents``, with several sources at the same time.
-
-        Args:
-            documents: As there.
-            batch_size: Sources at a time, 1 or more.
-        """
+        """Store documents like ``add_documents``, at most ``batch_size`` sources concurrently."""
         return self._run(lambda: self._store.add(documents, batch_size=max(1, batch_size)))
 
     def remove_existing_documents(self, source_url: str) -> int:
-        """Delete what is stored of a source, in one transaction; returns how many chunks that were.
+        """Delete a source in one transaction; return the number of its chunks.
 
-        Not needed before ``add_documents``, which replaces without a moment in which nothing is there.
+        Not needed before ``add_documents``, which replaces atomically.
         """
         return self._run(lambda: self._store.remove(source_url))
 
     def retrieve_relevant_chunks(
         self, query: str, n_results: int = 5, min_similarity: float | None = None
     ) -> list[dict[str, Any]]:
-        """The passages nearest to a question, best first.
+        """Return the chunks nearest to a query, best first.
 
         Args:
-            query: The question.
-            n_results: At most so many.
-            min_similarity: Passages below are left out (equal stays); None keeps all.
+            query: The query.
+            n_results: Maximum number of chunks.
+            min_similarity: Chunks below it are dropped; None: no limit.
 
         Returns:
             ``content``, ``metadata``, ``similarity_score`` (1 - cosine distance), ``source_url``, ``title``.
@@ -146,15 +147,15 @@ class RAGEngine:
 
         async def retrieve() -> list[dict[str, Any]]:
             collection = await self._store.collection()
-            found = await self._tenant.retriever.retrieve(
+            chunks = await self._tenant.retriever.retrieve(
                 query, collection.id, n_results, min_score=min_similarity, search_mode=SearchMode.DENSE
             )
-            return [responses.as_chunk(chunk) for chunk in found]
+            return [responses.as_chunk(chunk) for chunk in chunks]
 
         return self._run(retrieve)
 
     def query(self, query: str, conversation_history: Exchanges | None = None) -> dict[str, Any]:
-        """Answer a question.
+        """Answer a query.
 
         Returns:
             ``answer``, ``examples``, ``sources``, ``confidence`` ("high", "medium", "low"), ``response_time``
@@ -162,10 +163,10 @@ class RAGEngine:
             ``assess_response_quality`` and ``AnswerQuality``; None without passages) and ``request_id``.
 
         Raises:
-            EmbeddingError: The question could not be embedded.
+            EmbeddingError: The query could not be embedded.
             RetrievalError: The search failed.
             GenerationError: The model failed.
-            InvalidInputError: The question or the history is not usable.
+            InvalidInputError: The query or the history is invalid.
         """
         return self._answer(
             query, self._query_config(conversation_history), self._tenant.strict_query_service
@@ -174,10 +175,10 @@ class RAGEngine:
     def query_with_variants(
         self, query: str, variant: str = "default", conversation_history: Exchanges | None = None
     ) -> dict[str, Any]:
-        """``query`` with other settings for this one question; the engine's own stay as they are.
+        """Answer a query with a variant of the settings.
 
         Args:
-            query: The question.
+            query: The query.
             variant: "default", "precise", "comprehensive" or one of the settings.
             conversation_history: As for ``query``.
 
@@ -195,20 +196,21 @@ class RAGEngine:
         *,
         allow_ungrounded: bool | None = None,
     ) -> dict[str, Any]:
-        """Answer a query with what works; ``degraded`` names each fallback, in the order it was tried.
+        """Answer a query with fallbacks; ``degraded`` names each one, in order.
 
-        The embedding fails: a cached answer, even an expired one. The search fails: that, or an answer of the
-        model without passages ("ungrounded"). The model fails: another provider, an expired answer. Else a
-        fixed text, with ``error``; ``passages`` holds what was found.
+        If the embedding fails: a cached answer, even an expired one. If the search fails: that, or an answer
+        of the model without chunks ("ungrounded"). If the model fails: another provider, an expired answer.
+        Else a fixed text, with ``error``; ``passages`` has the retrieved chunks.
 
         Args:
             query: The query.
             conversation_history: As for ``query``.
-            allow_ungrounded: True: a model may answer without passages when the embedding failed, too. False:
-                never. None: when the search failed.
+            allow_ungrounded: True: a model may answer without chunks after a failed embedding, too. False:
+            never.
+                None: after a failed search.
 
         Raises:
-            InvalidInputError: The question or the history is not usable.
+            InvalidInputError: The query or the history is invalid.
         """
         started = time.perf_counter()
         config = replace(
@@ -225,7 +227,7 @@ class RAGEngine:
     def assess_response_quality(
         self, query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Judge an answer by its words, without a model; a heuristic.
+        """Rate an answer by its words, without a model; a heuristic.
 
         Args:
             query: The query.
@@ -233,7 +235,7 @@ class RAGEngine:
             chunks: As ``retrieve_relevant_chunks`` returns them.
 
         Returns:
-            ``relevance_score`` (share of the answer's words that the chunks hold, 0 to 1; 0 for an empty
+            ``relevance_score`` (share of the answer's words in the chunks, 0 to 1; 0 for an empty
             answer; a warning is logged below 0.3), ``completeness_score`` (share of the query's content words
             that the chunks hold and the answer takes up, 0 to 1) and ``accuracy_indicators``
             ("sources_provided", "examples_provided").
@@ -243,15 +245,15 @@ class RAGEngine:
     def track_query_analytics(
         self, query: str, response: Mapping[str, Any], processing_time: float
     ) -> dict[str, Any]:
-        """Log sizes and qualities of an answer, none of its words; every answer is logged so already."""
+        """Log sizes and qualities of an answer without its text, as is done for every answer."""
         return responses.log_analytics(query, response, processing_time)
 
     def get_rag_performance_stats(self) -> dict[str, Any]:
-        """Numbers of the collection and of its questions since midnight, UTC."""
+        """Return statistics of the collection and of its queries since midnight, UTC."""
         return self._run(self._stats)
 
     def close(self) -> None:
-        """End calls under way and close the application; safe to call twice."""
+        """Cancel running calls and close the application; safe to call twice."""
         self._thread.close()
         self._resources.close()
 

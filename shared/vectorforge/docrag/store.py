@@ -1,7 +1,4 @@
-"""The engine's documents: dictionaries in, what the ingestion stores out.
-
-Adds documents to the engine's collection, source by source, and takes them out again.
-"""
+"""Documents of the DocRag engine: dictionaries parsed, stored by source, and deleted."""
 
 import asyncio
 import hashlib
@@ -11,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import TenantServices
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import (
@@ -20,6 +16,7 @@ from vectorforge.errors import (
     ExtractionError,
     InvalidInputError,
     VectorForgeError,
+    log_unexpected,
 )
 from vectorforge.ingestion.chunk import TextChunk
 from vectorforge.ingestion.extract import media
@@ -39,7 +36,7 @@ class SourceDocuments:
 
     source_url: str
     positions: list[int] = field(default_factory=list)
-    """Where they stood in the call."""
+    """Positions in the call."""
     documents: list[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -99,7 +96,7 @@ def as_stored(group: SourceDocuments, splitter: RecursiveSplitter) -> ExtractedD
 
 
 def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with the fields of its ``metadata`` beside its own.
+    """Return a document merged with the fields of its ``metadata``.
 
     Raises:
         InvalidInputError: A field is missing or of a wrong type.
@@ -126,7 +123,7 @@ def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(group: SourceDocuments) -> dict[str, Any]:
-    """What the first document says of its source, with the design's defaults."""
+    """Return the source's fields from its first document, with the design's defaults."""
     first = group.documents[0]
     own = {name: value for name, value in first.items() if name not in _OWN_FIELDS}
     return {"doc_type": "unknown", **own, "source_url": group.source_url, "title": first.get("title") or ""}
@@ -175,10 +172,10 @@ class DocumentStore:
         return found
 
     async def collection_id(self) -> UUID:
-        """Return the collection's id; the last one known while the database is unavailable.
+        """Return the collection's id, cached while the database is unavailable.
 
         Raises:
-            DatabaseUnavailableError: None is known.
+            DatabaseUnavailableError: No id is cached.
         """
         try:
             return (await self.collection()).id
@@ -188,7 +185,7 @@ class DocumentStore:
             return self._last_id
 
     async def count_cached_answers(self) -> int:
-        """Count the collection's cached answers that a next equal query gets.
+        """Count the collection's valid cached answers.
 
         Raises:
             DatabaseError: The database failed.
@@ -218,14 +215,14 @@ class DocumentStore:
     async def add(
         self, documents: Iterable[Mapping[str, Any]], *, batch_size: int | None = None
     ) -> list[dict[str, Any]]:
-        """Store documents; what a call holds of a source takes the place of what was stored of it.
+        """Store documents; those of a source replace its stored ones.
 
         Args:
-            documents: As ``RAGEngine.add_documents`` takes them.
-            batch_size: Sources that are stored at the same time; None: one after another.
+            documents: As in ``RAGEngine.add_documents``.
+            batch_size: Sources stored concurrently; None: one after another.
 
         Returns:
-            What became of each document, in the order given.
+            Result of each document, in order.
         """
         documents = list(documents)
         groups, refused = grouped(documents)
@@ -249,10 +246,10 @@ class DocumentStore:
         ]
 
     async def remove(self, source_url: str) -> int:
-        """Take a source's document out, all of its chunks in one transaction; returns how many they were.
+        """Delete a source's document in one transaction; return the number of its chunks.
 
         Raises:
-            DatabaseError: The database failed; all are still there.
+            DatabaseError: The database failed; nothing was deleted.
         """
         collection = await self.collection()
         found = await self._tenant.documents.find_by_source(collection.id, source_url)
@@ -270,7 +267,7 @@ class DocumentStore:
         except VectorForgeError as exc:
             logger.warning("A document was not added: %s", exc.message)
             return _outcome("failed", exc)
-        except Exception as exc:  # noqa: BLE001 - a bug met by one document must not take the others along
+        except Exception as exc:  # noqa: BLE001 - a bug in one document must not fail the others
             log_unexpected(logger, "Adding a document failed unexpectedly", exc)
             return _outcome("failed", VectorForgeError())
         if stored.unchanged:

@@ -1,4 +1,4 @@
-"""What every embedding provider does alike: batches, cache, retries, checks, metrics."""
+"""Base class of embedding providers: batches, cache, retries, checks and metrics."""
 
 import asyncio
 import json
@@ -21,33 +21,33 @@ from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Vector
-from vectorforge.vendors.retry import RetryBudget, with_retries
+from vectorforge.vendors.failures import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
-"""(position among the caller's texts, text)"""
+"""Pairs of (position among the caller's texts, text)."""
 
 
 class EmbeddingProvider(ABC):
-    """Turns text into vectors. A vendor implements ``_call_api``: one batch, one attempt.
+    """Vendor of vectors for texts; subclasses implement ``_call_api``: one batch, one attempt.
 
     Args:
-        metrics: Where ``embedding.*`` goes; kept in memory when not given.
-        health_checker: Gets the probe ``embedding.<name>``.
-        cache: Vectors seen before; nothing is cached when not given.
+        metrics: Receives ``embedding.*``; in memory by default.
+        health_checker: Receives the probe ``embedding.<name>``.
+        cache: Cache of vectors; default: none.
         retries: Attempts of one batch after the first.
-        timeout_s: Longest wait for one attempt, in seconds.
-        batch_size: Texts of one call at most; ``max_batch_size`` bounds it.
+        timeout_s: Time limit of one attempt.
+        batch_size: Texts per call, at most ``max_batch_size``.
     """
 
     max_batch_size: ClassVar[int] = 2048
     concurrent_batches: ClassVar[int] = 1
-    """Batches of one ``embed_documents`` on their way at the same time."""
+    """Concurrent batches of one ``embed_documents``."""
     is_remote: ClassVar[bool] = True
-    """Whether a vector costs a call to somebody else, and so is worth keeping for other processes."""
+    """True if a vector costs a remote call, and so is worth sharing with other processes."""
     query_prefix: ClassVar[str] = ""
-    """What new collections put before questions when they are not told; nothing is added here."""
+    """Default query prefix of new collections; not added here."""
     document_prefix: ClassVar[str] = ""
-    """The same for passages."""
+    """Default chunk prefix of new collections."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class EmbeddingProvider(ABC):
         batch_size: int = 64,
     ) -> None:
         self.metrics = metrics if metrics is not None else InMemoryMetrics()
-        self.retry_budget = RetryBudget()  # a registry gives all its providers one
+        self.retry_budget = RetryBudget()  # a registry shares one among its providers
         self._cache = cache
         self._retries = retries
         self._timeout_s = timeout_s
@@ -71,38 +71,38 @@ class EmbeddingProvider(ABC):
 
     @abstractmethod
     def provider_name(self) -> str:
-        """Name of the provider, as collections store it."""
+        """Return the name that collections store."""
 
     @property
     def name(self) -> str:
-        """The same as ``provider_name()``."""
+        """Same as ``provider_name()``."""
         return self.provider_name()
 
     @property
     @abstractmethod
     def default_model(self) -> str:
-        """Model used when a call names none."""
+        """Model of calls that name none."""
 
     @abstractmethod
     async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        """Embed one batch, in one attempt; one vector a text, in the order of ``texts``.
+        """Embed one batch in one attempt; return one vector per text, in order.
 
         Raises:
-            EmbeddingError: With ``retryable`` set; ``EmbeddingInputError`` when the texts are refused.
+            EmbeddingError: With ``retryable`` set; ``EmbeddingInputError`` if the texts are rejected.
         """
 
     def dimension(self, model: str | None = None) -> int | None:
-        """Length of a model's vectors; None when it is not known before its first call."""
+        """Return the length of a model's vectors, or None if unknown before its first call."""
         return self._seen_dimensions.get(model or self.default_model)
 
     async def embed_query(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None
     ) -> list[float]:
-        """The vector of a question: finite float32 values, not all zero, ``dimension(model)`` of them.
+        """Return the vector of a query: ``dimension(model)`` finite float32 values, not all zero.
 
         Raises:
-            EmbeddingInputError: The text is blank, too long, or refused.
-            EmbeddingError: The provider failed; its subclasses say how.
+            EmbeddingInputError: The text is blank, too long, or rejected.
+            EmbeddingError: The provider failed; subclasses give the reason.
             DeadlineExceededError: The time ran out.
         """
         return (await self.embed_query_text(text, model=model, deadline=deadline)).tolist()
@@ -110,7 +110,7 @@ class EmbeddingProvider(ABC):
     async def embed_query_text(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None
     ) -> "array[float]":
-        """As ``embed_query``, but in an array of 4-byte floats."""
+        """Return the vector of ``embed_query`` as an array of 4-byte floats."""
         return (await self._for_queries().embed_chunks([text], model=model, deadline=deadline))[0]
 
     async def embed_documents(
@@ -121,19 +121,18 @@ class EmbeddingProvider(ABC):
         deadline: Deadline | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[float]]:
-        """The vectors of texts, in the order of the texts and as many; equal texts are embedded once.
+        """Return one vector per text, in order; equal texts are embedded once.
 
         Args:
-            texts: Not blank. None at all gives no vectors.
-            model: Instead of the default one.
-            deadline: No call goes on after it.
-            on_progress: Called with the number of distinct texts done so far, after each batch.
+            texts: Texts that are not blank; may be empty.
+            model: Model to use; default: the default one.
+            deadline: Time limit of all calls.
+            on_progress: Called after each batch with the number of distinct texts done.
 
         Raises:
-            EmbeddingInputError: A text is blank, too long, or refused; ``index`` is its position. Blank
-                and overlong texts are found before anything is sent.
-            EmbeddingError: The provider failed; its subclasses say how. Vectors that came before are
-                in the cache.
+            EmbeddingInputError: A text is blank, too long, or rejected; ``index`` is its position. Blank and
+                overlong texts are detected before anything is sent.
+            EmbeddingError: The provider failed; subclasses give the reason. Finished vectors are cached.
             DeadlineExceededError: The time ran out.
         """
         vectors = await self.embed_chunks(texts, model=model, deadline=deadline, on_progress=on_progress)
@@ -147,7 +146,7 @@ class EmbeddingProvider(ABC):
         deadline: Deadline | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> "list[array[float]]":
-        """As ``embed_documents``, but in arrays of 4-byte floats, which equal texts share."""
+        """Return the vectors of ``embed_documents`` as arrays of 4-byte floats, shared by equal texts."""
         model = model or self.default_model
         positions: dict[str, int] = {}
         for index, text in enumerate(texts):
@@ -160,37 +159,37 @@ class EmbeddingProvider(ABC):
         progress = on_progress or (lambda _: None)
 
         async def embed(batch: Batch) -> None:
-            found = await self._embed_batch(batch, model, deadline or Deadline.never())
-            vectors.update(zip((text for _, text in batch), found, strict=True))
+            embedded = await self._embed_batch(batch, model, deadline or Deadline.never())
+            vectors.update(zip((text for _, text in batch), embedded, strict=True))
             progress(len(vectors))
 
         await _run_all(embed, batches, min(self.concurrent_batches, len(batches)))
         return [vectors[text] for text in texts]
 
     async def preload(self) -> None:
-        """Load ahead what the first call would load; connects to nothing. Vendors' providers do more."""
+        """Import the packages of the first call; connects to nothing."""
         return
 
     async def aclose(self) -> None:
-        """Release connections and threads. The provider is not used afterwards."""
+        """Release connections and threads."""
         return
 
     def _for_queries(self) -> "EmbeddingProvider":
-        """What embeds questions: this, or a copy of it for a vendor that has to be told."""
+        """Return the provider for queries: this one, or a copy if the vendor distinguishes queries."""
         return self
 
     def _check_text(self, index: int, text: str, model: str) -> None:
-        """Refuse a text that no call would embed. Vendors add their limits."""
+        """Reject a text that cannot be embedded; vendors add their limits."""
         if not text.strip():
             raise EmbeddingInputError(f"Text {index} is blank; there is nothing to embed.", index=index)
 
     def _batches(self, items: Batch, model: str) -> Iterator[Batch]:
-        """Cut into batches of at most ``batch_size``. Vendors may cut finer."""
+        """Yield batches of at most ``batch_size`` texts; vendors may use smaller ones."""
         for start in range(0, len(items), self._batch_size):
             yield items[start : start + self._batch_size]
 
     def _model_key(self, model: str) -> str:
-        """Everything besides the text that decides a vector; part of the cache's key."""
+        """Return everything besides the text that determines a vector, for the cache key."""
         return json.dumps([self.provider_name(), model])
 
     def _tags(self, model: str) -> dict[str, str]:
@@ -199,14 +198,13 @@ class EmbeddingProvider(ABC):
     def _cached(self, texts: Sequence[str], model: str) -> "dict[str, array[float]]":
         if self._cache is None or FRESH_VECTORS.get():
             return {}
-        kept = self._cache.get_many(self._model_key(model), texts, tenant_id=CACHE_TENANT.get())
-        found = {text: array("f", vector) for text, vector in kept.items()}
-        if found:
-            self.metrics.increment("embedding.cache_hits", len(found), self._tags(model))
-        return found
+        cached = self._cache.get_many(self._model_key(model), texts, tenant_id=CACHE_TENANT.get())
+        if cached:
+            self.metrics.increment("embedding.cache_hits", len(cached), self._tags(model))
+        return {text: array("f", vector) for text, vector in cached.items()}
 
     async def _embed_batch(self, batch: Batch, model: str, deadline: Deadline) -> "list[array[float]]":
-        """One batch with its retries; a refused one is halved until the text at fault is found."""
+        """Embed one batch with retries; a rejected batch is halved until the invalid text is found."""
         texts = [text for _, text in batch]
         try:
             with measure(self.metrics, "embedding", self._tags(model)):
@@ -223,14 +221,14 @@ class EmbeddingProvider(ABC):
                 raise
             if len(batch) == 1:
                 index = batch[0][0]
-                message = f"The embedding provider refused text {index}."
+                message = f"The embedding provider rejected text {index}."
                 raise EmbeddingInputError(message, index=index) from exc
             middle = len(batch) // 2
             first = await self._embed_batch(batch[:middle], model, deadline)
             return first + await self._embed_batch(batch[middle:], model, deadline)
         if self._cache is not None:
-            made = dict(zip(texts, vectors, strict=True))
-            self._cache.put_many(self._model_key(model), made, tenant_id=CACHE_TENANT.get())
+            by_text = dict(zip(texts, vectors, strict=True))
+            self._cache.put_many(self._model_key(model), by_text, tenant_id=CACHE_TENANT.get())
         return vectors
 
     async def _attempt(self, texts: Sequence[str], model: str, deadline: Deadline) -> Sequence[Vector]:
@@ -240,11 +238,11 @@ class EmbeddingProvider(ABC):
         except TimeoutError as exc:
             if deadline.remaining_s() <= 0:
                 raise DeadlineExceededError from exc
-            message = f"The embedding provider did not answer within {self._timeout_s:g} s."
+            message = f"The embedding provider did not respond within {self._timeout_s:g} s."
             raise EmbeddingTimeoutError(message) from exc
 
     def _checked(self, raw: Sequence[Vector], batch: Batch, model: str) -> "list[array[float]]":
-        """The vectors as float32 (what the database stores), or an error: never a misaligned or NaN one."""
+        """Return the vectors as float32, as the database stores them; raise for misaligned or NaN ones."""
         if len(raw) != len(batch):
             raise EmbeddingError(f"The embedding provider sent {len(raw)} vectors for {len(batch)} texts.")
         expected = self.dimension(model) or len(raw[0])
@@ -265,7 +263,7 @@ class EmbeddingProvider(ABC):
         return vectors
 
     async def _health_probe(self) -> ComponentHealth:
-        """Embed one word, past cache and retries."""
+        """Embed one word without cache and retries."""
         component = f"embedding.{self.provider_name()}"
         try:
             await self._attempt(["health"], self.default_model, Deadline.never())
@@ -279,7 +277,7 @@ def _check_numbers(vector: "array[float]", index: int) -> None:
     if not math.isfinite(norm):
         raise EmbeddingError("The embedding provider sent a vector that is not finite.")
     if norm == 0:
-        message = f"The embedding of text {index} is the zero vector, which nothing is similar to."
+        message = f"The embedding of text {index} is the zero vector, which has no similarity to others."
         raise EmbeddingInputError(message, index=index)
 
 
@@ -288,7 +286,7 @@ async def _run_all(embed: Callable[[Batch], Awaitable[None]], batches: Iterable[
     waiting = iter(batches)
 
     async def work() -> None:
-        for batch in waiting:  # shared: each worker takes the next one
+        for batch in waiting:  # shared by all workers
             await embed(batch)
 
     if limit <= 1:

@@ -1,4 +1,4 @@
-"""Vectors kept so that the same text is not embedded twice."""
+"""Cache of vectors, so that the same text is not embedded twice."""
 
 import hashlib
 import threading
@@ -12,35 +12,35 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.types import Vector
 
 CACHE_TENANT: ContextVar[str] = ContextVar("cache_tenant", default="")
-"""Tenant whose entries of a shared cache are read and written; empty: a process without tenants."""
+"""Tenant of the current cache reads and writes; empty in a process without tenants."""
 
 FRESH_VECTORS: ContextVar[bool] = ContextVar("fresh_vectors", default=False)
-"""Whether vectors are made anew and then kept, whatever is kept already."""
+"""True to ignore cached vectors and replace them."""
 
 
 class EmbeddingCache(Protocol):
-    """Where vectors are kept; any store of bytes by key can be one.
+    """Store of vectors by text.
 
-    ``model_key`` names everything besides the text that decides a vector: provider, address, model, size.
+    ``model_key`` identifies everything else that determines a vector: provider, address, model, size.
     """
 
     def get_many(self, model_key: str, texts: Sequence[str], *, tenant_id: str = "") -> Mapping[str, Vector]:
-        """Return text -> vector for the texts that this tenant has cached; the others are absent."""
+        """Return text -> vector for the texts that this tenant has cached."""
         ...
 
     def put_many(self, model_key: str, vectors: Mapping[str, Vector], *, tenant_id: str = "") -> None:
-        """Cache text -> vector for this tenant; no other one may find it, or notice it by the latency."""
+        """Cache text -> vector for this tenant; other tenants must not find it or notice it by latency."""
         ...
 
 
 class InMemoryEmbeddingCache:
-    """Keeps the vectors used last, in this process, as 4-byte floats (6 KB for 1,536 dimensions).
+    """LRU cache in this process, with 4-byte floats (6 KB for 1,536 dimensions).
 
     A full cache drops the least recently used vector of the tenant with the most, so that no tenant evicts
-    another one's below an equal share.
+    vectors of another that holds less than an equal share.
 
     Args:
-        max_entries: Vectors of all tenants together, 1 or more.
+        max_entries: Vectors of all tenants together, at least 1.
 
     Raises:
         InvalidInputError: ``max_entries`` is below 1.
@@ -60,16 +60,16 @@ class InMemoryEmbeddingCache:
     def get_many(
         self, model_key: str, texts: Sequence[str], *, tenant_id: str = ""
     ) -> dict[str, list[float]]:
-        """Return text -> vector (a fresh list of float32 values) for texts that this tenant has cached."""
-        found: dict[str, list[float]] = {}
+        """Return text -> vector (a new list of float32 values) for the texts that this tenant has cached."""
+        vectors: dict[str, list[float]] = {}
         keys = _keys(model_key, texts)
         with self._lock:
             share = self._shares.get(tenant_id) or OrderedDict()
             for text, key in zip(texts, keys, strict=True):
                 if key in share:
                     share.move_to_end(key)
-                    found[text] = share[key].tolist()
-        return found
+                    vectors[text] = share[key].tolist()
+        return vectors
 
     def put_many(self, model_key: str, vectors: Mapping[str, Vector], *, tenant_id: str = "") -> None:
         """Cache text -> vector for this tenant, rounded to float32."""
@@ -84,7 +84,7 @@ class InMemoryEmbeddingCache:
                     self._drop_one(tenant_id)
 
     def _drop_one(self, tenant_id: str) -> None:
-        """Drop a vector of this tenant if it has an equal share or more, else of the one with the most."""
+        """Drop a vector of this tenant if it has at least an equal share, else of the largest tenant."""
         if len(self._shares[tenant_id]) * len(self._shares) < self._max_entries:
             tenant_id = max(self._shares, key=lambda name: len(self._shares[name]))
         share = self._shares[tenant_id]
@@ -95,7 +95,7 @@ class InMemoryEmbeddingCache:
 
 
 def _keys(model_key: str, texts: Iterable[str]) -> list[bytes]:
-    """sha256 of both, the model's as a hash of its own, so that they cannot run into each other."""
+    """Return the sha256 of hashed model key and text; hashing the key first keeps the two apart."""
     model = hashlib.sha256(hashlib.sha256(model_key.encode()).digest())
     keys = []
     for text in texts:

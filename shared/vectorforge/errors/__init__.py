@@ -1,27 +1,27 @@
-"""Every error VectorForge raises on purpose. Their texts are written by us and safe to show a caller.
+"""Errors that VectorForge raises on purpose; their texts are ours and safe to show to a caller.
 
-The classes stand in this package's modules, by theme; everybody imports them from here.
+Import them from this package. The first line of a class's docstring is its default text.
 
     VectorForgeError
     ├── ConfigurationError              a setting is missing or contradicts another
     │   ├── NotConfiguredError          no embedding provider is configured
     │   └── UnknownModelError           the provider has no such model
-    ├── SecretsUnavailableError         keys that are kept elsewhere cannot be read now
+    ├── SecretsUnavailableError         the secret store cannot be read now
     ├── InvalidInputError (ValueError)  a caller's value; names the field and the limit
-    │   ├── FilterError                 a metadata filter that cannot be understood
-    │   └── IdempotencyKeyReusedError   another request came under the same key
+    │   ├── FilterError                 the metadata filter is invalid
+    │   └── IdempotencyKeyReusedError   another request used the same key
     ├── NotFoundError
-    │   └── AnsweringModelNotFoundError  a client of OpenAI's API named a model that is not there
+    │   └── AnsweringModelNotFoundError  a client of OpenAI's API named an unknown model
     ├── ConflictError                   the request contradicts what is stored
     │   ├── DimensionMismatchError
-    │   ├── EmbeddingModelChangedError  the collection's model is another by now
-    │   ├── TenantBeingErasedError      nobody may enter it until that is done
-    │   ├── IdempotentAnswerPendingError  the first request under the key has not ended yet
-    │   ├── IdempotentAnswerTooLongError  so it cannot be given again
+    │   ├── EmbeddingModelChangedError  the collection's model changed during the request
+    │   ├── TenantBeingErasedError      no request is accepted until the erasure ends
+    │   ├── IdempotentAnswerPendingError  the first request with the key is still running
+    │   ├── IdempotentAnswerTooLongError  it cannot be replayed
     │   └── EmbeddingSwitchRefusedError  the new model finds too little of what the old one finds
-    ├── AuthenticationError             no credential, or not one of ours
+    ├── AuthenticationError             no credential, or an invalid one
     ├── InsufficientScopeError          the credential may not do this
-    ├── IdentityProviderUnavailableError  the keys that tokens are checked with cannot be had
+    ├── IdentityProviderUnavailableError  the keys that verify tokens cannot be fetched
     ├── GatewayKeysUnavailableError     the tenants of API Gateway's keys cannot be looked up now
     ├── LimitExceededError              the tenant's limit is reached for now
     ├── DeadlineExceededError           no time left for the next step
@@ -34,23 +34,23 @@ The classes stand in this package's modules, by theme; everybody imports them fr
     │   ├── LLMAuthenticationError
     │   ├── LLMRateLimitError
     │   ├── LLMTimeoutError
-    │   ├── LLMRequestError             the vendor refused the request itself
-    │   │   └── LLMContextOverflowError  it is longer than the model's context
+    │   ├── LLMRequestError             the vendor rejected the request
+    │   │   └── LLMContextOverflowError  it exceeds the model's context
     │   ├── LLMStreamError              the stream broke after its first token
-    │   └── LLMCircuitOpenError         it failed so often that it is not asked for a while
-    ├── AnswerUnavailableError          nobody can answer now, and nothing takes an answer's place
-    ├── AnswerStreamLostError           its writer is gone, and so is its end
-    ├── AnswerStreamTooLongError        it was too long to be kept for those who read later
+    │   └── LLMCircuitOpenError         repeated failures; calls are suspended
+    ├── AnswerUnavailableError          no model and no fallback is available
+    ├── AnswerStreamLostError           the process that generated it ended
+    ├── AnswerStreamTooLongError        it is too long to be stored for resuming
     ├── ExtractionError                 a document could not be read
     ├── ObjectStoreError                an object of a bucket could not be read
     ├── QueueError                      a queue did not take a message
     ├── RetrievalError                  the search itself failed
     └── DatabaseError
         ├── DatabaseUnavailableError
-        │   ├── DatabaseLoginError      it refused the role, or what the role logged in with
-        │   └── UntrustedDatabaseError  its certificate does not prove that it is the one that was meant
+        │   ├── DatabaseLoginError      it rejected the role or its credential
+        │   └── UntrustedDatabaseError  its certificate cannot be verified
         ├── MigrationError
-        ├── RefusedRowError         it does not take these values; another row may pass
+        ├── RefusedRowError             it rejects these values; another row may pass
         └── UnsafeRoleError             the database role would bypass row-level security
 
 A vendor's or driver's own exception is always the ``__cause__``; its text is never copied into ours,
@@ -58,15 +58,9 @@ because it may hold keys, URLs or rows.
 """
 
 from vectorforge.errors.base import (
-    ConfigurationError,
-    NotConfiguredError,
-    SecretsUnavailableError,
-    UnknownModelError,
-    VectorForgeError,
-)
-from vectorforge.errors.requests import (
     AnsweringModelNotFoundError,
     AuthenticationError,
+    ConfigurationError,
     ConflictError,
     DeadlineExceededError,
     DimensionMismatchError,
@@ -82,8 +76,14 @@ from vectorforge.errors.requests import (
     InsufficientScopeError,
     InvalidInputError,
     LimitExceededError,
+    NotConfiguredError,
     NotFoundError,
+    SecretsUnavailableError,
     TenantBeingErasedError,
+    UnknownModelError,
+    VectorForgeError,
+    describe_exception,
+    log_unexpected,
 )
 from vectorforge.errors.services import (
     AnswerStreamLostError,
@@ -165,4 +165,6 @@ __all__ = [
     "UnsafeRoleError",
     "UntrustedDatabaseError",
     "VectorForgeError",
+    "describe_exception",
+    "log_unexpected",
 ]

@@ -1,7 +1,4 @@
-"""Errors of models: of those that make vectors, of those that write, and of answers kept for later.
-
-Errors of what stores and finds: database, buckets, queues.
-"""
+"""Errors of dependencies: embedding models, LLMs, stored answers, database, buckets, queues."""
 
 from vectorforge.errors.base import VectorForgeError
 
@@ -27,7 +24,7 @@ class EmbeddingInputError(EmbeddingError):
     def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
         super().__init__(message)
         self.index = index
-        """Position of the text among those given, from 0; None when the provider did not say which."""
+        """Position of the invalid text, from 0; None if the provider did not report it."""
 
 
 class EmbeddingRateLimitError(EmbeddingError):
@@ -99,9 +96,9 @@ class LLMContextOverflowError(LLMRequestError):
     ) -> None:
         super().__init__(message)
         self.prompt_tokens = prompt_tokens
-        """Of the request without its answer, as the vendor counts; None when it did not say."""
+        """Tokens of the request without the answer, as the vendor counts; None if not reported."""
         self.limit_tokens = limit_tokens
-        """What the model takes, often with its answer; None when the vendor did not say."""
+        """Context length of the model, often including the answer; None if not reported."""
 
 
 class LLMStreamError(LLMError):
@@ -111,7 +108,7 @@ class LLMStreamError(LLMError):
 
 
 class LLMCircuitOpenError(LLMError):
-    """The model failed so often that it is not asked for a while."""
+    """Calls to the model are suspended after repeated failures."""
 
     code = "llm_circuit_open"
 
@@ -121,7 +118,7 @@ class LLMCircuitOpenError(LLMError):
 
 
 class AnswerUnavailableError(VectorForgeError):
-    """Nobody can answer now, and nothing takes an answer's place."""
+    """No model is available, and no fallback either."""
 
     code = "answer_unavailable"
     retryable = True
@@ -132,14 +129,14 @@ class AnswerUnavailableError(VectorForgeError):
 
 
 class AnswerStreamLostError(VectorForgeError):
-    """The server that wrote this answer is gone; ask again."""
+    """The server that generated this answer is gone; send the query again."""
 
     code = "stream_lost"
     retryable = True
 
 
 class AnswerStreamTooLongError(VectorForgeError):
-    """The answer was too long to be kept; ask again and read it in one go."""
+    """The answer was too long to be stored; send the query again and read it without interruption."""
 
     code = "stream_too_long"
 
@@ -152,7 +149,7 @@ class ObjectStoreError(VectorForgeError):
 
 
 class QueueError(VectorForgeError):
-    """The queue did not take the message."""
+    """The queue rejected the message."""
 
     code = "queue_error"
     retryable = True
@@ -186,7 +183,7 @@ class UntrustedDatabaseError(DatabaseUnavailableError):
 
 
 class RefusedRowError(DatabaseError):
-    """The database does not take a value or a row: its type, range or a constraint forbids it."""
+    """The database rejected a value or a row: its type, range or a constraint forbids it."""
 
 
 class MigrationError(DatabaseError):

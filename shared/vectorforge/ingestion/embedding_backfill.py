@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from vectorforge.background import log_unexpected
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModel, EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import DatabaseError, NotFoundError, VectorForgeError
+from vectorforge.errors import DatabaseError, NotFoundError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.drafts import embedded_text
 from vectorforge.types import Vector
 from vectorforge.vectorstore.writes.second_vectors import Batch, SecondVectors, SwitchWork

@@ -7,11 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from vectorforge.background import log_unexpected
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import ConflictError, DimensionMismatchError, ExtractionError, VectorForgeError
+from vectorforge.errors import (
+    ConflictError,
+    DimensionMismatchError,
+    ExtractionError,
+    VectorForgeError,
+    log_unexpected,
+)
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.embedding_prefetch import (

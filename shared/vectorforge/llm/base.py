@@ -1,18 +1,16 @@
-"""What every LLM provider shares: timing, retries, errors, metrics; a provider adds only vendor calls."""
+"""Base class of LLM providers: timing, retries, errors and metrics; a provider adds only vendor calls."""
 
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, closing
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from contextlib import aclosing, closing, suppress
+from typing import Any, ClassVar, TypeAlias, TypedDict, TypeVar
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMAuthenticationError, LLMError, VectorForgeError
 from vectorforge.health import ComponentHealth, HealthChecker
-from vectorforge.llm.request_shaping import check_messages, check_sampling
-from vectorforge.llm.resilience import SilenceLimit, VendorGuard
-from vectorforge.llm.run import Run
+from vectorforge.llm.attempts import LLMRun, SilenceLimit, VendorGuard
 from vectorforge.llm.types import (
     Completion,
     GroundingSource,
@@ -25,29 +23,49 @@ from vectorforge.llm.types import (
     ProviderInfo,
     StreamEnd,
     TextDelta,
+    check_messages,
+    check_sampling,
 )
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
-from vectorforge.vendors.retry import LONGEST_WAIT_S, RetryBudget
+from vectorforge.vendors.failures import LONGEST_WAIT_S, RetryBudget
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_OF_MODELS = frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
+_MODEL_CAPABILITIES = frozenset(ProviderCapability) - {ProviderCapability.EXTRACTIVE}
 _Stream: TypeAlias = AsyncGenerator[str | Completion, None]
 
 
+class ProviderOptions(TypedDict, total=False):
+    """Options of every provider; see ``BaseLLMProvider``."""
+
+    metrics: MetricsCollector | None
+    health_checker: HealthChecker | None
+    retries: int
+    timeout_s: float
+    token_gap_s: float
+
+
 class BaseLLMProvider(ABC):
-    """An LLM vendor.
+    """LLM vendor.
 
     Subclasses implement ``provider_name``, ``_call_api``, ``_call_api_stream`` and ``_list_models``, each
-    one attempt, and ``_map_error``. Everything else is done here, once: at most ``retries`` further
-    attempts within the deadline and none after the first token, the errors of ``vectorforge.errors``,
-    the ``llm.*`` metrics, and the limit on silence within a stream.
+    one attempt, and ``_map_error``. This class adds at most ``retries`` further attempts within the deadline
+    and none after the first token, the errors of ``vectorforge.errors``, the ``llm.*`` metrics,
+    and the limit on silence within a stream. Creating a provider imports no SDK and connects to nothing.
+
+    Args:
+        default_model: Model of requests that name none.
+        metrics: Receives the measurements; in memory by default.
+        health_checker: Receives the probe ``llm.<name>``.
+        retries: Attempts after the first, 0 or more.
+        timeout_s: Time limit of one attempt, for a complete answer or a stream's first token.
+        token_gap_s: Time limit between two texts of a stream; at most ``timeout_s``.
     """
 
     max_temperature: ClassVar[float] = 2.0
-    """Highest temperature the vendor knows."""
+    """Highest temperature that the vendor accepts."""
 
     def __init__(
         self,
@@ -59,29 +77,19 @@ class BaseLLMProvider(ABC):
         timeout_s: float = 60.0,
         token_gap_s: float = 10.0,
     ) -> None:
-        """Connects to nothing.
-
-        Args:
-            default_model: Used when a request names none.
-            metrics: Where measurements go.
-            health_checker: Gets the probe ``llm.<name>``.
-            retries: Attempts after the first, 0 or more.
-            timeout_s: Longest wait of one attempt for a complete answer or for a stream's first token.
-            token_gap_s: Longest wait between two texts of a stream; never more than ``timeout_s``.
-        """
         self._default_model = default_model
         self._retries = retries
         self._timeout_s = timeout_s
         self._token_gap_s = min(token_gap_s, timeout_s)
         self._guard = VendorGuard(self.provider_name, self._map_error, self._safe_cause)
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
-        self.retry_budget = RetryBudget()  # a registry gives all its providers one
+        self.retry_budget = RetryBudget()  # a registry shares one among its providers
         if health_checker is not None:
             health_checker.register(name=f"llm.{self.name}", probe=self._health_probe)
 
     @abstractmethod
     def provider_name(self) -> str:
-        """Short lower-case name, e.g. "openai"."""
+        """Return the short lower-case name, e.g. "openai"."""
 
     @property
     def name(self) -> str:
@@ -95,11 +103,11 @@ class BaseLLMProvider(ABC):
 
     @property
     def capabilities(self) -> frozenset[ProviderCapability]:
-        """What this provider can do."""
-        return _OF_MODELS
+        """Capabilities of this provider."""
+        return _MODEL_CAPABILITIES
 
     def info(self, *, is_default: bool = False) -> ProviderInfo:
-        """Describe this provider without any secret."""
+        """Describe this provider; holds no secret."""
         return ProviderInfo(self.name, self.default_model, self.capabilities, is_default)
 
     async def generate(
@@ -110,18 +118,18 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         deadline: Deadline | None = None,
     ) -> LLMResponse:
-        """The whole answer at once.
+        """Return the whole answer.
 
         Args:
-            messages: The conversation, oldest first; at least one.
+            messages: The conversation, oldest first; at least one message.
             config: Sampling; default: the default model, temperature 0.7, at most 1,024 tokens.
-            sources: Passages the answer may quote, in the order of their labels.
-            deadline: When to give up; default: when all attempts and waits took as long as they may.
+            sources: Chunks that the answer may quote, in the order of their labels.
+            deadline: Time limit of all attempts; default: the sum of the longest attempts and waits.
 
         Raises:
             InvalidInputError: A message or a sampling value is out of range; names the field.
-            LLMError: The vendor failed; the subclass says how.
-            DeadlineExceededError: No time was left to ask at all.
+            LLMError: The vendor failed; subclasses give the reason.
+            DeadlineExceededError: The deadline passed before the first attempt.
         """
         run = self._prepare(messages, config, sources, deadline)
         with measure(self.metrics, "llm.generate", run.tags) as measurement:
@@ -138,9 +146,10 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         deadline: Deadline | None = None,
     ) -> AsyncGenerator[str, None]:
-        """The texts of ``stream_events``: same arguments, same errors."""
-        events = self.stream_events(messages, config, sources=sources, deadline=deadline)
-        async with aclosing(events):
+        """Yield the texts of ``stream_events``; same arguments and errors."""
+        async with aclosing(
+            self.stream_events(messages, config, sources=sources, deadline=deadline)
+        ) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     yield event.text
@@ -153,15 +162,15 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         deadline: Deadline | None = None,
     ) -> AsyncGenerator[LLMStreamEvent, None]:
-        """The answer as it is written: ``TextDelta`` as often as needed, then exactly one ``StreamEnd``.
+        """Yield the answer as it is generated: any number of ``TextDelta``, then exactly one ``StreamEnd``.
 
-        A stream that ends in any other way raises, even when the vendor closed it in good order. Closing
-        the generator (``contextlib.aclosing``) closes the vendor's connection. Arguments as ``generate``.
+        A stream that ends in any other way raises, even when the vendor closed the connection normally.
+        Closing the generator (``contextlib.aclosing``) closes the connection. Arguments as ``generate``.
 
         Raises:
             InvalidInputError: A message or a sampling value is out of range; names the field.
             LLMError: The vendor failed; not ``retryable`` once a text was yielded.
-            DeadlineExceededError: No time was left to ask at all.
+            DeadlineExceededError: The deadline passed before the first attempt.
         """
         run = self._prepare(messages, config, sources, deadline)
         texts: list[str] = []
@@ -185,10 +194,8 @@ class BaseLLMProvider(ABC):
             response = await run.response(
                 item, "".join(texts), latency_ms=measurement.elapsed_ms, metrics=self.metrics
             )
-            logger.info(
-                "Streamed %d tokens from %s (%s) in %.0f ms",
-                response.total_tokens, self.name, response.model, response.latency_ms,
-            )  # fmt: skip
+            streamed = (response.total_tokens, self.name, response.model, response.latency_ms)
+            logger.info("Streamed %d tokens from %s (%s) in %.0f ms", *streamed)
             yield StreamEnd(response)
 
     def request_body(
@@ -199,66 +206,56 @@ class BaseLLMProvider(ABC):
         sources: Sequence[GroundingSource] = (),
         stream: bool = False,
     ) -> Mapping[str, Any] | None:
-        """The body that ``generate`` (or ``stream_events``) would send next, without sending it.
+        """Return the body that ``generate`` (or ``stream_events``) would send; None if it sends nothing.
 
-        Arguments as ``generate``. None: this provider sends nothing.
-
-        Raises:
-            InvalidInputError: A message or a sampling value is out of range; names the field.
+        Arguments and errors as ``generate``.
         """
         run = self._prepare(messages, config, sources, Deadline.never())
         return self._body(ProviderCall(run.messages, run.config, sources, self._timeout_s), stream=stream)
 
     async def validate_credentials(self) -> bool:
-        """Whether the vendor accepts our credentials; asks it for its models.
-
-        Raises:
-            LLMError: The vendor could not be asked.
-        """
-        try:
+        """List the vendor's models; return False if it rejects our credentials. Errors as there."""
+        with suppress(LLMAuthenticationError):
             await self.list_models()
-        except LLMAuthenticationError:
-            return False
-        return True
+            return True
+        return False
 
     async def list_models(self) -> list[str]:
-        """Names of the models that the vendor offers, in its order; one attempt.
+        """Return the names of the vendor's models, in its order; one attempt.
 
         Raises:
-            LLMError: The vendor could not be asked.
+            LLMError: The vendor cannot be reached or failed.
         """
         return await self._guard.step(self._list_models(), self._timeout_s)
 
-    async def preload(self) -> None:
-        """Load ahead what the first call would load; connects to nothing. Vendors' providers do more."""
-        return
+    async def preload(self) -> None:  # noqa: B027 - nothing to import by default
+        """Import the packages of the first call; connects to nothing."""
 
-    async def aclose(self) -> None:
-        """Close connections. The provider may be used again; it connects anew."""
-        return
+    async def aclose(self) -> None:  # noqa: B027 - nothing to close by default
+        """Close connections. The provider may be used again and reconnects."""
 
     @abstractmethod
     async def _call_api(self, call: ProviderCall) -> Completion:
-        """One attempt at a whole answer; may raise anything ``_map_error`` knows."""
+        """Make one attempt at a whole answer; may raise anything that ``_map_error`` maps."""
 
     @abstractmethod
     def _call_api_stream(self, call: ProviderCall) -> _Stream:
-        """One attempt at a stream: non-empty texts, then one ``Completion`` if and only if it is complete."""
+        """Make one attempt at a stream: non-empty texts, then a ``Completion`` only if it is complete."""
 
     def _body(self, call: ProviderCall, *, stream: bool) -> Mapping[str, Any] | None:
-        """What the next attempt at this call would send, as JSON; vendors that are asked override it."""
+        """Return the JSON of the next attempt; None for a provider that sends nothing."""
         return None
 
     @abstractmethod
     async def _list_models(self) -> list[str]:
-        """One attempt at the list of models."""
+        """Make one attempt to list the models."""
 
     def _map_error(self, exc: Exception) -> LLMError:
-        """Our error for an exception that is none of ours."""
+        """Return our error for a foreign exception."""
         return LLMError(f"Provider {self.name} failed ({type(exc).__name__})")
 
     def _safe_cause(self, exc: Exception) -> Exception:
-        """The exception, with nothing secret in its text."""
+        """Return the exception with no secret in its text."""
         return exc
 
     async def _health_probe(self) -> ComponentHealth:
@@ -275,15 +272,15 @@ class BaseLLMProvider(ABC):
         config: LLMRequestConfig | None,
         sources: Sequence[GroundingSource],
         deadline: Deadline | None,
-    ) -> Run:
+    ) -> LLMRun:
         config = config or LLMRequestConfig(model=self.default_model)
         check_messages(messages)
         check_sampling(config, self.name, self.max_temperature)
         if deadline is None:
             deadline = Deadline.after(self._timeout_s + self._retries * (LONGEST_WAIT_S + self._timeout_s))
-        return Run(self.name, messages, config, sources, deadline)
+        return LLMRun(self.name, messages, config, sources, deadline)
 
-    async def _attempt(self, run: Run, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
+    async def _attempt(self, run: LLMRun, step: Callable[[ProviderCall], Awaitable[T]]) -> T:
         return await run.attempt(
             lambda call: self._guard.step(step(call), call.timeout_s),
             retries=self._retries,
@@ -293,7 +290,7 @@ class BaseLLMProvider(ABC):
         )
 
     async def _open_stream(self, call: ProviderCall) -> tuple[_Stream, str | Completion]:
-        """The stream and its first item, so that everything before the first text can be tried again."""
+        """Return the stream and its first item: everything before the first text can be retried."""
         stream = self._call_api_stream(call)
         try:
             return stream, await self._guard.first(stream)

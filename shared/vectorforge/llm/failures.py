@@ -1,12 +1,14 @@
-"""Our errors for what a vendor did; a vendor's own text never gets into them.
+"""Failures of vendors: our error for each, and the parameters that a model refused.
 
-Whether a vendor refuses a request because it is longer than the model's context, and by how much.
+A vendor's own text is read, but never copied into our errors.
 """
 
 import re
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from vectorforge.errors import (
     LLMAuthenticationError,
@@ -17,15 +19,17 @@ from vectorforge.errors import (
     LLMStreamError,
     LLMTimeoutError,
 )
-from vectorforge.vendors.errors import (
+from vectorforge.vendors.failures import (
     VendorConnectionError,
     VendorStatusError,
     VendorTimeoutError,
     parse_retry_after,
 )
 
-_REFUSALS = frozenset({400, 422})
-"""Bad request, and what some servers of OpenAI's API say instead."""
+T = TypeVar("T")
+
+_BAD_REQUESTS = frozenset({400, 422})
+"""Bad request; some OpenAI-compatible servers use 422 instead."""
 _RETRYABLE_STATUSES = frozenset({408, 409})
 """Besides 429 and 5xx: request timeout and lock conflict, as both vendors' SDKs treat them."""
 
@@ -35,21 +39,21 @@ def error_for_status(
     status: int,
     headers: Mapping[str, str] | None = None,
     *,
-    said: str = "",
+    text: str = "",
     now: datetime | None = None,
 ) -> LLMError:
-    """The error for an HTTP status other than 2xx.
+    """Return the error for an HTTP status other than 2xx.
 
     Args:
-        provider: Name shown in the text.
-        status: What the vendor answered; 529 (Anthropic: overloaded) counts as 5xx.
-        headers: Of the answer, names in lower case or case-insensitive; ``retry-after`` and
-            ``retry-after-ms`` are read from it.
-        said: The vendor's own text, only read for a complaint about the request's length.
-        now: Timezone-aware; what a Retry-After date is compared to. Default: the clock.
+        provider: Name shown in the error.
+        status: Status of the response; 529 (Anthropic: overloaded) counts as 5xx.
+        headers: Headers of the response, names in lower case or case-insensitive; ``retry-after`` and
+            ``retry-after-ms`` are read.
+        text: The vendor's own text, searched for a complaint about the request's length.
+        now: Timezone-aware time that a Retry-After date is compared to; default: the clock.
     """
     retry_after_s = parse_retry_after(headers or {}, now=now)
-    if status in _REFUSALS and (overflow := find_overflow(said)) is not None:
+    if status in _BAD_REQUESTS and (overflow := find_overflow(text)) is not None:
         return _too_long(provider, overflow.prompt_tokens, overflow.limit_tokens)
     if status in (401, 403):
         return LLMAuthenticationError(f"Invalid credentials for {provider}")
@@ -69,14 +73,14 @@ def error_for_status(
 
 
 def error_for_exception(provider: str, exc: Exception) -> LLMError:
-    """The error for whatever asking over ``vectorforge.vendors.http`` and reading the answer raised.
+    """Return the error for an exception of ``vectorforge.vendors.http`` or of reading the response.
 
     Args:
-        provider: Name shown in the text.
-        exc: Also what ``response_body`` raises, and what reading an answer of another shape raises.
+        provider: Name shown in the error.
+        exc: Also an exception of ``vectorforge.llm.http``, or of reading a response of another shape.
     """
     if isinstance(exc, VendorStatusError):
-        return error_for_status(provider, exc.status, exc.headers, said=exc.text)
+        return error_for_status(provider, exc.status, exc.headers, text=exc.text)
     if isinstance(exc, VendorTimeoutError):
         return timed_out(provider)
     if isinstance(exc, VendorConnectionError):
@@ -87,14 +91,14 @@ def error_for_exception(provider: str, exc: Exception) -> LLMError:
 
 
 def timed_out(provider: str) -> LLMTimeoutError:
-    """No answer, or no next token, in time."""
+    """Return the error for an answer, or a next token, that did not arrive in time."""
     return LLMTimeoutError(f"Provider {provider} timed out")
 
 
 def _too_long(provider: str, prompt_tokens: int | None, limit_tokens: int | None) -> LLMContextOverflowError:
-    known = [f"it has {prompt_tokens} tokens without the answer" if prompt_tokens else ""]
-    known.append(f"the limit is {limit_tokens} tokens" if limit_tokens else "")
-    facts = "; ".join(filter(None, known))
+    sizes = [f"it has {prompt_tokens} tokens without the answer" if prompt_tokens else ""]
+    sizes.append(f"the limit is {limit_tokens} tokens" if limit_tokens else "")
+    facts = "; ".join(filter(None, sizes))
     return LLMContextOverflowError(
         f"The request is longer than the context of the model of provider {provider}"
         f"{f' ({facts})' if facts else ''}. Shorten the question, the instructions or the conversation, or "
@@ -105,21 +109,21 @@ def _too_long(provider: str, prompt_tokens: int | None, limit_tokens: int | None
 
 
 def unreachable(provider: str) -> LLMError:
-    """No connection, or one that broke before the answer was there."""
+    """Return the error for a connection that failed before the answer arrived."""
     error = LLMError(f"Provider {provider} could not be reached")
     error.retryable = True
     return error
 
 
 def broken_stream(provider: str) -> LLMStreamError:
-    """A stream without its last event. Retryable until somebody has seen a token of it."""
+    """Return the error for a stream without its last event; retryable before the first token."""
     error = LLMStreamError(f"The answer of provider {provider} broke off before its end")
     error.retryable = True
     return error
 
 
 def unusable_answer(provider: str) -> LLMError:
-    """An answer that does not have the vendor's documented shape."""
+    """Return the error for a response that does not have the documented shape."""
     return LLMError(f"Provider {provider} sent an answer that cannot be read")
 
 
@@ -157,28 +161,112 @@ _PROMPT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What a vendor says of a request that is too long; None where it does not say."""
+    """Sizes in a vendor's complaint about a request that is too long; None where not given."""
 
     prompt_tokens: int | None
-    """Of the request, without room for the answer, as the vendor counts."""
+    """Tokens of the request without the answer, as the vendor counts."""
     limit_tokens: int | None
-    """What the model takes; for most with the answer."""
+    """Context length of the model; for most models it includes the answer."""
 
 
-def find_overflow(said: str) -> Overflow | None:
-    """What the text says of a request that is too long; None when it speaks of something else.
+def find_overflow(text: str) -> Overflow | None:
+    """Return the sizes in a complaint about a request that is too long; None for any other text.
 
     Args:
-        said: The text of an error of a refused request, which may quote it. A limit on tokens by time has
-            another status.
+        text: Error text of a rejected request, which may quote it. A limit on tokens per minute has another
+            status.
     """
-    if not _COMPLAINT.search(said):
+    if not _COMPLAINT.search(text):
         return None
-    return Overflow(_first(_PROMPT, said), _first(_LIMIT, said))
+    return Overflow(_first(_PROMPT, text), _first(_LIMIT, text))
 
 
 def _first(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    if found is None:
+    match = pattern.search(text)
+    if match is None:
         return None
-    return int(next(filter(None, found.groups())).replace(",", "")) or None
+    return int(next(filter(None, match.groups())).replace(",", "")) or None
+
+
+_MAX_MODELS = 256
+"""Bound on memory: model names come from callers."""
+
+_ABOUT_THE_PARAMETER = re.compile(
+    r"unsupported|n[o']t support|deprecated|no longer|unknown|unrecogni[sz]ed|unexpected|extraneous|"
+    r"(extra|additional) (inputs|fields|properties|parameters)|(cannot|can't|can not|may not)\b.{0,40}\bbe "
+    r"(used|set|specified|combined)",
+    re.IGNORECASE,
+)
+"""Texts and codes that reject a parameter as such. Complaints about a value must not match: the parameter
+would be left out from then on, with any value."""
+_ABOUT_THE_VALUE = re.compile(r"invalid_(value|type)|(above_max|below_min)_(value|length)")
+"""Error codes that reject a value, not the parameter."""
+
+
+class RefusedParameters:
+    """Parameters refused by each model of a provider, cached for the process; the latest 256 models."""
+
+    def __init__(self) -> None:
+        self._by_model: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def of(self, model: str) -> frozenset[str]:
+        """Return the names that this model has refused."""
+        return self._by_model.get(model, frozenset())
+
+    async def send(
+        self,
+        model: str,
+        attempt: Callable[[frozenset[str]], Awaitable[T]],
+        refused_name: Callable[[Exception], str | None],
+    ) -> tuple[T, frozenset[str]]:
+        """Send a request, and resend it without each parameter that the model refuses.
+
+        Args:
+            model: Model of the request; its refusals are cached once a request without them succeeds.
+            attempt: Sends the request without the given parameters.
+            refused_name: Returns the parameter that an exception refuses; None raises the exception.
+
+        Returns:
+            The result of ``attempt``, and the parameters left out.
+        """
+        refused = self.of(model)
+        while True:
+            try:
+                result = await attempt(refused)
+            except Exception as exc:
+                name = refused_name(exc)
+                if name is None or name in refused:
+                    raise
+                refused |= {name}
+            else:
+                self._cache(model, refused)
+                return result, refused
+
+    def _cache(self, model: str, refused: frozenset[str]) -> None:
+        if not refused:
+            return
+        self._by_model[model] = refused
+        self._by_model.move_to_end(model)
+        if len(self._by_model) > _MAX_MODELS:
+            self._by_model.popitem(last=False)
+
+
+def named_parameter(
+    candidates: Iterable[str], *, message: str, param: str | None = None, code: str | None = None
+) -> str | None:
+    """Return the first of ``candidates`` that the model refuses with any value.
+
+    Args:
+        candidates: Parameters that may be left out.
+        message: The vendor's text; searched only when the vendor names no ``param``.
+        param: Parameter named by the vendor.
+        code: The vendor's error code.
+    """
+    if code and _ABOUT_THE_VALUE.search(code):
+        return None
+    if not _ABOUT_THE_PARAMETER.search(f"{code} {message}"):
+        return None
+    for name in candidates:
+        if name == param or (not param and re.search(rf"\b{re.escape(name)}\b", message)):
+            return name
+    return None

@@ -1,103 +1,67 @@
-"""The LLM providers of one application, by name; found by which credentials are set."""
+"""LLM providers of one application, registered by the credentials in the settings."""
 
-import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings, VectorForgeConfig
 from vectorforge.errors import ConfigurationError, InvalidInputError, LLMError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.resilience import CircuitBreakers
+from vectorforge.llm.circuit_breaker import CircuitBreakers
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendors.accounts import anthropic_credentials, openai_credentials
-from vectorforge.vendors.credentials import Credentials, CredentialStore, find_credentials
-from vectorforge.vendors.retry import RetryBudget
+from vectorforge.vendors.accounts import ProviderSpec, anthropic_credentials, openai_credentials
+from vectorforge.vendors.credentials import CredentialStore
+from vectorforge.vendors.failures import RetryBudget
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSpec:
-    """How to find and build one provider."""
+_PROVIDERS = "vectorforge.llm.providers"
 
-    name: str
-    setting: str
-    """What registers it, of ``LLMSettings``: its key, or its address or model when it needs no key."""
-    factory: str
-    """``module:Class``, imported when that is set; the class has ``from_settings``."""
-    credentials: Callable[[LLMSettings, CredentialStore | None], Credentials | None] | None = None
-    """Finds the credentials where ``setting`` alone does not say; None: it does."""
-
-    def find(self, settings: LLMSettings, store: CredentialStore | None) -> Credentials | None:
-        """Return the credentials; None when there are none.
-
-        Raises:
-            ConfigurationError: The store cannot be used.
-            SecretsUnavailableError: The store does not answer.
-        """
-        if self.credentials is not None:
-            return self.credentials(settings, store)
-        value = getattr(settings, self.setting)
-        value = SecretStr(value) if isinstance(value, str) else value
-        return find_credentials(self.setting, value, store)
-
-
-PROVIDER_SPECS = (
+PROVIDER_SPECS: tuple[ProviderSpec[LLMSettings], ...] = (
+    ProviderSpec("openai", "openai_api_key", f"{_PROVIDERS}.openai:OpenAIProvider", openai_credentials),
     ProviderSpec(
-        "openai",
-        "openai_api_key",
-        "vectorforge.llm.providers.openai:OpenAIProvider",
-        openai_credentials,
+        "anthropic", "anthropic_api_key", f"{_PROVIDERS}.anthropic:AnthropicProvider", anthropic_credentials
     ),
-    ProviderSpec(
-        "anthropic",
-        "anthropic_api_key",
-        "vectorforge.llm.providers.anthropic:AnthropicProvider",
-        anthropic_credentials,
-    ),
-    ProviderSpec("ollama", "ollama_base_url", "vectorforge.llm.providers.openai_compatible:OllamaProvider"),
-    ProviderSpec("google", "google_api_key", "vectorforge.llm.providers.openai_compatible:GoogleProvider"),
-    ProviderSpec("cohere", "cohere_api_key", "vectorforge.llm.providers.openai_compatible:CohereProvider"),
-    ProviderSpec("max_serve", "max_serve_base_url", "vectorforge.llm.providers.max_serve:MaxServeProvider"),
-    ProviderSpec("bedrock", "bedrock_model", "vectorforge.llm.providers.bedrock:BedrockProvider"),
+    ProviderSpec("ollama", "ollama_base_url", f"{_PROVIDERS}.openai_compatible:OllamaProvider"),
+    ProviderSpec("google", "google_api_key", f"{_PROVIDERS}.openai_compatible:GoogleProvider"),
+    ProviderSpec("cohere", "cohere_api_key", f"{_PROVIDERS}.openai_compatible:CohereProvider"),
+    ProviderSpec("max_serve", "max_serve_base_url", f"{_PROVIDERS}.openai_compatible:MaxServeProvider"),
+    ProviderSpec("bedrock", "bedrock_model", f"{_PROVIDERS}.bedrock:BedrockProvider"),
 )
-"""In the order of preference when the configured default is not there."""
+"""Providers in the order of preference when the configured default is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTarget:
-    """A provider and the model that it is asked for."""
+    """Provider and model of a request."""
 
     provider: BaseLLMProvider
     model: str
 
 
 class LLMProviderRegistry:
-    """Providers by name, one of them the default. May be empty: ingestion and search need none."""
+    """Providers by name, one of them the default. May be empty: ingestion and search need none.
+
+    Args:
+        metrics: Passed to every discovered provider.
+        health_checker: Passed to every discovered provider.
+        specs: Providers that ``auto_discover`` looks for, in this order.
+        breakers: Circuit breakers of the models; by default they open after five failures, for 30 s.
+        retry_budget: Shared by all providers.
+    """
 
     def __init__(
         self,
         *,
         metrics: MetricsCollector | None = None,
         health_checker: HealthChecker | None = None,
-        specs: tuple[ProviderSpec, ...] = PROVIDER_SPECS,
+        specs: tuple[ProviderSpec[LLMSettings], ...] = PROVIDER_SPECS,
         breakers: CircuitBreakers | None = None,
         retry_budget: RetryBudget | None = None,
     ) -> None:
-        """An empty registry.
-
-        Args:
-            metrics: Given to every provider that is discovered.
-            health_checker: The same.
-            specs: What ``auto_discover`` looks for, in this order.
-            breakers: One for each model; None makes some that open after five failures, for 30 s.
-            retry_budget: Shared by all providers; None makes one.
-        """
         self.breakers = breakers or CircuitBreakers()
         self._retry_budget = retry_budget or RetryBudget()
         self._fallbacks: tuple[ModelTarget, ...] = ()
@@ -114,10 +78,10 @@ class LLMProviderRegistry:
         logger.info("Registered LLM provider: %s", provider.name)
 
     def get(self, name: str) -> BaseLLMProvider:
-        """The provider of this name.
+        """Return the provider of this name.
 
         Raises:
-            InvalidInputError: There is none; names the field ``llm_provider`` and what is there.
+            InvalidInputError: Unknown name; names the field ``llm_provider`` and the available providers.
         """
         try:
             return self._providers[name]
@@ -128,7 +92,7 @@ class LLMProviderRegistry:
             ) from None
 
     def get_default(self) -> BaseLLMProvider:
-        """The default provider; without one set, the first registered.
+        """Return the default provider, or the first registered one if none is set.
 
         Raises:
             LLMError: The registry is empty.
@@ -141,7 +105,7 @@ class LLMProviderRegistry:
         """Make a registered provider the default.
 
         Raises:
-            ConfigurationError: It is not registered.
+            ConfigurationError: The provider is not registered.
         """
         if name not in self._providers:
             available = ", ".join(self._providers) or "none"
@@ -151,41 +115,41 @@ class LLMProviderRegistry:
         self._default_provider = name
 
     def set_fallbacks(self, names: Sequence[str]) -> None:
-        """Say who writes, and in which order, when the provider that should does not.
+        """Set the models that replace a failed one, best first.
 
         Args:
-            names: Of providers, each alone (its default model) or with a model: "ollama:llama3.3". Those that
-                have no credentials are left out, with a warning.
+            names: Names of providers, alone (default model) or with a model: "ollama:llama3.3". Those without
+                credentials are skipped with a warning.
 
         Raises:
-            ConfigurationError: A name is none of a provider with a model.
+            ConfigurationError: A name is not that of a provider with a model.
         """
         quoting = {n for n, p in self._providers.items() if ProviderCapability.EXTRACTIVE in p.capabilities}
-        known = ({spec.name for spec in self._specs} | set(self._providers)) - quoting
-        writers: list[ModelTarget] = []
+        valid = ({spec.name for spec in self._specs} | set(self._providers)) - quoting
+        targets: list[ModelTarget] = []
         for entry in names:
             name, _, model = entry.partition(":")
-            if name not in known:
+            if name not in valid:
                 raise ConfigurationError(
-                    f"VECTORFORGE_LLM_FALLBACKS names {name[:100]!r}; there are {', '.join(sorted(known))}."
+                    f"VECTORFORGE_LLM_FALLBACKS names {name[:100]!r}; there are {', '.join(sorted(valid))}."
                 )
             provider = self._providers.get(name)
             if provider is None:
-                logger.warning("LLM fallback %r is left out: it has no credentials", name)
+                logger.warning("LLM fallback %r is skipped: it has no credentials", name)
             else:
-                writers.append(ModelTarget(provider, model or provider.default_model))
-        self._fallbacks = tuple(writers)
+                targets.append(ModelTarget(provider, model or provider.default_model))
+        self._fallbacks = tuple(targets)
 
     def fallbacks_of(self, provider: BaseLLMProvider) -> list[ModelTarget]:
-        """Who may write in this one's place, best first."""
-        return [writer for writer in self._fallbacks if writer.provider.name != provider.name]
+        """Return the models that may replace this provider, best first."""
+        return [target for target in self._fallbacks if target.provider.name != provider.name]
 
     def list_providers(self) -> list[str]:
-        """Names, in the order of registration."""
+        """Return the names, in the order of registration."""
         return list(self._providers)
 
     def infos(self) -> list[ProviderInfo]:
-        """Every provider described, in the order of registration."""
+        """Describe every provider, in the order of registration."""
         default = self.get_default().name if self._providers else None
         return [p.info(is_default=name == default) for name, p in self._providers.items()]
 
@@ -200,20 +164,29 @@ class LLMProviderRegistry:
 
         Args:
             config: Settings; ``llm.default_provider`` is the default when it is registered, else the first.
-            store: Where keys are that the settings do not hold.
-            fallback: Registered after all others when ``llm.extractive_answers`` is set: what answers
-                when no model is configured.
+            store: Source of keys that are not in the settings.
+            fallback: Provider used when no model is configured, registered last if
+                ``llm.extractive_answers`` is set.
 
         Raises:
-            ConfigurationError: The store cannot be used, or a fallback is no provider's name.
-            SecretsUnavailableError: The store does not answer.
+            ConfigurationError: The store cannot be used, or a fallback is not a provider's name.
+            SecretsUnavailableError: The store does not respond.
         """
         for spec in self._specs:
             credentials = spec.find(config.llm, store)
             if credentials is None:
                 logger.info("Skipped LLM provider: %s (no credentials)", spec.name)
                 continue
-            self.register(self._build(spec, config.llm, credentials))
+            self.register(
+                spec.build(
+                    config.llm,
+                    credentials,
+                    metrics=self._metrics,
+                    health_checker=self._health_checker,
+                    retries=config.llm.llm_max_retries,
+                    timeout_s=config.llm.llm_timeout_s,
+                )
+            )
         if fallback is not None and config.llm.extractive_answers:
             self.register(fallback)
         self._choose_default(config.llm.default_provider)
@@ -224,30 +197,17 @@ class LLMProviderRegistry:
         for provider in self._providers.values():
             await provider.aclose()
 
-    def _build(self, spec: ProviderSpec, settings: LLMSettings, credentials: Credentials) -> BaseLLMProvider:
-        module_name, class_name = spec.factory.split(":")
-        provider_class = getattr(importlib.import_module(module_name), class_name)
-        provider: BaseLLMProvider = provider_class.from_settings(
-            settings,
-            credentials,
-            metrics=self._metrics,
-            health_checker=self._health_checker,
-            retries=settings.llm_max_retries,
-            timeout_s=settings.llm_timeout_s,
-        )
-        return provider
-
     def _choose_default(self, default_name: str) -> None:
-        writers = [
+        models = [
             name
             for name, provider in self._providers.items()
             if ProviderCapability.EXTRACTIVE not in provider.capabilities
         ]
         if default_name in self._providers:
             self._default_provider = default_name
-        elif writers:
+        elif models:
             logger.warning("Default LLM provider '%s' not available", default_name)
-            self._default_provider = writers[0]
+            self._default_provider = models[0]
         elif self._providers:
             self._default_provider = next(iter(self._providers))
             logger.info("No LLM credentials: answers are extractive, quoted from the sources")

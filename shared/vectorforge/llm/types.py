@@ -1,29 +1,32 @@
-"""What goes into a language model and what comes out."""
+"""Input and output of language models, and the checks on the input."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
 
-_MOST_TOKENS: Final = 2**31 - 1
+from vectorforge.errors import InvalidInputError
+
+_MAX_COUNT: Final = 2**31 - 1
+_ROLES: Final = ("system", "user", "assistant")
 
 Message: TypeAlias = Mapping[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``"""
 
 
 class ProviderCapability(StrEnum):
-    """What a provider can do."""
+    """Capability of a provider."""
 
     GENERATE = "generate"
     STREAM = "stream"
     LIST_MODELS = "list_models"
     EXTRACTIVE = "extractive"
-    """Quotes the given sources; no model writes."""
+    """Quotes the given chunks; no model generates text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderInfo:
-    """A provider, described for a person choosing one. Holds no secret."""
+    """Public description of a provider; holds no secret."""
 
     name: str
     default_model: str
@@ -43,23 +46,23 @@ class LLMRequestConfig:
     presence_penalty: float | None = None
     stop_sequences: Sequence[str] = ()
     response_schema: Mapping[str, Any] | None = None
-    """JSON Schema of an object that the whole answer shall be, every property required and no others allowed.
-    Models that cannot promise it get as close as they can; the text may then be anything."""
+    """JSON Schema of the object that the whole answer must be: every property required, no others allowed.
+    Best effort on models without structured outputs; the text may then be anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroundingSource:
-    """A passage the answer may quote, as data beside the prompt that holds it as text."""
+    """A chunk that the answer may quote; the prompt holds the same chunk as text."""
 
     number: int
-    """The N of its label, from 1."""
+    """Number in the label, from 1."""
     label: str
-    """The label as the prompt spells it, e.g. "[Source 1]"."""
+    """Label as rendered in the prompt, e.g. "[Source 1]"."""
     text: str
     score: float
     title: str | None = None
     relevance: float | None = None
-    """What a hybrid or lexical search, or a reranker, ranked it by; None: by score."""
+    """Ranking value of a hybrid or lexical search or of a reranker; None: ranked by ``score``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class LLMResponse:
     latency_ms: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """finish_reason (``FinishReason``), attempts, dropped_parameters (names that the model refused and the
-    request went without), usage_estimated (the vendor gave no token counts)."""
+    request left out), usage_estimated (the vendor reported no token counts)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,54 +93,92 @@ class StreamEnd:
     """Last event of a streamed answer."""
 
     response: LLMResponse
-    """The whole: ``content`` is all deltas joined."""
+    """The complete answer: ``content`` is all deltas joined."""
 
 
 LLMStreamEvent: TypeAlias = TextDelta | StreamEnd
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "other"]
-"""Why an answer ended; every vendor's own words are mapped to these."""
+"""Reason for the end of an answer; vendors' own values are mapped to these."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """One attempt as a provider gets it: checked, with every default filled in."""
+    """Validated input of one attempt, with every default filled in."""
 
     messages: Sequence[Message]
     config: LLMRequestConfig
     sources: Sequence[GroundingSource]
     timeout_s: float
-    """Time of this attempt (in a stream: until the first text). The base class ends the attempt then."""
+    """Time limit of this attempt (in a stream: until the first text), enforced by the base class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a provider says about a finished answer. Numbers that count no tokens are as if not said.
+    """A provider's report on a finished answer. Invalid token counts are treated as missing.
 
     Raises:
-        TypeError: The text or the model's name is no text, so that the answer cannot be used.
+        TypeError: The text or the model's name is not a string.
     """
 
     model: str
     finish_reason: FinishReason
     content: str = ""
-    """The whole answer; empty at the end of a stream, whose texts went before."""
+    """The whole answer; empty at the end of a stream."""
     prompt_tokens: int | None = None
-    """None: the vendor did not say, and the number is estimated."""
+    """None: not reported by the vendor; estimated instead."""
     completion_tokens: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Goes into ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
+    """Copied to ``LLMResponse.metadata``, e.g. ``dropped_parameters``."""
 
     def __post_init__(self) -> None:
         for name in ("content", "model"):
             if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} is no text")
+                raise TypeError(f"{name} is not a string")
         for name in ("prompt_tokens", "completion_tokens"):
             if not _is_count(getattr(self, name)):
                 object.__setattr__(self, name, None)
 
 
 def _is_count(value: object) -> bool:
-    """JSON of a vendor may hold anything in its place; the log's columns take 32 bits."""
-    return type(value) is int and 0 <= value <= _MOST_TOKENS
+    """Reject other JSON values, and numbers beyond the 32 bits of the query log's columns."""
+    return type(value) is int and 0 <= value <= _MAX_COUNT
+
+
+def check_messages(messages: Sequence[Message]) -> None:
+    """Raise ``InvalidInputError`` unless there is a message and each has a valid role and a text."""
+    if not messages:
+        raise InvalidInputError("messages must hold at least one message.", field="messages")
+    for index, message in enumerate(messages):
+        if message.get("role") not in _ROLES:
+            name = f"messages[{index}].role"
+            raise InvalidInputError(f"{name} must be one of {', '.join(_ROLES)}.", field=name)
+        if not isinstance(message.get("content"), str):
+            name = f"messages[{index}].content"
+            raise InvalidInputError(f"{name} must be a text.", field=name)
+
+
+def check_sampling(config: LLMRequestConfig, provider: str, max_temperature: float) -> None:
+    """Raise ``InvalidInputError`` naming the first value outside the provider's range.
+
+    Args:
+        config: Optional fields that are None are not sent and not checked.
+        provider: Name shown in the error.
+        max_temperature: Highest temperature of the provider, from 0.
+
+    Ranges: https://platform.openai.com/docs/api-reference/chat/create; Anthropic's temperature ends at 1.
+    """
+    if not config.model:
+        raise InvalidInputError("model must not be empty.", field="model")
+    if config.max_tokens < 1:
+        raise InvalidInputError("max_tokens must be at least 1.", field="max_tokens")
+    ranges = {
+        "temperature": (config.temperature, 0.0, max_temperature),
+        "top_p": (config.top_p, 0.0, 1.0),
+        "frequency_penalty": (config.frequency_penalty, -2.0, 2.0),
+        "presence_penalty": (config.presence_penalty, -2.0, 2.0),
+    }
+    for name, (value, low, high) in ranges.items():
+        if value is not None and not low <= value <= high:
+            raise InvalidInputError(f"{name} must be from {low:g} to {high:g} for {provider}.", field=name)

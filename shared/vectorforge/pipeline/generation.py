@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from vectorforge.background import off_event_loop
 from vectorforge.deadline import Deadline
 from vectorforge.errors import DeadlineExceededError, LLMError, LLMTimeoutError
 from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.failures import timed_out
 from vectorforge.llm.registry import ModelTarget
-from vectorforge.llm.resilience import CircuitBreaker
 from vectorforge.llm.types import (
     GroundingSource,
     LLMRequestConfig,
@@ -31,6 +30,7 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stopping import QueryStopped
 from vectorforge.pipeline.structured import read_answer
 from vectorforge.pipeline.types import Citation, CitationEvent, QueryEvent, TokenEvent, UsageEvent
+from vectorforge.threads import off_event_loop
 from vectorforge.tokens import estimate_tokens
 
 _MAX_CHARS_PER_TOKEN = 64

@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from uuid import UUID, uuid4
 
-from vectorforge.background import log_unexpected
 from vectorforge.deadline import Deadline
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.answer_cache.end_writes import QueryEndWrites

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from vectorforge.background import off_event_loop
 from vectorforge.embedding.cache import FRESH_VECTORS
 from vectorforge.errors import DeadlineExceededError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -23,6 +22,7 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import QueryEvent, SourcesEvent
 from vectorforge.retriever.base import BaseRetriever
 from vectorforge.telemetry import MetricsCollector, Tracer
+from vectorforge.threads import off_event_loop
 
 
 @dataclass(frozen=True, slots=True)

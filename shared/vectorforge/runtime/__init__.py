@@ -1,6 +1,6 @@
-"""A Lambda runtime for ASGI apps that streams.
+"""Streaming Lambda runtime for ASGI apps.
 
-Serve a FastAPI, Starlette or any ASGI app from AWS Lambda, byte by byte as it makes them, without a sidecar::
+Serve a FastAPI, Starlette or any ASGI app from AWS Lambda as a stream, without a sidecar::
 
     # app.py
     from fastapi import FastAPI
@@ -13,13 +13,12 @@ Run it as ``python -m vectorforge.runtime app.handler`` in a container image, or
 with ``AWS_LAMBDA_EXEC_WRAPPER=/var/task/vectorforge/runtime/exec_wrapper``; behind a Function URL with
 ``InvokeMode: RESPONSE_STREAM`` or an API Gateway REST API with ``ResponseTransferMode: STREAM``.
 
-How it works: the loop is that of AWS's own runtime interface client (``awslambdaric``), so contexts, logs,
-X-Ray, SnapStart and errors are as usual, and plain handlers run unchanged. Only the client object that the
-loop works with is a subclass: when the handler has streamed its response itself, nothing more is posted for
-that invocation. Events become ASGI scopes by Mangum's code.
+The loop is that of AWS's own runtime interface client (``awslambdaric``), so contexts, logs, X-Ray, SnapStart
+and errors work as usual, and plain handlers run unchanged. Only the loop's client object is a subclass: when
+a handler has streamed its response, nothing more is posted for that invocation. Mangum's code converts events
+to ASGI scopes.
 
-The whole story with its pitfalls: ``docs/streaming-on-lambda.md``. Nothing here knows of the rest of this
-library.
+Details: ``docs/streaming-on-lambda.md``. This package imports nothing else of the library.
 """
 
 from vectorforge.runtime.event_loop import event_loop, run_in_loop

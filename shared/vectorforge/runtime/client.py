@@ -1,7 +1,7 @@
-"""awslambdaric's Runtime API clients, with room for a response that the handler streams by itself.
+"""awslambdaric's Runtime API clients, extended for handlers that stream their response.
 
-awslambdaric's loop (``awslambdaric.bootstrap.run``) takes the client it works with, so its own handling of
-events, contexts, logs, X-Ray and errors stays as it is.
+awslambdaric's loop (``awslambdaric.bootstrap.run``) accepts a client, so its handling of events, contexts,
+logs, X-Ray and errors is unchanged.
 """
 
 import json
@@ -16,19 +16,19 @@ from awslambdaric.lambda_runtime_client import (
     LambdaRuntimeClient,
 )
 
-from vectorforge.runtime.invocation import Invocation, ProcessExitError
+from vectorforge.runtime.invocation import ProcessExitError, StreamingInvocation
 
 _logger = logging.getLogger(__name__)
 
 _REFUSED = "Failed to post"
-"""How the C client's RuntimeError begins when a response was not accepted. With its other errors, such as a
-text that is no Unicode, nothing was posted: hidden, they would let the caller wait for the timeout."""
+"""Prefix of the C client's RuntimeError for a rejected response. Its other errors, such as invalid Unicode,
+mean that nothing was posted: hidden, they would make the caller wait for the timeout."""
 
 
 class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric is untyped
-    """Remembers which invocation is at hand, and posts nothing after a streamed response."""
+    """Client that tracks the current invocation and posts nothing after a streamed response."""
 
-    invocation: Invocation | None = None
+    invocation: StreamingInvocation | None = None
     before_next: Callable[[], None] | None = None
     """Called before each wait for an event; may raise to end the loop."""
 
@@ -36,7 +36,9 @@ class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # a
         if self.before_next is not None:
             self.before_next()
         request = super().wait_next_invocation()
-        self.invocation = Invocation(self.lambda_runtime_address, request.invoke_id, request.invocation_id)
+        self.invocation = StreamingInvocation(
+            self.lambda_runtime_address, request.invoke_id, request.invocation_id
+        )
         return request
 
     def post_invocation_result(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
@@ -45,13 +47,13 @@ class _LeavesRoomForStreams(BaseLambdaRuntimeClient):  # type: ignore[misc]  # a
             self._end(invoke_id)
 
     def post_invocation_error(self, invoke_id: str, *args: Any, **kwargs: Any) -> None:
-        # awslambdaric has logged the error; after the first byte the stream's trailers told the service.
+        # awslambdaric has logged the error; after the first byte the stream's trailers report it.
         if not self._answered(invoke_id):
             super().post_invocation_error(invoke_id, *args, **kwargs)
             self._end(invoke_id)
 
     def report_shutdown(self) -> None:
-        """Fail the invocation at hand because the process ends, unless a response has been sent or begun."""
+        """Fail the current invocation because the process ends, unless its response has started."""
         invocation = self.invocation
         if invocation is None or invocation.answered:
             return
@@ -78,18 +80,18 @@ class StreamingRuntimeClient(_LeavesRoomForStreams, LambdaRuntimeClient):  # typ
     """The client of a process that works on one invocation at a time."""
 
     def handle_exception(self, exc: Exception, func_to_retry: Any = None, use_backoff: bool = False) -> None:
-        """Survive a response that the service refuses, as 410 (stale) and 413 (too large).
+        """Survive a response that the service rejects, e.g. as 410 (stale) or 413 (too large).
 
         awslambdaric's own client would end the process, which costs the next caller a cold start; its client
-        for many concurrent invocations goes on, as this does. If the service is gone, ``/next`` fails.
+        for concurrent invocations continues, as this does. If the service is gone, ``/next`` fails.
 
         Raises:
-            Exception: ``exc``, if it came from ``/next`` or is no answer of the service.
+            Exception: ``exc``, if it is from ``/next`` or not a response of the service.
         """
         is_refusal = isinstance(exc, RuntimeError) and str(exc).startswith(_REFUSED)
         if func_to_retry is not None or not is_refusal:
             raise exc
-        # The C client keeps the status (410 stale, 413 too large) to the line it prints before.
+        # The C client only prints the status (410 stale, 413 too large).
         _logger.warning(
             "The Lambda service did not take this response (%s: %s; the line before has its status); going "
             "on to the next invocation.",

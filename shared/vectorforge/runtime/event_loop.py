@@ -1,21 +1,19 @@
-"""The time a process has to end.
+"""The event loop of a process: created once, closed with the process, async generators finalized.
 
-Lambda sends SIGTERM to the runtime of a function that has extensions, and SIGKILL 300 ms later where one is
-external, 500 ms later where all are internal. The 2 s of its shutdown phase are the extensions' own. Without
+Connection pools, locks and clients belong to the loop they were created in, so an app that reuses them
+between invocations needs one loop. It is created on first use: a runtime that forks does so before.
+
+An async generator that is dropped half-way is closed by a task of the event loop. On Lambda the loop stands
+still between invocations, so a generator's ``finally`` (a log row, a released connection) would wait for the
+next
+one: generators of an invocation are closed before the next.
+
+Shutdown: Lambda sends SIGTERM to the runtime of a function with extensions, and SIGKILL 300 ms later if one
+is external, 500 ms later if all are internal. The 2 s of its shutdown phase belong to the extensions. Without
 extensions there is no SIGTERM.
 
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html#runtimes-lifecycle-shutdown
 
-Async generators that an invocation left behind are closed before the next.
-
-An async generator that is dropped half-way is closed by a task that the event loop starts for it. A web
-server's loop runs on and does so at once; on Lambda the loop stands still between invocations, so a
-generator's ``finally`` (a log row, a connection given back) would wait for the next one, or for ever.
-
-The one event loop of a process.
-
-Connection pools, locks and clients belong to the loop they were made in, so an app that keeps them between
-invocations needs the same loop in each. It is made at first use: a runtime that forks forks before.
 """
 
 import asyncio
@@ -50,18 +48,18 @@ class GeneratorFinaliser:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def watch(self) -> None:
-        """Take over the generators that this thread starts from now on, until the event loop stops."""
+        """Track the generators that this thread starts, until the event loop stops."""
         loop = asyncio.get_running_loop()
 
         def finalise(generator: AsyncGenerator[Any, Any]) -> None:
-            if not loop.is_closed():  # called by the garbage collector, in whatever thread it runs
+            if not loop.is_closed():  # called by the garbage collector, in any thread
                 loop.call_soon_threadsafe(self._close, loop, generator)
 
         sys.set_asyncgen_hooks(finalizer=finalise)
 
     async def wait(self, limit_s: float) -> bool:
         """Wait until all that were dropped so far are closed; False if ``limit_s`` seconds did not do."""
-        await asyncio.sleep(0)  # lets _close run for those dropped a moment ago
+        await asyncio.sleep(0)  # runs pending calls of _close
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit_s)
         return not self._tasks
@@ -90,12 +88,12 @@ def event_loop() -> asyncio.AbstractEventLoop:
     global _loop
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(_loop)  # for Mangum and others who ask asyncio for it
+        asyncio.set_event_loop(_loop)  # for Mangum and other users of asyncio.get_event_loop
     return _loop
 
 
 def event_loop_is_running() -> bool:
-    """Whether the loop of this process is running; does not make one."""
+    """Return True if the loop of this process is running; does not create one."""
     return _loop is not None and _loop.is_running()
 
 
@@ -116,7 +114,7 @@ def call_before_close(function: Callable[[], None]) -> None:
 
 
 def close_event_loop() -> None:
-    """At the end of the process: call what asked for it, cancel what still runs, close the loop."""
+    """End the process's loop: run the shutdown callbacks, cancel running tasks, close the loop."""
     global _loop
     loop = _loop
     if loop is None or loop.is_closed() or loop.is_running():
@@ -137,7 +135,7 @@ async def _end_everything() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    # Not gather: cancelling it waits for its tasks, and some do not let themselves be cancelled.
+    # Not gather: cancelling it waits for its tasks, and some cannot be cancelled.
     if tasks:
         await asyncio.wait(tasks, timeout=shutdown_remaining_s() / 2)
     closing = loop.create_task(loop.shutdown_asyncgens())

@@ -1,4 +1,4 @@
-"""The Lambda handler that serves an ASGI app and streams what it answers."""
+"""Lambda handler that serves an ASGI app and streams its responses."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ from vectorforge.runtime.http_event import HttpRequest, bad_request, read_event
 from vectorforge.runtime.invocation import (
     AsgiApp,
     DeadlineExceededError,
-    Invocation,
     LifespanMode,
     ProtocolError,
     ResponseLostError,
+    StreamingInvocation,
     StreamingUnavailableError,
     can_stream,
     current_invocation,
@@ -33,11 +33,10 @@ _LOOP_S = 0.04  # of the shutdown, for the end of the event loop
 
 
 class StreamedResponse(dict[str, Any]):
-    """What a StreamingHandler returns: the response has been sent, nothing of it is left to post.
+    """Return value of a StreamingHandler: the response has been sent.
 
-    A dictionary ``{"statusCode": 200, "streamed": True, "complete": True}``, so that a decorator can read it,
-    log it or make JSON of it. The Runtime API client goes by what it sent, not by this value, so a decorator
-    may also return something else.
+    A dictionary ``{"statusCode": 200, "streamed": True, "complete": True}`` that a decorator can read, log or
+    serialize. The Runtime API client ignores it, so a decorator may return another value.
     """
 
     def __init__(self, status: int | None, *, complete: bool) -> None:
@@ -45,16 +44,15 @@ class StreamedResponse(dict[str, Any]):
 
 
 class StreamingHandler:
-    """Serves an ASGI app, one invocation at a time, on the one event loop of the process.
+    """Serve an ASGI app, one invocation at a time, on the one event loop of the process.
 
     Args:
         app: The ASGI app, for example a ``FastAPI()``.
         lifespan: ``"auto"``: entered if the app has one. ``"on"``: an app without one is an error. ``"off"``.
         api_gateway_base_path: Path under which a custom domain mounts the API: the app's ``root_path``. A
-            stage in the URL is found in the event.
-        deadline_margin_s: Seconds before the function's timeout at which an app that is still at work is
-            ended, so that the process survives. An app with a deadline of its own should keep a longer
-            margin.
+            stage in the URL is read from the event.
+        deadline_margin_s: Seconds before the function's timeout at which a running app is cancelled, so that
+            the process survives. An app with its own deadline should use a longer margin.
     """
 
     def __init__(
@@ -85,10 +83,10 @@ class StreamingHandler:
         event_loop().run_until_complete(self._enter_lifespan())
 
     def shutdown(self) -> None:
-        """End a request that is still at hand, then leave the app's lifespan.
+        """End a running request, then exit the app's lifespan.
 
-        Fits the time that Lambda gives a process to end (``vectorforge.runtime.event_loop``), unless the
-        app blocks the event loop. A request gets at most half of it, the lifespan the rest.
+        Fits Lambda's time for the shutdown (``vectorforge.runtime.event_loop``), unless the app blocks the
+        event loop. A request gets at most half of it, the lifespan the rest.
         """
         loop = event_loop()
         if loop.is_running():
@@ -102,12 +100,12 @@ class StreamingHandler:
 
         Raises:
             StreamingUnavailableError: The process was not started by this package's runtime.
-            UnsupportedEventError: The event is no HTTP request.
-            DeadlineExceededError: The function's timeout was near. An app that cannot be cancelled is left
-                running; what it sends later goes nowhere.
-            ResponseLostError: The service hung up before anything was sent.
-            Exception: What the app raised. Before the first byte it becomes an error of the invocation; after
-                it the stream has been ended as failed, and the error goes to the log only.
+            UnsupportedEventError: The event is not an HTTP request.
+            DeadlineExceededError: The function's timeout was near. An app that cannot be cancelled keeps
+                running; its later output is dropped.
+            ResponseLostError: The service disconnected before anything was sent.
+            Exception: Error of the app. Before the first byte it becomes an error of the invocation; after it
+                the stream has been ended as failed, and the error is only logged.
         """
         invocation = current_invocation()
         if not can_stream() or invocation is None:
@@ -149,11 +147,11 @@ class StreamingHandler:
         return self._lifespan
 
 
-def _opener(invocation: Invocation) -> OpenStream:
+def _opener(invocation: StreamingInvocation) -> OpenStream:
     return partial(ResponseStream.open, invocation)
 
 
-def _check_begun(invocation: Invocation) -> None:
+def _check_begun(invocation: StreamingInvocation) -> None:
     if not invocation.answered:
         raise ResponseLostError("The Lambda service hung up before the response had begun.")
 
@@ -166,6 +164,6 @@ async def _end(request: asyncio.Task[bool] | None, lifespan: Lifespan | None) ->
         request.cancel()
         await asyncio.wait({request}, timeout=limit_s / 2)
         if request.done() and not request.cancelled():
-            request.exception()  # told to the service; asyncio would log it as never retrieved
+            request.exception()  # reported to the service; asyncio would log it as never retrieved
     if lifespan is not None:
         await lifespan.shutdown(max(deadline - loop.time(), 0.0))

@@ -15,13 +15,12 @@ from vectorforge.runtime.invocation import (
     ProtocolError,
     ResponseLostError,
 )
-from vectorforge.runtime.prelude import prelude
-from vectorforge.runtime.response_stream import ResponseStream
+from vectorforge.runtime.response_stream import ResponseStream, prelude
 
 _logger = logging.getLogger(__name__)
 
 FAILED_MESSAGE = "The app failed after its response had begun. The function's log has the details."
-"""What a failed stream says of its error beside the type: an exception's own text may hold what is secret."""
+"""Text of a failed stream: an exception's own text may hold secrets."""
 
 _WITHOUT_BODY = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 _SETBACKS: dict[int | None, str] = {
@@ -54,7 +53,7 @@ class HttpCycle:
         self._body_requested = False
         self._ended = False  # the app's last body message is through
         self._lost = False
-        self._is_over = False  # the app was left running; nothing it sends goes anywhere
+        self._is_over = False  # the app is still running; its output is dropped
         self._disconnected = asyncio.Event()
 
     @property
@@ -66,18 +65,18 @@ class HttpCycle:
         """Serve the request to its end, background tasks included.
 
         Args:
-            app: The app. It is a task of its own: one that does not let itself be cancelled is left running.
-            deadline: Of the app, and of the service to take the whole response; on the loop's clock.
-            margin_s: Seconds after it, for an orderly end. Five eighths of them are used at most.
+            app: The app, run in a task; one that cannot be cancelled keeps running.
+            deadline: Time limit of the app and of sending the whole response; on the loop's clock.
+            margin_s: Seconds after it for an orderly end; at most five eighths are used.
 
         Returns:
-            Whether the service took the whole response.
+            True if the service read the whole response.
 
         Raises:
             DeadlineExceededError: The deadline passed.
-            ProcessExitError: The task was cancelled: the process is being shut down.
-            Exception: What the app raised, or ProtocolError for its mistakes. If its response had begun, it
-                has been ended as failed.
+            ProcessExitError: The task was cancelled because the process shuts down.
+            Exception: Error of the app, or ProtocolError for its mistakes. A started response has been ended
+                as failed.
         """
         self._generators.watch()
         loop = asyncio.get_running_loop()
@@ -93,7 +92,7 @@ class HttpCycle:
             _logger.info("Ending the request: the process is shutting down.")
             cause = ProcessExitError()
             margin_s = min(margin_s, shutdown_remaining_s() / 2)
-            self._lost = self._stream is None  # the runtime has told the service, so nothing may begin now
+            self._lost = self._stream is None  # the runtime has reported it, so nothing may start now
         try:
             exc = await self._end(work, margin_s / 4)
             if exc is None:
@@ -135,10 +134,10 @@ class HttpCycle:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """ASGI ``send``. Stays silent once the service no longer takes the response.
+        """ASGI ``send``; ignores messages once the service stopped reading.
 
         Raises:
-            ProtocolError: A message that may not come now.
+            ProtocolError: A message in the wrong order.
             ResponseLostError: The invocation ended without this app.
         """
         if self._is_over:
@@ -151,7 +150,7 @@ class HttpCycle:
                 await self._send_body(self._start, message)
             except ResponseLostError:
                 self._lose()
-            # An app that never waits would keep the loop from noticing the disconnect and the deadline.
+            # An app that never awaits would hide the disconnect and the deadline from the loop.
             await asyncio.sleep(0)
         else:
             raise ProtocolError(f"Unexpected ASGI message {str(kind)[:64]!r}.")
@@ -183,7 +182,7 @@ class HttpCycle:
         self._disconnected.set()
 
     async def _taken(self) -> bool:
-        """Whether the service took the whole response; the app has returned."""
+        """Return True if the service read the whole response; the app has returned."""
         if self._stream is None or not (self._ended or self._lost):
             raise ProtocolError("The app returned without completing its response.")
         status = await self._stream.status()
@@ -225,7 +224,7 @@ def _reported(error: Exception) -> tuple[str, str]:
 
 
 def _named(exc: BaseException) -> Exception:
-    """The error as an Exception, for awslambdaric lets others end the process."""
+    """Return the error as an Exception, since others end awslambdaric's process."""
     if isinstance(exc, Exception):
         return exc
     return ProtocolError("The app ended by a cancellation of its own.")

@@ -1,10 +1,8 @@
-"""Where an API is mounted: the stage in its URL, or the path of a custom domain.
+"""Events of API Gateway and function URLs as ASGI scopes, parsed by Mangum; mount points of APIs.
 
-As ASGI has it (and as web servers set it), ``path`` is what the client asked for and ``root_path`` its
-beginning up to the app; frameworks take the second off the first when they route, and put it before the URLs
-they make. https://asgi.readthedocs.io/en/latest/specs/www.html#http-connection-scope
-
-Events of API Gateway and Function URLs as ASGI scopes; the reading is Mangum's.
+In ASGI, ``path`` is the requested path and ``root_path`` its prefix up to the app (the stage in the URL, or
+the path of a custom domain); frameworks remove it for routing and add it to generated URLs.
+https://asgi.readthedocs.io/en/latest/specs/www.html#http-connection-scope
 """
 
 import base64
@@ -29,15 +27,15 @@ def normalised(base_path: str) -> str:
 
 
 def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
-    """``root_path`` and ``path`` of an HTTP event, decoded.
+    """Return ``root_path`` and ``path`` of an HTTP event, decoded.
 
     Args:
-        event: Of payload format 1.0 or 2.0. In 2.0 a path begins with the stage, unless that is
+        event: Event of payload format 1.0 or 2.0. In 2.0 a path begins with the stage, unless that is
             ``$default``; in 1.0 only ``requestContext.path`` does, and only at the API's own host name.
-        base_path: Path under which a custom domain maps the API; nothing in an event tells it.
+        base_path: Path under which a custom domain maps the API; events do not contain it.
 
     Raises:
-        KeyError: It has no path.
+        KeyError: The event has no path.
     """
     context = event["requestContext"]
     stage = normalised(str(context.get("stage") or ""))
@@ -56,11 +54,11 @@ def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
 
 
 def mounted(app: AsgiApp, base_path: str) -> AsgiApp:
-    """The app behind Mangum, which takes base paths off but leaves ``root_path`` empty, and knows no stages.
+    """Return the app behind Mangum, which strips base paths, leaves ``root_path`` empty and ignores stages.
 
     Args:
         app: The app.
-        base_path: As for :func:`mount`; Mangum itself gets none.
+        base_path: As for :func:`mount`; not passed to Mangum.
     """
 
     async def mounted_app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,9 +85,9 @@ class HttpRequest:
     scope: Scope
     """The ASGI connection scope, with ``aws.event`` and ``aws.context``."""
     body: bytes | None
-    """None: it was said to be Base64 and is not."""
+    """None: declared as Base64, but invalid."""
     multi_value_headers: bool
-    """Whether the caller (REST API, payload 1.0) takes repeated response headers apart from the others."""
+    """True if the caller (REST API, payload 1.0) expects repeated response headers separately."""
 
 
 def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
@@ -150,7 +148,7 @@ def _headers(event: dict[str, Any]) -> dict[str, str]:
 
 
 def _server(headers: dict[str, str]) -> tuple[str, int] | None:
-    """Host and port that the client asked for; None, which ASGI allows, if it did not write them so."""
+    """Return the requested host and port, or None, which ASGI allows, for another form."""
     try:
         host = urlsplit(f"//{headers['host']}")
         port = host.port if host.port is not None else int(headers.get("x-forwarded-port", 80))

@@ -1,13 +1,8 @@
-"""The words of ASGI (https://asgi.readthedocs.io), as types.
+"""ASGI types (https://asgi.readthedocs.io), errors of the runtime, and the current invocation.
 
-What can go wrong between a Lambda invocation and an ASGI app.
-
-The texts name the limit or the setting that helps. They never copy a header's value, a body or another
-error's text, for the first line of an error is what the Lambda service is told.
-
-The invocation at hand, and whether this process can stream its response.
-
-Apart from the client so that a handler module can be imported where awslambdaric is not installed.
+Error texts name the limit or the setting that helps. They never copy a header's value, a body or another
+error's text, since the Lambda service receives their first line. Separate from the client, so that a handler
+module can be imported without awslambdaric.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -38,11 +33,11 @@ class StreamingUnavailableError(StreamingRuntimeError):
 
 
 class UnsupportedEventError(StreamingRuntimeError):
-    """The event is no HTTP request of a Function URL, an API Gateway REST API or an HTTP API."""
+    """The event is not an HTTP request of a Function URL, an API Gateway REST API or an HTTP API."""
 
 
 class ProtocolError(StreamingRuntimeError):
-    """The app broke the ASGI protocol, or its response cannot be said in HTTP."""
+    """The app violated the ASGI protocol, or its response is not valid HTTP."""
 
 
 class LifespanError(StreamingRuntimeError):
@@ -50,58 +45,58 @@ class LifespanError(StreamingRuntimeError):
 
 
 class DeadlineExceededError(StreamingRuntimeError):
-    """The app was still at work when the time of its invocation was nearly over."""
+    """The app was still running shortly before the timeout of its invocation."""
 
 
 class ProcessExitError(StreamingRuntimeError):
     """The process was shut down before the response was complete."""
 
     error_type = "Runtime.ExitError"
-    """What Lambda itself reports of a process that ended too early."""
+    """Error type that Lambda itself reports for a process that ended too early."""
 
     def __init__(self) -> None:
         super().__init__("The process was shut down (SIGTERM) before the response was complete.")
 
 
 class ResponseLostError(StreamingRuntimeError):
-    """The Lambda service no longer takes this response: it hung up or answered before the end."""
+    """The Lambda service stopped reading this response: it disconnected or responded before the end."""
 
 
 @dataclass
-class Invocation:
-    """One invocation, as far as its response is concerned."""
+class StreamingInvocation:
+    """Invocation whose response may be streamed."""
 
     runtime_api: str
     """``host:port`` of the Runtime API."""
     request_id: str
     invocation_id: str | None
-    """Sent back with the response, so that a late one is not taken for another invocation's."""
+    """Sent with the response, so that a late one is not attributed to another invocation."""
     answered: bool = False
-    """True from the first byte of a response on: nothing else may be posted."""
+    """True from the first byte of a response: nothing else may be posted."""
 
 
 class StreamingClient(Protocol):
-    """A Runtime API client that leaves room for a streamed response."""
+    """Runtime API client that supports a streamed response."""
 
     @property
-    def invocation(self) -> Invocation | None:
-        """The invocation that the last ``/next`` returned; None before the first."""
+    def invocation(self) -> StreamingInvocation | None:
+        """Invocation returned by the last ``/next``; None before the first."""
 
 
 _client: StreamingClient | None = None
 
 
 def use_client(client: StreamingClient) -> None:
-    """Name the client whose loop this process runs."""
+    """Set the client of this process."""
     global _client
     _client = client
 
 
 def can_stream() -> bool:
-    """Whether the Runtime API client of this process can stream, so that a StreamingHandler works in it."""
+    """Return True if the Runtime API client of this process can stream."""
     return _client is not None
 
 
-def current_invocation() -> Invocation | None:
-    """The invocation at hand; None where there is none or none that can be streamed."""
+def current_invocation() -> StreamingInvocation | None:
+    """Return the current invocation, or None if there is none that can be streamed."""
     return None if _client is None else _client.invocation

@@ -13,19 +13,19 @@ _logger = logging.getLogger(__name__)
 
 
 class Lifespan:
-    """Startup and shutdown of one ASGI app, in one task, as frameworks with cancel scopes need it.
+    """Startup and shutdown of one ASGI app in one task, as frameworks with cancel scopes require.
 
     Args:
         app: The app.
         mode: ``"on"``: an app without lifespan support is an error. ``"auto"``: it is served without.
-            ``"off"``: the app is never asked.
+            ``"off"``: the lifespan is not entered.
     """
 
     def __init__(self, app: AsgiApp, mode: LifespanMode) -> None:
         if mode not in ("auto", "on", "off"):
             raise ValueError('lifespan must be "auto", "on" or "off"')
         self.state: dict[str, Any] = {}
-        """What the app left for its requests; each gets a shallow copy as ``scope["state"]``."""
+        """State of the app for its requests; each gets a shallow copy as ``scope["state"]``."""
         self._app = app
         self._mode = mode
         self._task: asyncio.Task[None] | None = None
@@ -35,12 +35,12 @@ class Lifespan:
         self._started = False
 
     async def startup(self) -> None:
-        """Enter the lifespan. A second call does nothing, one after a failure tries again.
+        """Enter the lifespan. A second call does nothing, one after a failure retries.
 
-        When it is cancelled the app's startup goes on, and the next call waits for it.
+        After a cancellation the app's startup continues, and the next call waits for it.
 
         Raises:
-            LifespanError: The app said that its startup failed or, with mode "on", has no lifespan.
+            LifespanError: The app's startup failed or, with mode "on", it has no lifespan.
         """
         if self._mode == "off" or self._started:
             return

@@ -1,7 +1,7 @@
-"""Stands in for ``/var/runtime/bootstrap.py`` of a managed Python runtime; ``exec_wrapper`` starts it.
+"""Replacement of ``/var/runtime/bootstrap.py`` of a managed Python runtime; ``exec_wrapper`` starts it.
 
-What it replaces orders ``sys.path`` before it runs the function. So does this, or packages in layers would
-not be found, and the runtime's own copies would come before those in the bundle.
+Like the original it orders ``sys.path`` first: otherwise packages in layers would be missing, and the
+runtime's own copies would precede those in the bundle.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The life of a function's process: init phase, awslambdaric's loop, end."""
+"""Life of a function's process: init phase, awslambdaric's loop, SIGTERM, shutdown."""
 
 import os
 import signal
@@ -15,20 +15,67 @@ from awslambdaric.lambda_multi_concurrent_utils import MultiConcurrentRunner
 from awslambdaric.lambda_runtime_exception import FaultException
 
 from vectorforge.runtime.client import StreamingMultiConcurrentClient, StreamingRuntimeClient
-from vectorforge.runtime.event_loop import close_event_loop
+from vectorforge.runtime.event_loop import begin_shutdown, close_event_loop, event_loop, event_loop_is_running
 from vectorforge.runtime.invocation import use_client
-from vectorforge.runtime.termination import Terminated, Termination
+
+_PATIENCE_S = 0.06
+"""Longest block of the event loop before it is interrupted."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM came."""
+
+
+class Termination:
+    """Raises :class:`Terminated` in the main thread, once, after SIGTERM."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._raised = False
+
+    def install(self) -> None:
+        """Handle SIGTERM from now on; only the main thread may call this."""
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def check(self) -> None:
+        """Raise after a pending SIGTERM; called before the process waits.
+
+        A callback of the loop's last iteration would only run in the next invocation.
+        """
+        if self._requested:
+            self._raise()
+
+    def _handle(self, _signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._requested = True
+        begin_shutdown()
+        if not event_loop_is_running():
+            self._raise()
+        # Between two steps of its tasks, unless one of them blocks.
+        signal.signal(signal.SIGALRM, self._handle_alarm)
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+        event_loop().call_soon_threadsafe(self._raise)
+
+    def _handle_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._raised:
+            return
+        self._raised = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise Terminated(0)
+
 
 _POLL_IN_A_THREAD = True
 """Python handles a signal in the main thread only, and not while that is inside the C client."""
 
 
 class InitPhase(ModuleType):
-    """The module in which awslambdaric finds "the handler".
+    """Module in which awslambdaric looks up the handler.
 
-    Its loop imports a module and takes an attribute, under its own handling of errors in the init phase and
-    before SnapStart's snapshot. Asking this module for ``handler`` loads the real one and calls its
-    ``startup()``.
+    Its loop imports a module and reads an attribute, with its own handling of errors in the init phase and
+    before SnapStart's snapshot. Reading ``handler`` loads the real one and calls its ``startup()``.
     """
 
     def __init__(self, handler_name: str) -> None:

@@ -1,25 +1,104 @@
-"""One streamed response: a chunked POST to the Lambda Runtime API over asyncio streams.
+"""Streamed HTTP response: metadata prelude, then a chunked POST to the Lambda Runtime API over asyncio.
 
-The Runtime API (https://docs.aws.amazon.com/lambda/latest/dg/runtimes-custom.html, "Response streaming")
-reads HTTP/1.1 chunks whose boundaries carry no meaning, and takes a failure after the first byte as two
-trailers. Its answer normally comes after the last chunk; one that comes earlier means that it stopped
-reading.
+The prelude is status, headers and cookies as JSON, then eight NUL bytes ("Lambda proxy integration format for
+response streaming"). The Runtime API ("Response streaming") reads HTTP/1.1 chunks, whose boundaries carry no
+meaning, and a failure after the first byte as two trailers. It responds after the last chunk; an earlier
+response means that it stopped reading.
+
+https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
+https://docs.aws.amazon.com/lambda/latest/dg/runtimes-custom.html
 """
 
 import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
-from vectorforge.runtime.invocation import Invocation, ResponseLostError
-from vectorforge.runtime.prelude import CONTENT_TYPE
+from vectorforge.runtime.invocation import ProtocolError, ResponseLostError, StreamingInvocation
+
+CONTENT_TYPE = "application/vnd.awslambda.http-integration-response"
+DELIMITER = b"\0" * 8
+MAX_PRELUDE_BYTES = 16 * 1024
+"""API Gateway looks for the delimiter in the first 16 KB."""
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_FORBIDDEN_IN_VALUE = re.compile(rb"[\0\r\n]")  # RFC 9110, 5.5
+_HOP_BY_HOP = {
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
+
+
+def prelude(status: object, headers: Iterable[tuple[bytes, bytes]], *, multi_value_headers: bool) -> bytes:
+    """Return the bytes that precede the body.
+
+    Args:
+        status: HTTP status, 100 to 599.
+        headers: ASGI header pairs. Hop-by-hop headers are omitted: the front door has its own connection.
+        multi_value_headers: Put repeated headers under ``multiValueHeaders`` (payload 1.0) instead of joining
+            their values with commas.
+
+    Raises:
+        ProtocolError: A header that would split the response, an invalid status, or more than 16 KB.
+    """
+    if not isinstance(status, int) or not 100 <= status <= 599:
+        raise ProtocolError("The app's response status is not a number from 100 to 599.")
+    values, cookies = _collect(headers)
+    metadata: dict[str, Any] = {"statusCode": int(status)}
+    if multi_value_headers:
+        metadata["headers"] = {name: value[0] for name, value in values.items() if len(value) == 1}
+        repeated = {name: value for name, value in values.items() if len(value) > 1}
+        if repeated:
+            metadata["multiValueHeaders"] = repeated
+    else:
+        metadata["headers"] = {name: ", ".join(value) for name, value in values.items()}
+    if cookies:
+        metadata["cookies"] = cookies
+    # JSON escapes every control character, so that the delimiter cannot appear before its place.
+    encoded = json.dumps(metadata, separators=(",", ":")).encode("ascii") + DELIMITER
+    if len(encoded) > MAX_PRELUDE_BYTES:
+        raise ProtocolError(f"The response's headers take more than {MAX_PRELUDE_BYTES} bytes.")
+    return encoded
+
+
+def _collect(headers: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, list[str]], list[str]]:
+    """Header values by lower-case name, in the app's order, and the cookies apart."""
+    values: dict[str, list[str]] = {}
+    cookies: list[str] = []
+    for raw_name, raw_value in headers:
+        name, value = bytes(raw_name), bytes(raw_value)
+        if not _TOKEN.fullmatch(name):
+            raise ProtocolError("The name of a response header has characters that HTTP does not allow.")
+        if _FORBIDDEN_IN_VALUE.search(value):
+            raise ProtocolError(f"The response header {name.decode('ascii')!r} has a line break or a NUL.")
+        key = name.decode("ascii").lower()
+        if key == "set-cookie":
+            cookies.append(_text(value))
+        elif key not in _HOP_BY_HOP:
+            values.setdefault(key, []).append(_text(value))
+    return values, cookies
+
+
+def _text(value: bytes) -> str:
+    """Decode UTF-8, as Mangum does, else ISO 8859-1 (RFC 9110, 5.5)."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
 
 PIECE_BYTES = 64 * 1024
 """A larger body message is written in pieces of this size, so that a slow reader bounds what is in memory."""
 BUFFER_BYTES = 64 * 1024
-"""What may wait in the process for the socket; a write beyond it waits for the reader."""
+"""Bytes buffered for the socket; a write beyond waits for the reader."""
 
 _ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
 _ERROR_BODY = "Lambda-Runtime-Function-Error-Body"
@@ -34,7 +113,7 @@ class ResponseStream:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        invocation: Invocation,
+        invocation: StreamingInvocation,
         on_lost: Callable[[], None],
     ) -> None:
         self._writer = writer
@@ -49,7 +128,7 @@ class ResponseStream:
         self._answer.add_done_callback(self._notice_answer)
 
     @classmethod
-    async def open(cls, invocation: Invocation, on_lost: Callable[[], None]) -> "ResponseStream":
+    async def open(cls, invocation: StreamingInvocation, on_lost: Callable[[], None]) -> "ResponseStream":
         """Connect to the Runtime API. Nothing is sent before the first :meth:`write`.
 
         Args:
@@ -66,14 +145,14 @@ class ResponseStream:
 
     @property
     def lost(self) -> bool:
-        """Whether the service stopped taking the response before it had ended."""
+        """True if the service stopped reading before the end of the response."""
         return self._answer.done() and not self._ended
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; waits while more than ``BUFFER_BYTES`` are on their way.
+        """Send bytes; wait while more than ``BUFFER_BYTES`` are buffered.
 
         Raises:
-            ResponseLostError: The service no longer takes the response.
+            ResponseLostError: The service stopped reading the response.
         """
         for start in range(0, len(data), PIECE_BYTES):
             piece = data[start : start + PIECE_BYTES]
@@ -83,19 +162,19 @@ class ResponseStream:
         """End the response as complete.
 
         Raises:
-            ResponseLostError: The service no longer takes the response.
+            ResponseLostError: The service stopped reading the response.
         """
         await self._send(b"0\r\n\r\n", last=True)
 
     async def fail(self, error_type: str, message: str) -> None:
-        """End the response as failed: the front door cuts its client off.
+        """End the response as failed: the front door disconnects its client.
 
         Args:
             error_type: A class name; characters that do not belong in one are replaced.
             message: For the service's log. It must not be secret.
 
         Raises:
-            ResponseLostError: The service no longer takes the response.
+            ResponseLostError: The service stopped reading the response.
         """
         error_type = re.sub(r"[^A-Za-z0-9_.]", "_", error_type)
         error = {"errorType": error_type, "errorMessage": message, "stackTrace": []}
@@ -113,7 +192,7 @@ class ResponseStream:
         return status
 
     async def abort(self) -> None:
-        """Drop the connection, whatever is still unsent."""
+        """Drop the connection and all unsent bytes."""
         self._ended = True
         self._writer.transport.abort()
         await asyncio.wait({self._answer})
@@ -139,7 +218,7 @@ class ResponseStream:
             self._on_lost()
 
 
-def _request_head(invocation: Invocation) -> bytes:
+def _request_head(invocation: StreamingInvocation) -> bytes:
     lines = [
         f"POST /2018-06-01/runtime/invocation/{invocation.request_id}/response HTTP/1.1",
         f"Host: {invocation.runtime_api}",

@@ -1,4 +1,4 @@
-"""Amazon Bedrock through boto3, which blocks: calls have threads of their own, and streams can be closed."""
+"""Amazon Bedrock through boto3: blocking calls in threads, streams that can be closed, errors as statuses."""
 
 import asyncio
 import contextvars
@@ -13,22 +13,22 @@ from vectorforge.errors import ConfigurationError
 T = TypeVar("T")
 
 Service: TypeAlias = Literal["bedrock-runtime", "bedrock"]
-"""What asks models, and what lists them: two hosts with two SDK clients."""
+"""Inference and model listing: two hosts with two SDK clients."""
 
 _CONNECT_TIMEOUT_S = 5.0
 _CONNECTIONS = 50
 
 
 class BedrockClient:
-    """The SDK's clients for one region, built when first needed; they retry nothing.
+    """The SDK's clients for one region, built on first use and without retries.
 
-    Credentials come from boto3's own chain: a role on AWS, a profile or variables elsewhere. A region and an
-    address of ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME`` count, too.
+    Credentials come from boto3's chain: a role on AWS, a profile or variables elsewhere.
+    ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME`` is supported.
 
     Args:
-        endpoint_url: Says, whenever a client is built, where the API is; None: where AWS has it.
-        region: E.g. "eu-central-1"; None: as boto3's chain says.
-        read_timeout_s: Silence after which a call ends that nobody waits for any more.
+        endpoint_url: Returns the address of the API when a client is built; None: AWS's.
+        region: E.g. "eu-central-1"; default: from boto3's chain.
+        read_timeout_s: Silence after which an abandoned call ends.
         session: A boto3 session with credentials of its own.
     """
 
@@ -45,14 +45,14 @@ class BedrockClient:
         self._read_timeout_s = read_timeout_s
         self._session = session
         self._clients: dict[Service, Any] = {}
-        self._lock = threading.Lock()  # threads may share clients, but not build them at the same time
+        self._lock = threading.Lock()  # threads may share clients, but not build them concurrently
 
     async def call(self, operation: str, *, service: Service = "bedrock-runtime", **parameters: Any) -> Any:
-        """Call an operation, such as "converse". Its answer is closed when nobody waits for it any more.
+        """Call an operation, such as "converse"; the response of a cancelled call is closed.
 
         Raises:
             ConfigurationError: There is no region.
-            Exception: What the SDK raised; see ``vectorforge.vendors.bedrock_errors``.
+            Exception: Error of the SDK; see ``status_of`` and ``failure_of``.
         """
 
         def work() -> Any:
@@ -61,11 +61,10 @@ class BedrockClient:
         return await _in_thread(work, discard=_close_stream)
 
     async def invoke(self, model: str, body: Mapping[str, Any]) -> Any:
-        """Send a model a body in its own format, and parse the one it answers with.
+        """Send a body in the model's own format and parse the response. Errors as ``call``.
 
         Raises:
-            ConfigurationError: There is no region.
-            Exception: What the SDK raised; ValueError for an answer that is not JSON.
+            ValueError: The response is not JSON.
         """
 
         def work() -> Any:
@@ -83,13 +82,13 @@ class BedrockClient:
         return await _in_thread(work)
 
     async def list_pages(self, operation: str, **parameters: Any) -> list[Any]:
-        """Every page of a listing operation of the service "bedrock"."""
+        """Return every page of a listing operation of the service "bedrock"."""
         return await _in_thread(
             lambda: list(self._get("bedrock").get_paginator(operation).paginate(**parameters))
         )
 
     async def preload(self) -> None:
-        """Load boto3 and build the client that asks models; connects to nothing."""
+        """Import boto3 and build the inference client; connects to nothing."""
         await _in_thread(lambda: self._get("bedrock-runtime"))
 
     def close(self) -> None:
@@ -118,32 +117,29 @@ class BedrockClient:
             tcp_keepalive=True,
         )
         try:
-            if self._session is None:  # of our own: boto3's default one is shared with code we do not know
+            if self._session is None:  # not boto3's default session, which other code shares
                 self._session = boto3.session.Session(region_name=self._region)
             return self._session.client(
                 service, region_name=self._region, endpoint_url=self._endpoint_url(), config=config
             )
         except (BotoCoreError, ValueError) as exc:  # ValueError: an address that is no URL
             raise ConfigurationError(
-                f"No client for Amazon Bedrock can be made ({type(exc).__name__}); check "
+                f"Cannot create a client for Amazon Bedrock ({type(exc).__name__}); check "
                 "VECTORFORGE_BEDROCK_REGION and VECTORFORGE_BEDROCK_BASE_URL."
             ) from exc
 
 
 async def stream_events(stream: Any) -> AsyncGenerator[Any, None]:
-    """The events of an SDK's event stream as they arrive. Closing the generator closes the connection.
+    """Yield the events of an SDK's event stream as they arrive; closing the generator disconnects.
 
     Args:
-        stream: ``botocore.eventstream.EventStream``; a thread reads it to its end.
-
-    Raises:
-        Exception: What reading it raised.
+        stream: ``botocore.eventstream.EventStream``, read by a thread; its errors are raised here.
     """
     loop = asyncio.get_running_loop()
     items: asyncio.Queue[tuple[Any, Exception | None]] = asyncio.Queue()
 
     def put(event: Any, error: Exception | None = None) -> None:
-        with suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(items.put_nowait, (event, error))
 
     def read() -> None:
@@ -151,7 +147,7 @@ async def stream_events(stream: Any) -> AsyncGenerator[Any, None]:
         try:
             for event in stream:
                 put(event)
-        except Exception as exc:  # noqa: BLE001 - handed to whoever reads the events
+        except Exception as exc:  # noqa: BLE001 - raised by the consumer
             error = exc
         with suppress(Exception):
             stream.close()
@@ -171,7 +167,7 @@ async def stream_events(stream: Any) -> AsyncGenerator[Any, None]:
 
 
 def _interrupt(stream: Any) -> None:
-    """End a read in another thread, which then closes the connection; closing it from here would wait."""
+    """End a read in another thread, which then closes the connection; closing it here would block."""
     with suppress(ValueError, RuntimeError):  # it was read to its end
         stream._raw_stream.shutdown()  # noqa: SLF001 - urllib3's response, which the SDK offers no way to
 
@@ -182,14 +178,13 @@ def _close_stream(answer: Any) -> None:
 
 
 async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = lambda _: None) -> T:
-    """Await blocking work in a thread of its own.
+    """Await blocking work in a new thread.
 
-    Not in asyncio's pool: its few threads would wait for calls that were given up, and so would the end of
-    the process.
+    The threads of asyncio's pool, and the end of the process, would wait for abandoned calls.
 
     Args:
-        work: Returns or raises.
-        discard: Gets the result when the wait was cancelled before.
+        work: Synchronous work.
+        discard: Receives the result if the wait was cancelled.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -207,11 +202,11 @@ async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = la
         result, error = None, None
         try:
             result = work()
-        except BaseException as exc:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as exc:  # noqa: BLE001 - raised by the consumer
             error = exc
         try:
             loop.call_soon_threadsafe(finish, result, error)
-        except RuntimeError:  # the loop is gone
+        except RuntimeError:  # the loop is closed
             if result is not None:
                 discard(result)
 
@@ -222,3 +217,82 @@ async def _in_thread(work: Callable[[], T], *, discard: Callable[[T], None] = la
 def _start_thread(work: Callable[[], None]) -> None:
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name="bedrock", daemon=True).start()
+
+
+Failure: TypeAlias = Literal["timeout", "unreachable", "broken", "unusable"]
+"""No response in time; no connection; a stream that ended within an event; another shape."""
+
+_AUTHENTICATION = 401
+_STATUSES = {
+    "accessdeniedexception": _AUTHENTICATION,
+    "expiredtoken": _AUTHENTICATION,
+    "expiredtokenexception": _AUTHENTICATION,
+    "incompletesignature": _AUTHENTICATION,
+    "incompletesignatureexception": _AUTHENTICATION,
+    "invalidclienttokenid": _AUTHENTICATION,
+    "invalidsignatureexception": _AUTHENTICATION,
+    "missingauthenticationtoken": _AUTHENTICATION,
+    "missingauthenticationtokenexception": _AUTHENTICATION,
+    "signaturedoesnotmatch": _AUTHENTICATION,
+    "unrecognizedclientexception": _AUTHENTICATION,
+    "validationexception": 400,
+    "modeltimeoutexception": 408,
+    "modelnotreadyexception": 429,
+    "throttlingexception": 429,
+    "internalserverexception": 500,
+    "modelstreamerrorexception": 500,  # documented as "Retry your request"
+    "serviceunavailableexception": 503,
+}
+"""Statuses by error code in lower case. Errors of a stream have no status, and AWS reports some rejected
+credentials as 400. Sources: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+and https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html."""
+
+
+def status_of(exc: Exception) -> tuple[int, Mapping[str, str]] | None:
+    """Return the HTTP status of an exception and the response's headers (names in lower case).
+
+    401 for missing or invalid credentials, 400 for a request that the SDK rejected. None: no status; see
+    ``failure_of``.
+    """
+    from botocore import exceptions
+
+    if isinstance(exc, exceptions.ClientError):  # those of a stream, too
+        metadata = exc.response.get("ResponseMetadata", {})
+        status = _STATUSES.get(error_code(exc).lower(), metadata.get("HTTPStatusCode", 500))
+        return status, metadata.get("HTTPHeaders", {})
+    without_credentials = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.CredentialRetrievalError,
+        exceptions.NoAuthTokenError,
+        exceptions.SSOError,
+        exceptions.TokenRetrievalError,
+        exceptions.ProfileNotFound,
+    )
+    if isinstance(exc, without_credentials):
+        return _AUTHENTICATION, {}
+    return (400, {}) if isinstance(exc, exceptions.ParamValidationError) else None
+
+
+def failure_of(exc: Exception) -> Failure:
+    """Return the kind of failure of an exception without a status."""
+    from botocore import exceptions
+    from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+    if isinstance(exc, exceptions.ReadTimeoutError | exceptions.ConnectTimeoutError | ReadTimeoutError):
+        return "timeout"
+    if isinstance(exc, exceptions.HTTPClientError | exceptions.EndpointConnectionError):
+        return "unreachable"
+    if isinstance(exc, HTTPError | exceptions.IncompleteReadError | ConnectionError):
+        return "broken"
+    return "unusable"
+
+
+def error_code(exc: Any) -> str:
+    """Return AWS's code of a ``ClientError``, e.g. "ValidationException"; "" for other exceptions."""
+    return str(getattr(exc, "response", {}).get("Error", {}).get("Code", ""))
+
+
+def error_message(exc: Any) -> str:
+    """Return AWS's text of a ``ClientError``; it may quote the request, so it is never shown."""
+    return str(getattr(exc, "response", {}).get("Error", {}).get("Message", ""))

@@ -1,7 +1,4 @@
-"""Providers' keys: fixed ones, and ones that may be exchanged while the process lives.
-
-Short-lived tokens that a command prints, such as ``az account get-access-token``.
-"""
+"""Providers' keys: fixed, rotated, or tokens printed by a command (``az account get-access-token``)."""
 
 import asyncio
 import logging
@@ -18,7 +15,7 @@ from vectorforge.errors import ConfigurationError
 
 
 class KeyOrigin(StrEnum):
-    """Where a key was found."""
+    """Origin of a key."""
 
     ENVIRONMENT = "environment"
     SECRET = "secret"  # noqa: S105 - the name of a place, not a password
@@ -27,30 +24,27 @@ class KeyOrigin(StrEnum):
 
 
 class Credentials(Protocol):
-    """One key. Whoever uses it asks for it before each request, and does not keep it."""
+    """Source of one key, read before each request."""
 
     @property
     def origin(self) -> KeyOrigin:
-        """Where the key was found."""
+        """Origin of the key."""
 
     async def current(self) -> SecretStr:
-        """The key as last read; read again first when it is older than allowed.
-
-        Never raises: when it cannot be read again, the last one is as good as any.
-        """
+        """Return the key as last read, re-read first if it is too old. Never raises."""
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
-        """The key to use instead of one that the vendor refused; the same one when there is no other.
+        """Return the replacement of a rejected key, or the same key if there is no other.
 
-        Safe to call for every refusal: keys are read again at most once for many refusals of one key.
+        Safe to call for every rejection: keys are re-read at most once for many rejections of one key.
 
         Args:
-            refused: The key that was sent.
+            refused: The rejected key.
         """
 
 
 class FixedCredentials:
-    """A key that stays what it is for the life of the process."""
+    """Key that never changes."""
 
     def __init__(self, key: SecretStr | str) -> None:
         self._key = key if isinstance(key, SecretStr) else SecretStr(key)
@@ -62,7 +56,7 @@ class FixedCredentials:
 
     @property
     def origin(self) -> KeyOrigin:
-        """The environment, from which all settings come."""
+        """The environment, the source of all settings."""
         return KeyOrigin.ENVIRONMENT
 
     async def current(self) -> SecretStr:
@@ -70,15 +64,15 @@ class FixedCredentials:
         return self._key
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
-        """The key; there is no other."""
+        """Return the key."""
         return self._key
 
 
 class AccessToken:
-    """A token of an identity service, where a vendor takes tokens and keys in different headers.
+    """Token of an identity service, for vendors that accept tokens and keys in different headers.
 
     Args:
-        inner: Where the token is.
+        inner: Source of the token.
     """
 
     def __init__(self, inner: Credentials) -> None:
@@ -86,49 +80,45 @@ class AccessToken:
 
     @property
     def origin(self) -> KeyOrigin:
-        """Where the token was found."""
+        """Origin of the token."""
         return self.inner.origin
 
     async def current(self) -> SecretStr:
-        """The token; see ``Credentials``."""
+        """Return the token; see ``Credentials``."""
         return await self.inner.current()
 
     async def refresh(self, refused: SecretStr) -> SecretStr:
-        """Another token; see ``Credentials``."""
+        """Return another token; see ``Credentials``."""
         return await self.inner.refresh(refused)
 
 
 class CredentialStore(Protocol):
-    """Keys kept outside the environment."""
+    """Keys stored outside the environment."""
 
     def find(self, setting: str) -> Credentials | None:
-        """The key that is stored under the name of this setting; None when there is none.
+        """Return the key stored under the name of this setting, or None.
 
         Raises:
-            ConfigurationError: The store is not there, may not be read, or holds something else.
-            SecretsUnavailableError: The store does not answer.
+            ConfigurationError: The store is missing, not readable, or has other content.
+            SecretsUnavailableError: The store does not respond.
         """
 
     def close(self) -> None:
-        """Release what it holds; safe to call twice."""
+        """Close the store; safe to call twice."""
 
     def release(self) -> None:
-        """Close connections, and read the keys again when they are next needed."""
+        """Close connections; the next use reads the keys again."""
 
 
 def find_credentials(
     setting: str, value: SecretStr | None, store: CredentialStore | None
 ) -> Credentials | None:
-    """A key from the environment, else from the store; None when it is in neither.
+    """Return a key from the environment, else from the store, else None. Errors as ``CredentialStore.find``.
 
     Args:
         setting: Name of the setting, e.g. "openai_api_key".
-        value: What the environment says; empty counts as nothing.
-        store: Where else to look.
-
-    Raises:
-        ConfigurationError: As ``CredentialStore.find``.
-        SecretsUnavailableError: As ``CredentialStore.find``.
+        value: Value in the environment; empty counts as unset.
+        store: Fallback for an unset value.
     """
     if value is not None and value.get_secret_value():
         return FixedCredentials(value)
@@ -136,26 +126,26 @@ def find_credentials(
 
 
 def as_credentials(key: SecretStr | str | Credentials) -> Credentials:
-    """A bare key as fixed credentials; credentials as they are."""
+    """Return a key as fixed credentials, and credentials unchanged."""
     return FixedCredentials(key) if isinstance(key, SecretStr | str) else key
 
 
 logger = logging.getLogger(__name__)
 
 _MAX_AGE_S = 300.0
-"""Tokens of Entra ID live for 60 to 90 minutes; the commands that print them have caches of their own."""
+"""Tokens of Entra ID are valid for 60 to 90 minutes; the commands that print them cache them."""
 _PAUSE_S = 5.0
-"""Between two runs that refusals ask for."""
+"""Minimum time between two runs caused by rejections."""
 _TIMEOUT_S = 15.0
 _MAX_CHARS = 16 * 1024
 
 
 class CommandCredentials:
-    """A token read from a command's output, again every 5 minutes and when it is refused.
+    """Token from a command's output, refreshed every 5 minutes and when it is rejected.
 
     Args:
-        command: With its arguments; run without a shell.
-        setting: Name of the variable that holds it, for errors and the log.
+        command: Command with arguments; run without a shell.
+        setting: Variable that holds it, for errors and the log.
 
     Raises:
         ConfigurationError: The command cannot be split into words.
@@ -173,7 +163,7 @@ class CommandCredentials:
 
     @property
     def origin(self) -> KeyOrigin:
-        """A command that the environment names."""
+        """A command named by the environment."""
         return KeyOrigin.COMMAND
 
     async def current(self) -> SecretStr:
@@ -190,18 +180,18 @@ class CommandCredentials:
         return self._token
 
     def _read(self, age_s: float) -> None:
-        with self._lock:  # one run for all that wait
+        with self._lock:  # one run for all waiting threads
             if time.monotonic() - self._run_at < age_s:
                 return
             try:
                 self._token = SecretStr(self._printed())
             except (OSError, ValueError, subprocess.SubprocessError) as exc:
                 reason = str(exc) if isinstance(exc, _NoTokenError) else type(exc).__name__
-                logger.warning("%s printed no token (%s); the last one stays in use", self._setting, reason)
+                logger.warning("%s printed no token (%s); the last one remains in use", self._setting, reason)
             self._run_at = time.monotonic()
 
     def _printed(self) -> str:
-        """The token; errors never show what the command printed."""
+        """Return the token; errors never quote the output."""
         finished = subprocess.run(  # noqa: S603 - named by the operator
             self._words,
             capture_output=True,
@@ -219,4 +209,4 @@ class CommandCredentials:
 
 
 class _NoTokenError(ValueError):
-    """The command failed, or printed something else."""
+    """The command failed, or printed other output."""

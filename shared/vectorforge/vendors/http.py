@@ -1,10 +1,7 @@
-"""A vendor's answer whose body has not been read yet, whatever transport brought it.
+"""HTTP requests to model vendors: key rotation, unread responses, and our transport over aiohttp.
 
-Requests to the vendors of models: keys, exchanged when they are refused, and our transport over aiohttp.
-
-Ours is the default: over the vendors' SDKs (``vectorforge.vendors.sdk``) a request takes several times the
-CPU time, and their imports most of a cold start (docs/decisions.md). Nothing here says what is asked; that
-is each provider's.
+Our transport is the default: with the vendors' SDKs (``vectorforge.vendors.sdk``) a request takes several
+times the CPU time, and their imports most of a cold start (docs/decisions.md). Providers make the bodies.
 """
 
 import asyncio
@@ -19,19 +16,19 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class VendorResponse(ABC):
-    """An answer with a status of 2xx; to be closed."""
+    """Unread response with a status of 2xx; close it."""
 
     __slots__ = ()
 
     @abstractmethod
     async def chunk(self) -> bytes:
-        """Return the part of the body that has arrived, or the next to arrive; empty at its end.
+        """Return the next bytes of the body; empty at its end.
 
         Raises:
             ConnectionError: The connection broke before its end.
@@ -40,24 +37,24 @@ class VendorResponse(ABC):
     @property
     @abstractmethod
     def is_read(self) -> bool:
-        """Whether the end of the body has been read, so that the connection can be used again."""
+        """True once the body has been read, so that the connection can be reused."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Release the connection: reuse it if the body was read, cut it at once if it was not.
+        """Release the connection: reuse it if the body was read, else disconnect.
 
-        A vendor that sees its reader leave stops writing, and charging.
+        A vendor that detects a disconnect stops generating, and charging.
         """
 
     async def read(self, limit: int = _MAX_ANSWER_BYTES) -> bytes:
         """Return the whole body.
 
         Args:
-            limit: Bytes at most.
+            limit: Maximum number of bytes.
 
         Raises:
             ConnectionError: The connection broke before its end.
-            ValueError: It is longer.
+            ValueError: The body is longer.
         """
         body = await self.chunk()
         if self.is_read:
@@ -73,28 +70,28 @@ class VendorResponse(ABC):
 
 def _within(limit: int, body: bytes) -> bytes:
     if len(body) > limit:
-        raise ValueError(f"the answer has more than {limit} bytes")
+        raise ValueError(f"the response has more than {limit} bytes")
     return body
 
 
 CONNECT_TIMEOUT_S = 5.0
-"""Longest wait for a connection, with the look-up of the name and TLS."""
+"""Time limit of a connection, including DNS and TLS."""
 
-_REMEMBERED_KEYS = 3
-"""An answer that began with an old key may fail after its exchange, and the error quote that key."""
+_KEYS_TO_MASK = 3
+"""A response that began with an old key may fail after its rotation, and the error may quote that key."""
 
 
 def refuses_key(error: VendorStatusError) -> bool:
-    """Whether the status says that the key is not, or no longer, a good one."""
+    """Return True for a status that rejects the key."""
     return error.status in (401, 403)
 
 
 class VendorTransport(ABC):
-    """Asks one vendor.
+    """Requests to one vendor.
 
     Args:
-        credentials: The key, asked for before each request.
-        is_refusal: Whether an answer says that the key is not a good one.
+        credentials: Source of the key, read before each request.
+        is_refusal: Returns True for a status that rejects the key.
     """
 
     def __init__(
@@ -102,35 +99,35 @@ class VendorTransport(ABC):
     ) -> None:
         self._credentials = credentials
         self._is_refusal = is_refusal
-        self._keys: deque[SecretStr] = deque(maxlen=_REMEMBERED_KEYS)
+        self._keys: deque[SecretStr] = deque(maxlen=_KEYS_TO_MASK)
 
     async def post(
         self, url: str, body: Mapping[str, Any], *, connect_timeout_s: float = CONNECT_TIMEOUT_S
     ) -> VendorResponse:
-        """Post JSON, once more when the vendor refuses the key and there is a new one.
+        """Post JSON; retry once with the new key if the vendor rejects the old one.
 
         Args:
-            url: With its path.
+            url: Address with path.
             body: Sent as JSON.
-            connect_timeout_s: Longest wait for a connection; nothing else is limited here.
+            connect_timeout_s: Time limit of the connection only.
 
         Returns:
-            The beginning of an answer with a status of 2xx; to be closed.
+            Unread response with a status of 2xx; close it.
 
         Raises:
-            VendorConnectionError: There is no connection, or it broke.
-            VendorTimeoutError: There was none in time.
+            VendorConnectionError: The connection failed.
+            VendorTimeoutError: The connection timed out.
             VendorStatusError: Any other status; its text may quote the key (``without_key``).
-            TypeError: A text of the body is no Unicode.
+            TypeError: A text of the body is not valid Unicode.
         """
         return await self._request("POST", url, body, connect_timeout_s)
 
     async def get_json(self, url: str) -> Any:
-        """Return what is at an address, as JSON; arguments and errors as ``post``.
+        """Get JSON; arguments and errors as ``post``.
 
         Raises:
-            ConnectionError: The body broke off.
-            ValueError: It is too long, or no JSON.
+            ConnectionError: The connection broke within the body.
+            ValueError: The body is too long, or not JSON.
         """
         response = await self._request("GET", url, None, CONNECT_TIMEOUT_S)
         async with aclosing(response):
@@ -138,16 +135,16 @@ class VendorTransport(ABC):
 
     @abstractmethod
     async def preload(self) -> None:
-        """Import ahead of the first request what it needs; connects to nothing."""
+        """Import the packages of the first request; connects to nothing."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Release the running loop's connections; the next request opens new ones."""
+        """Release the running loop's connections; the next request reconnects."""
 
     def without_key(self, exc: Exception) -> Exception:
-        """Return the exception, or, when its text holds a key, one with the same text less the key.
+        """Return the exception, or one with the keys removed from its text.
 
-        Vendors quote the key they refuse; a traceback in a log would show it.
+        Vendors quote rejected keys, and a traceback in a log would show them.
         """
         text = f"{type(exc).__name__}: {exc}"
         written = text + repr(exc)
@@ -165,34 +162,34 @@ class VendorTransport(ABC):
     async def _request(
         self, method: str, url: str, body: Mapping[str, Any] | None, connect_timeout_s: float
     ) -> VendorResponse:
-        key = self._remembered(await self._credentials.current())
+        key = self._register(await self._credentials.current())
         try:
             return await self._send(key, method, url, body, connect_timeout_s)
         except VendorStatusError as exc:
             if not self._is_refusal(exc):
                 raise
             refusal = exc
-        # Not within the except: errors from here on would carry the refusal, which may quote the key.
+        # Outside the except: later errors would chain the rejection, which may quote the key.
         other = await self._credentials.refresh(key)
         if other == key:
             raise refusal
-        return await self._send(self._remembered(other), method, url, body, connect_timeout_s)
+        return await self._send(self._register(other), method, url, body, connect_timeout_s)
 
-    def _remembered(self, key: SecretStr) -> SecretStr:
+    def _register(self, key: SecretStr) -> SecretStr:
         if key.get_secret_value() and key not in self._keys:
             self._keys.append(key)
         return key
 
 
 class VendorClient(VendorTransport):
-    """Our own transport.
+    """Transport over aiohttp.
 
-    Connections belong to the event loop and are shared by all clients in it: they are kept between requests,
-    and across the invocations of a function.
+    Connections belong to the event loop, are shared by all its clients, and stay open between requests and
+    invocations of a function.
 
     Args:
         credentials: See ``VendorTransport``.
-        headers: Sent with each request, beside the key and the type of the body.
+        headers: Headers of each request, in addition to key and content type.
         is_refusal: See ``VendorTransport``.
     """
 
@@ -207,14 +204,11 @@ class VendorClient(VendorTransport):
         self._headers = dict(headers)
 
     async def preload(self) -> None:
-        """Import the HTTP client ahead of the first request; connects to nothing."""
+        """Import the HTTP client; connects to nothing."""
         await _imported()
 
     async def aclose(self) -> None:
-        """Give back the running loop's connections; they are closed when all clients have.
-
-        The next request opens new ones.
-        """
+        """Release the running loop's connections; the last client closes them."""
         if _sessions is not None:
             await _sessions.give_back(self)
 
@@ -235,7 +229,7 @@ _sessions: ModuleType | None = None
 
 
 async def _imported() -> ModuleType:
-    """The module that imports aiohttp; the first time in a thread, since that takes up to half a second."""
+    """Return the module that imports aiohttp, imported in a thread: it takes up to half a second."""
     global _sessions
     if _sessions is None:
         _sessions = await asyncio.to_thread(_import)

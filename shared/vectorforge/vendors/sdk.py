@@ -1,8 +1,8 @@
 """Requests to vendors over their official SDKs: the same interface as ``vectorforge.vendors.http``.
 
 The SDK builds the address, signs the request and holds the connections. The providers make the bodies and
-read the answers, as over our own transport, so that both give the same results; and ours are the only
-retries.
+read the responses, as with our own transport, so that both give the same results. The SDKs' retries are
+disabled.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from vectorforge.errors import ConfigurationError
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorResponse, VendorTransport, refuses_key
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def import_sdk(package: SdkPackage) -> Any:
     """Import a vendor's SDK.
 
     Raises:
-        ConfigurationError: It is not installed, as in the bundle of a function that was made without it.
+        ConfigurationError: It is not installed, e.g. in a function bundled without it.
     """
     sdk: Any
     try:
@@ -44,15 +44,15 @@ def import_sdk(package: SdkPackage) -> Any:
             f"VECTORFORGE_{package.upper()}_CLIENT=http; on AWS, name the same settings in the stage's "
             "environment (infra/settings.py) and deploy again."
         ) from exc
-    logging.getLogger(package).setLevel(logging.INFO)  # at DEBUG they show headers with keys, and prompts
+    logging.getLogger(package).setLevel(logging.INFO)  # DEBUG lines contain headers with keys, and prompts
     return sdk
 
 
 class SdkClients(Generic[Client]):
-    """An SDK's client for each event loop, made when it is first asked for.
+    """An SDK's client for each event loop, created on first use.
 
     Args:
-        make: Makes a client; may import the SDK.
+        make: Creates a client; may import the SDK.
     """
 
     def __init__(self, make: Callable[[], Client]) -> None:
@@ -69,14 +69,14 @@ class SdkClients(Generic[Client]):
         return self._of(_running_loop())
 
     async def ready(self) -> Client:
-        """Return the same as ``get``, made in a thread: the imports take up to a second."""
+        """Return the same as ``get``, created in a thread: the imports take up to a second."""
         loop = asyncio.get_running_loop()
         if loop in self._clients:
             return self._clients[loop]
         return await asyncio.to_thread(self._of, loop)
 
     async def aclose(self) -> None:
-        """Close the running loop's client; ``get`` makes a new one."""
+        """Close the running loop's client; ``get`` creates a new one."""
         for loop in (asyncio.get_running_loop(), None):
             client: Any = self._clients.pop(loop, None)
             if client is not None:
@@ -92,13 +92,13 @@ class SdkClients(Generic[Client]):
 
 
 class SdkTransport(VendorTransport):
-    """Asks one vendor over its SDK.
+    """Transport over a vendor's SDK.
 
     Args:
-        clients: Of the SDK.
-        package: Which SDK it is.
+        clients: Clients of the SDK.
+        package: Name of the SDK.
         credentials: See ``VendorTransport``.
-        headers_of: Makes the headers that carry the key; without any the SDK finds its credentials itself.
+        headers_of: Returns the headers with the key; without any the SDK finds its credentials itself.
         is_refusal: See ``VendorTransport``.
     """
 
@@ -117,7 +117,7 @@ class SdkTransport(VendorTransport):
         self._headers_of = headers_of
 
     async def preload(self) -> None:
-        """Import the SDK and make its client; connects to nothing."""
+        """Import the SDK and create its client; connects to nothing."""
         await self._clients.ready()
 
     async def aclose(self) -> None:
@@ -135,14 +135,14 @@ class SdkTransport(VendorTransport):
             "headers": self._headers_of(key),
             "timeout": httpx2.Timeout(None, connect=connect_timeout_s),
             "max_retries": 0,
-            "follow_redirects": False,  # the key would go along
+            "follow_redirects": False,  # redirects would forward the key
         }
-        asked = {"cast_to": httpx2.Response, "options": options, "stream": True}
+        arguments = {"cast_to": httpx2.Response, "options": options, "stream": True}
         try:
             if body is None:
-                response = await client.get(url, **asked)
+                response = await client.get(url, **arguments)
             else:
-                response = await client.post(url, body=_readable(body), **asked)
+                response = await client.post(url, body=_checked_body(body), **arguments)
         except sdk.APIStatusError as exc:
             status = VendorStatusError(exc.response.status_code, exc.response.headers, exc.response.content)
             raise status from None  # the SDK's errors hold the request with its headers
@@ -154,7 +154,7 @@ class SdkTransport(VendorTransport):
 
 
 class SdkResponse(VendorResponse):
-    """An answer over an SDK: its events and JSON as the vendor sent them."""
+    """Response over an SDK, with the bytes as the vendor sent them."""
 
     __slots__ = ("_is_read", "_parts", "_response")
 
@@ -172,7 +172,7 @@ class SdkResponse(VendorResponse):
                 if part:
                     return part
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as exc:
-            raise ConnectionError(f"the answer broke off ({type(exc).__name__})") from None
+            raise ConnectionError(f"the response broke off ({type(exc).__name__})") from None
         self._is_read = True
         return b""
 
@@ -193,8 +193,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _readable(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body as the SDKs want it; half a surrogate pair is the same error as over our own transport."""
+def _checked_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body for an SDK; invalid Unicode raises the same error as with our own transport."""
     orjson.dumps(body)
     return dict(body)
 

@@ -1,4 +1,4 @@
-"""The vendors' SDK clients as our settings describe them, and as no other environment variable does."""
+"""Clients of the vendors' SDKs, configured by our settings and by no other environment variable."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import SecretStr
 
 from vectorforge.vendors.credentials import AccessToken, Credentials, FixedCredentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 from vectorforge.vendors.http import VendorClient, VendorTransport, refuses_key
 from vectorforge.vendors.sdk import SdkClients, SdkTransport, import_sdk
 
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 ClientKind: TypeAlias = Literal["http", "sdk"]
-"""What requests go over: our own HTTP client, or the vendor's SDK."""
+"""Transport of requests: our own HTTP client, or the vendor's SDK."""
+OpenAIClient: TypeAlias = "AsyncOpenAI"
 AnthropicClient: TypeAlias = "AsyncAnthropic | AsyncAnthropicVertex"
 
 _CURRENT = "<the current key>"
-"""Stands for a key that may be exchanged; replaced in each request."""
+"""Placeholder of a key that may rotate; replaced in each request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AzureOpenAI:
-    """A resource of Azure OpenAI."""
+    """Resource of Azure OpenAI."""
 
     endpoint: str
-    """Such as https://example.openai.azure.com."""
+    """For example https://example.openai.azure.com."""
     api_version: str
     deployments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Model -> the deployment that serves it; models that are not here name a deployment themselves."""
+    """Model -> its deployment; other models are names of deployments."""
 
     def deployment(self, model: str) -> str:
         """Return the deployment that serves a model."""
@@ -58,18 +59,18 @@ def openai_transport(
     client: ClientKind = "http",
     azure: AzureOpenAI | None = None,
     is_refusal: Callable[[VendorStatusError], bool] = refuses_key,
-) -> "tuple[SdkClients[AsyncOpenAI], VendorTransport]":
-    """Return the SDK's clients for an OpenAI-shaped server, and what requests go over; imports nothing yet.
+) -> tuple[SdkClients[OpenAIClient], VendorTransport]:
+    """Return SDK clients and transport for a server with OpenAI's API; imports nothing yet.
 
     Args:
-        credentials: Of the server.
-        base_url: Gives its address, with its /v1.
-        organization: OpenAI organization that pays.
-        client: What requests go over, where there is a choice.
-        azure: A resource of Azure OpenAI, which the SDK alone can address.
+        credentials: Credentials of the server.
+        base_url: Returns its address, with its /v1.
+        organization: OpenAI organization that is billed.
+        client: Preferred transport.
+        azure: Resource of Azure OpenAI, which requires the SDK.
         is_refusal: See ``VendorTransport``.
     """
-    clients = SdkClients(
+    clients = SdkClients[OpenAIClient](
         lambda: make_openai(credentials, base_url=base_url(), organization=organization, azure=azure)
     )
     if client == "http" and azure is None:
@@ -86,15 +87,15 @@ def anthropic_transport(
     headers: Mapping[str, str],
     client: ClientKind = "http",
     vertex: VertexAI | None = None,
-) -> "tuple[SdkClients[AnthropicClient], VendorTransport]":
-    """Return the SDK's clients for Anthropic's API, and what requests go over; imports nothing yet.
+) -> tuple[SdkClients[AnthropicClient], VendorTransport]:
+    """Return SDK clients and transport for Anthropic's API; imports nothing yet.
 
     Args:
-        credentials: The key; on Vertex AI an ``AccessToken``, anything else leaves them to Google's library.
-        base_url: Gives the address, without /v1.
-        headers: Of each request over our own transport; the SDK knows them.
-        client: What requests go over, where there is a choice.
-        vertex: A project of Google Cloud, which the SDK alone can address.
+        credentials: The key; on Vertex AI an ``AccessToken``, else Google's library finds the credentials.
+        base_url: Returns the address, without /v1.
+        headers: Headers of each request over our own transport; the SDK adds them itself.
+        client: Preferred transport.
+        vertex: Project of Google Cloud, which requires the SDK.
     """
     if vertex is None:
         plain = SdkClients[AnthropicClient](lambda: make_anthropic(credentials, base_url=base_url()))
@@ -108,20 +109,20 @@ def anthropic_transport(
 
 
 def bearer(key: SecretStr) -> Mapping[str, str]:
-    """Return the header that most vendors read the key from; none for an empty key."""
+    """Return the usual header of a key; none for an empty key."""
     value = key.get_secret_value()
     return {"Authorization": f"Bearer {value}"} if value else {}
 
 
 def azure_key(key: SecretStr) -> Mapping[str, str]:
-    """Return the header that Azure reads a key from; it takes tokens as others do."""
+    """Return Azure's header of a key; tokens use the usual one."""
     return {"api-key": key.get_secret_value()}
 
 
 def make_openai(
     credentials: Credentials, *, base_url: str, organization: str | None, azure: AzureOpenAI | None
 ) -> "AsyncOpenAI":
-    """Make a client of OpenAI, or of Azure OpenAI; it retries nothing by itself.
+    """Create a client of OpenAI or Azure OpenAI without retries.
 
     Raises:
         ConfigurationError: The package openai is not installed.
@@ -148,7 +149,7 @@ def make_openai(
 
 
 def make_anthropic(credentials: Credentials, *, base_url: str) -> "AsyncAnthropic":
-    """Make a client of Anthropic; it retries nothing by itself.
+    """Create a client of Anthropic without retries.
 
     Raises:
         ConfigurationError: The package anthropic is not installed.
@@ -165,11 +166,11 @@ def make_anthropic(credentials: Credentials, *, base_url: str) -> "AsyncAnthropi
 
 
 def make_vertex(credentials: Credentials | None, vertex: VertexAI) -> "AsyncAnthropicVertex":
-    """Make a client of Anthropic's models on Vertex AI; it retries nothing by itself.
+    """Create a client of Anthropic's models on Vertex AI without retries.
 
     Args:
-        credentials: Google's access token; None: Google's own library finds the credentials.
-        vertex: Where the models are.
+        credentials: Google's access token; None: Google's library finds the credentials.
+        vertex: Project of the models.
 
     Raises:
         ConfigurationError: The package anthropic is not installed.
@@ -188,7 +189,7 @@ def make_vertex(credentials: Credentials | None, vertex: VertexAI) -> "AsyncAnth
 
 
 def _vertex_url(region: str) -> str:
-    """Google's address for a region; given, so that the SDK does not read it from the environment."""
+    """Return Google's address for a region; else the SDK would read it from the environment."""
     shared = {"global": "aiplatform.googleapis.com"}
     shared |= {area: f"aiplatform.{area}.rep.googleapis.com" for area in ("us", "eu")}
     return f"https://{shared.get(region, f'{region}-aiplatform.googleapis.com')}/v1"
@@ -201,10 +202,10 @@ def _key(credentials: Credentials) -> str:
 
 
 def _auth(credentials: Credentials | None) -> "httpx2.Auth | None":
-    """What puts a key that may be exchanged into requests that were made with its stand-in."""
+    """Return the hook that replaces the placeholder by the current key."""
     if credentials is None or _key(credentials) != _CURRENT:
         return None
-    exchanged = credentials
+    rotating = credentials
     import httpx2
 
     class CurrentKey(httpx2.Auth):
@@ -213,7 +214,7 @@ def _auth(credentials: Credentials | None) -> "httpx2.Auth | None":
         ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             for name in ("Authorization", "api-key"):
                 if _CURRENT in (sent := request.headers.get(name, "")):
-                    key = (await exchanged.current()).get_secret_value()
+                    key = (await rotating.current()).get_secret_value()
                     request.headers[name] = sent.replace(_CURRENT, key)
             yield request
 
@@ -221,5 +222,5 @@ def _auth(credentials: Credentials | None) -> "httpx2.Auth | None":
 
 
 def _leave_out_foreign_headers(client: Any) -> None:
-    """Drop those of OPENAI_CUSTOM_HEADERS and ANTHROPIC_CUSTOM_HEADERS, which the SDKs always read."""
+    """Drop the headers of OPENAI_CUSTOM_HEADERS and ANTHROPIC_CUSTOM_HEADERS, which the SDKs always read."""
     client._custom_headers = {}  # noqa: SLF001 - there is no other way

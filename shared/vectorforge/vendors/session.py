@@ -1,6 +1,6 @@
-"""The connections to vendors: an aiohttp session for each event loop, shared by all ``VendorClient``.
+"""Connections to vendors: an aiohttp session per event loop, shared by all ``VendorClient``.
 
-Imported when the first request is made.
+Imported by the first request.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ import aiohttp
 from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import VendorResponse
 
 _KEEP_ALIVE_S = 30.0
-"""How long an unused connection is kept; the servers people run themselves close theirs after 5 to 60 s."""
+"""Idle time of connections; self-hosted servers close theirs after 5 to 60 s."""
 _MAX_ERROR_BYTES = 64 * 1024
 _LARGE_BYTES = 512 * 1024
-"""From here on a body is written piece by piece, so that other requests get their turns."""
+"""Size from which a body is written in pieces, so that other requests are served meanwhile."""
 _ERROR_BODY_S = 5.0
-"""Longest wait for the body of an answer whose status says enough."""
+"""Time limit of reading the body of an error."""
 
 _CA_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -36,18 +36,18 @@ _CA_FILES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where Linux distributions keep their authorities, for a Python that was built elsewhere."""
+"""CA bundles of Linux distributions, for a Python built elsewhere."""
 
 _HEADERS = {
     "Accept": "application/json",
-    "Accept-Encoding": "identity",  # answers are short or streams
+    "Accept-Encoding": "identity",  # responses are short or streamed
     "Content-Type": "application/json",
     "User-Agent": "VectorForge",
 }
 
 
 class HttpResponse(VendorResponse):
-    """An answer over aiohttp."""
+    """Response over aiohttp."""
 
     __slots__ = ("_content", "_response")
 
@@ -60,7 +60,7 @@ class HttpResponse(VendorResponse):
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, OSError) as exc:
-            raise ConnectionError("the answer broke off") from exc
+            raise ConnectionError("the response broke off") from exc
 
     @property
     def is_read(self) -> bool:
@@ -77,20 +77,20 @@ class HttpResponse(VendorResponse):
 
 
 class _Target(NamedTuple):
-    """Where a request goes."""
+    """Parsed address of a request."""
 
     url: URL
     proxy: str | None
     has_password: bool
-    """Whether the address itself says who asks, as of a server behind a proxy of one's own."""
+    """True if the address contains credentials, e.g. of a reverse proxy."""
 
 
 class VendorSession:
-    """The connections of one event loop; to be made in it."""
+    """Connections of one event loop; create it in the loop."""
 
     def __init__(self) -> None:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
-        """Clients that have asked and not given back since."""
+        """Clients that use the connections."""
         self._targets: dict[str, _Target] = {}
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._http = aiohttp.ClientSession(
@@ -140,25 +140,25 @@ class VendorSession:
     def _target(self, url: str) -> _Target:
         parsed = URL(url)
         target = _Target(parsed, _proxy(parsed), parsed.user is not None or parsed.password is not None)
-        if len(self._targets) < 100:  # addresses are settings, not requests'
+        if len(self._targets) < 100:  # addresses come from settings, not from requests
             self._targets[url] = target
         return target
 
     def _timeout(self, connect_s: float) -> aiohttp.ClientTimeout:
-        # "connect" counts the look-up of the name too; with no limit of connections there is no queue in it.
-        found = self._timeouts.get(connect_s)
-        if found is None:
-            found = aiohttp.ClientTimeout(total=None, connect=connect_s)
+        # "connect" includes DNS; without a limit of connections it includes no queueing.
+        timeout = self._timeouts.get(connect_s)
+        if timeout is None:
+            timeout = aiohttp.ClientTimeout(total=None, connect=connect_s)
             if len(self._timeouts) < 100:
-                self._timeouts[connect_s] = found
-        return found
+                self._timeouts[connect_s] = timeout
+        return timeout
 
 
 _SESSIONS: dict[asyncio.AbstractEventLoop, VendorSession] = {}
 
 
 def session_for(client: object) -> VendorSession:
-    """The running loop's connections, which the client uses from now on."""
+    """Return the running loop's connections and register the client as a user."""
     loop = asyncio.get_running_loop()
     session = _SESSIONS.get(loop)
     if session is None:
@@ -170,7 +170,7 @@ def session_for(client: object) -> VendorSession:
 
 
 async def give_back(client: object) -> None:
-    """The client uses the running loop's connections no more; without users they are closed."""
+    """Unregister the client from the running loop's connections; the last user closes them."""
     loop = asyncio.get_running_loop()
     session = _SESSIONS.get(loop)
     if session is None or client not in session.users:
@@ -182,7 +182,7 @@ async def give_back(client: object) -> None:
 
 
 def _forget(session: VendorSession) -> None:
-    """Close a session whose loop has ended: its connections cannot be waited for."""
+    """Close a session whose loop has ended, without waiting."""
     closing = session.aclose()
     with suppress(StopIteration, RuntimeError):
         closing.send(None)
@@ -202,14 +202,14 @@ async def _status_error(response: aiohttp.ClientResponse, answer: HttpResponse) 
             while len(body) < _MAX_ERROR_BYTES and (chunk := await answer.chunk()):
                 body += chunk
     except (TimeoutError, ConnectionError):
-        pass  # the status says enough
+        pass  # the status is sufficient
     finally:
         await answer.aclose()
     return VendorStatusError(response.status, response.headers, body[:_MAX_ERROR_BYTES])
 
 
 def _proxy(url: URL) -> str | None:
-    """The proxy that the environment names for an address: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY."""
+    """Return the proxy of an address from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or url.host is None or proxy_bypass(f"{url.host}:{url.port}"):
@@ -218,8 +218,8 @@ def _proxy(url: URL) -> str | None:
 
 
 def _tls() -> ssl.SSLContext | bool:
-    """Whose certificates count: the system's, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
-    if sys.platform in ("darwin", "win32"):  # their authorities are in no file
+    """Return the TLS context with the system's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
+    if sys.platform in ("darwin", "win32"):  # authorities are not in a file
         import truststore
 
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from vectorforge.bootstrap import TenantServices
 from vectorforge.evaluation.metrics import contains_answer
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER
+from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.pipeline.presets import RAG_QUERY
 from vectorforge.types import Collection
 

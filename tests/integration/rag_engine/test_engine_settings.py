@@ -15,7 +15,7 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Failure, Reply
 from vectorforge.docrag.engine import Config, RAGEngine
 from vectorforge.errors import ConfigurationError
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER
+from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.local.postgres import EmbeddedPostgres
 
 KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DEFAULT_EMBEDDING_PROVIDER", "ANTHROPIC_API_KEY")

@@ -32,8 +32,8 @@ from vectorforge.config import (
     ServerSettings,
     VectorForgeConfig,
 )
-from vectorforge.docrag.cache import CacheManager
 from vectorforge.docrag.engine import Config, GenerationError, RAGEngine
+from vectorforge.docrag.responses import CacheManager
 from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 

@@ -19,7 +19,7 @@ from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConf
 from vectorforge.db.connection import Database
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 
 

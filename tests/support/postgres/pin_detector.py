@@ -14,7 +14,7 @@ from typing import Self
 from tests.support.postgres.pin_rules import PinRule, refused_at_startup, rules_of_text
 from tests.support.postgres.postgres_messages import CANCEL_REQUEST, Message, StartupPacket
 from tests.support.postgres.postgres_relay import MessageObserver, PostgresRelay
-from vectorforge.background import LoopThread
+from vectorforge.threads import LoopThread
 
 _SHOWN = 200
 """Characters of a statement in a report."""

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vectorforge.errors import IdentityProviderUnavailableError
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 if TYPE_CHECKING:
     from jwt import PyJWK

@@ -25,8 +25,7 @@ from vectorforge import __version__
 from vectorforge.api.mcp.caller import Caller
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS, Answered, ToolDefinition
 from vectorforge.api.problems import problem_of, retry_after_s
-from vectorforge.background import log_unexpected
-from vectorforge.errors import InvalidInputError, VectorForgeError
+from vectorforge.errors import InvalidInputError, VectorForgeError, log_unexpected
 
 logger = logging.getLogger(__name__)
 

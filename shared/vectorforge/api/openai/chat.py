@@ -30,7 +30,6 @@ from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config, is_extractive
 from vectorforge.api.responses import nameless_events_content
 from vectorforge.api.streaming.sse import encode_json, json_event
-from vectorforge.background import off_event_loop
 from vectorforge.pipeline.types import (
     Citation,
     DoneEvent,
@@ -42,6 +41,7 @@ from vectorforge.pipeline.types import (
     TokenEvent,
     UsageEvent,
 )
+from vectorforge.threads import off_event_loop
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 

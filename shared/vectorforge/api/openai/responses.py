@@ -22,8 +22,8 @@ from vectorforge.api.openai.response_requests import (
 from vectorforge.api.openai.response_schemas import ResponseRequest
 from vectorforge.api.query_route import QueryRoute
 from vectorforge.api.querying import answer_as_stream, answer_whole, check_config
-from vectorforge.background import off_event_loop
 from vectorforge.pipeline.types import QueryConfig
+from vectorforge.threads import off_event_loop
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=QueryRoute)
 

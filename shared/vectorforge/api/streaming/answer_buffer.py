@@ -15,10 +15,9 @@ from typing import Protocol, Self
 from uuid import UUID
 
 from vectorforge.api.streaming.client_stream import end
-from vectorforge.background import log_unexpected
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
 from vectorforge.deadline import Deadline
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.pipeline.stopping import StopSignal
 
 logger = logging.getLogger(__name__)

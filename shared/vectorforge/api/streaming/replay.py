@@ -26,10 +26,14 @@ from vectorforge.api.streaming.client_stream import (
     cancelled_on_disconnect,
 )
 from vectorforge.api.streaming.sse import EventEncoder
-from vectorforge.background import log_unexpected
 from vectorforge.db.repositories.answer_stream_repo import StoredStream
 from vectorforge.deadline import Deadline
-from vectorforge.errors import AnswerStreamLostError, AnswerStreamTooLongError, VectorForgeError
+from vectorforge.errors import (
+    AnswerStreamLostError,
+    AnswerStreamTooLongError,
+    VectorForgeError,
+    log_unexpected,
+)
 from vectorforge.pipeline.types import ErrorEvent
 
 logger = logging.getLogger(__name__)

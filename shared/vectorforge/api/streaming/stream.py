@@ -24,9 +24,8 @@ from vectorforge.api.streaming.client_stream import (
     disconnected,
     end,
 )
-from vectorforge.background import log_unexpected
 from vectorforge.deadline import Deadline
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryEvent, SourcesEvent, TokenEvent
 
 logger = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""What each Lambda function does with its events."""
+"""Handlers of the Lambda functions."""

@@ -1,7 +1,7 @@
-"""Bulk loads: objects that lie in a bucket already, in batches that Step Functions hands over.
+"""Bulk loads: existing objects of a bucket, in batches from Step Functions.
 
-A batch that fails or is cut off is handed over again, as it is: jobs are known by their object's revision, so
-that nothing is read twice, and the answer tells what became of every object.
+A failed or interrupted batch is redelivered unchanged. Jobs are identified by their object's revision, so
+that nothing is read twice, and the result reports the status of every object.
 """
 
 import asyncio
@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from vectorforge.aws.handlers.ingest_events import ListedObjects, Upload
+from vectorforge.aws.handlers.ingest_events import ListedObjects, Upload, UploadInbox
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.queues import AnnouncedJob
-from vectorforge.background import log_unexpected
 from vectorforge.bootstrap import Application
 from vectorforge.db.repositories.job_types import JobOutcome
 from vectorforge.errors import (
@@ -26,6 +24,7 @@ from vectorforge.errors import (
     NotFoundError,
     QueueError,
     VectorForgeError,
+    log_unexpected,
 )
 
 logger = logging.getLogger(__name__)
@@ -42,18 +41,18 @@ class _Taken:
     key: str
     job: AnnouncedJob | None = None
     code: str | None = None
-    """Why there is no job and never will be."""
+    """Permanent reason for a missing job."""
     setback: VectorForgeError | None = None
-    """Why there is no job yet."""
+    """Temporary reason for a missing job."""
 
 
 class BulkLoad:
-    """Ingests one batch.
+    """Ingestion of one batch.
 
     Args:
-        application: Is opened when it is not open.
-        work: Of this invocation.
-        inbox: Takes in the objects.
+        application: Opened if necessary.
+        work: Jobs of this invocation.
+        inbox: Creates jobs for the objects.
     """
 
     def __init__(self, application: Application, work: IngestWork, inbox: UploadInbox) -> None:
@@ -64,18 +63,18 @@ class BulkLoad:
         self._unavailable: DatabaseUnavailableError | None = None
 
     async def load(self, batch: ListedObjects) -> dict[str, Any]:
-        """Make a job of each object, carry the jobs out, and tell what became of them.
+        """Create a job for each object, run the jobs and report their status.
 
         Returns:
-            In ``objects``, in the order of the batch, each one's ``key``, ``status``, ``job_id`` if it has
-            one, and ``code`` if it failed; beside it, how many there are of each status. *stored* and
-            *unchanged* are in their collection; *failed* will not be, unless something is changed; *pending*
-            has a job that the queue has taken over, since the time did not suffice; *skipped* is the mark of
-            a folder. All that is hardly larger than the batch: Step Functions takes 256 KiB.
+            In ``objects``, in the order of the batch: ``key``, ``status``, ``job_id`` if there is one, and
+            ``code`` of a failure; also the count of each status. *stored* and *unchanged* are in their
+            collection; *failed* need a change; *pending* have a job in the queue, since the time ran out;
+            *skipped* are folder markers. The result is hardly larger than the batch: Step Functions accepts
+            256 KiB.
 
         Raises:
-            VectorForgeError: Of some objects no job could be made now, or the database failed. The same batch
-                goes on with them.
+            VectorForgeError: Some jobs could not be created now, or the database failed. The same batch can
+                be retried.
         """
         await self._application.open()
         taken = await asyncio.gather(*(self._take(batch, key) for key in batch.keys))
@@ -103,13 +102,13 @@ class BulkLoad:
                 return _Taken(key, setback=exc)
             logger.error("An object cannot be ingested: %s", exc.message)
             return _Taken(key, code=exc.code)
-        except Exception as exc:  # noqa: BLE001 - a bug met by one object must not take its siblings along
+        except Exception as exc:  # noqa: BLE001 - a bug in one object must not fail the others
             log_unexpected(logger, "An object could not be taken in", exc)
             return _Taken(key, code=VectorForgeError.code)
         return _Taken(key, job=jobs[-1]) if jobs else _Taken(key, code=NotFoundError.code)
 
     async def _accept(self, upload: Upload, batch: ListedObjects) -> list[AnnouncedJob]:
-        if self._unavailable is not None:  # else each would wait for it anew
+        if self._unavailable is not None:  # else each would wait for it again
             raise self._unavailable
         if self._work.time_is_over:
             raise DeadlineExceededError("The time did not suffice for all objects of the batch.")
@@ -120,7 +119,7 @@ class BulkLoad:
             raise
 
     async def _handed_over(self, jobs: Sequence[AnnouncedJob]) -> bool:
-        """Whether the queue has taken over what was not finished."""
+        """Return True if the queue has the unfinished jobs."""
         try:
             for job in jobs:
                 await self._work.announce_anew(job)
@@ -135,10 +134,10 @@ class BulkLoad:
         ids_of: defaultdict[str, list[UUID]] = defaultdict(list)
         for job in jobs:
             ids_of[job.tenant_id].append(job.job_id)
-        found: dict[UUID, JobOutcome] = {}
+        by_job: dict[UUID, JobOutcome] = {}
         for tenant_id, ids in ids_of.items():
-            found |= await self._application.for_tenant(tenant_id).jobs.outcomes(ids)
-        return found
+            by_job |= await self._application.for_tenant(tenant_id).jobs.outcomes(ids)
+        return by_job
 
 
 def _described(taken: _Taken, outcomes: dict[UUID, JobOutcome]) -> dict[str, str]:

@@ -1,10 +1,9 @@
-"""The ingest function: carries out ingestion jobs, and takes in what is uploaded to S3.
+"""Ingest function: runs ingestion jobs and creates jobs for uploads to S3.
 
-An invocation works as a server's ingestion worker does: it claims waiting jobs, each tenant in its turn,
-until none waits. Before it would be killed it stops between two documents and announces what is left of its
-own jobs anew, so that a long job costs no delivery attempts. Messages only wake; the jobs are in the
-database. A job that waits behind an older one needs no message: whoever carries out the older one goes on
-with it, or hands on that jobs wait.
+An invocation works like a server's ingestion worker: it claims waiting jobs, tenants in turn, until none is
+left. Before its timeout it stops between two documents and announces its unfinished jobs again, so that a
+long job costs no delivery attempts. Messages only wake the function; the jobs are in the database. A job that
+waits for an older one needs no message: the worker of the older one continues with it, or announces it.
 """
 
 from collections.abc import Mapping
@@ -14,17 +13,16 @@ from functools import partial
 from typing import Any
 
 from vectorforge.aws.handlers.bulk_load import BulkLoad
-from vectorforge.aws.handlers.ingest_events import ListedObjects, Message, read_uploads
+from vectorforge.aws.handlers.ingest_events import ListedObjects, Message, UploadInbox, read_uploads
 from vectorforge.aws.handlers.ingest_messages import MessageBatch
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.message_visibility import HELD_S
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
-from vectorforge.aws.handlers.uploads import UploadInbox
 from vectorforge.aws.object_store import ObjectStore
-from vectorforge.background import LoopThread
+from vectorforge.aws.observability import FunctionTelemetry
+from vectorforge.aws.queues import VISIBILITY_S
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline
+from vectorforge.threads import LoopThread
 
 
 class IngestFunction:
@@ -54,11 +52,11 @@ class IngestFunction:
         """Handle one event.
 
         Returns:
-            For SQS, which messages are to be delivered again; for a batch of a bulk load, what became of
-            each object; nothing for other events.
+            For SQS the messages to redeliver; for a batch of a bulk load the status of each object; None for
+            other events.
 
         Raises:
-            VectorForgeError: The event failed as a whole; Lambda delivers it again.
+            VectorForgeError: The whole event failed; Lambda redelivers it.
         """
         if self._loop is not None and not self._loop.is_running:
             # As in a fork: what was opened belongs to the other process, and is of no use to this one.
@@ -86,7 +84,11 @@ class _Started:
 
 
 async def handle(
-    application: Application, event: Mapping[str, Any], deadline: Deadline, *, held_s: int = HELD_S
+    application: Application,
+    event: Mapping[str, Any],
+    deadline: Deadline,
+    *,
+    visibility_s: int = VISIBILITY_S,
 ) -> dict[str, Any] | None:
     """Handle one event; see ``IngestFunction.__call__``.
 
@@ -94,13 +96,13 @@ async def handle(
         application: Is opened when it is not open.
         event: Of SQS, S3 or EventBridge, or a batch of a bulk load (see ``ListedObjects``).
         deadline: When the invocation is killed.
-        held_s: See ``HELD_S``; whole seconds.
+        visibility_s: See ``VISIBILITY_S``; whole seconds.
     """
     work = IngestWork(application, deadline)
     if event.get("source") == "aws.events":
         await application.open()
         await work.carry_out(cleans_logs=True)
-        if not work.time_is_over:  # else the next look goes on, and messages would multiply
+        if not work.time_is_over:  # else the next poll continues, and messages would multiply
             await work.hand_on()
         return None
     inbox = UploadInbox(application, ObjectStore(application.aws_clients))
@@ -108,7 +110,7 @@ async def handle(
         return await BulkLoad(application, work, inbox).load(ListedObjects.of(event))
     records = event.get("Records") or []
     if any(record.get("eventSource") == "aws:sqs" for record in records):
-        batch = MessageBatch(application, work, inbox, held_s=held_s)
+        batch = MessageBatch(application, work, inbox, visibility_s=visibility_s)
         failed = await batch.handle([Message.of(record) for record in records])
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
     await _handle_uploads(application, event, work, inbox)
@@ -118,10 +120,10 @@ async def handle(
 async def _handle_uploads(
     application: Application, event: Mapping[str, Any], work: IngestWork, inbox: UploadInbox
 ) -> None:
-    """Ingest the objects of an S3 event that came without a queue.
+    """Ingest the objects of an S3 event without a queue.
 
     Raises:
-        VectorForgeError: It was not finished and could not be announced; the same event goes on with it.
+        VectorForgeError: Unfinished jobs could not be announced; the same event can be retried.
     """
     uploads = read_uploads(event)
     await application.open()

@@ -1,6 +1,7 @@
-"""What the events of the ingest function say."""
+"""Events of the ingest function, and the ingestion jobs made of uploaded objects."""
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from typing import Any, ClassVar, Self
 from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from vectorforge.aws.handlers.message_visibility import ReceivedMessage
-from vectorforge.aws.object_store import StoredObject
-from vectorforge.aws.queues import AnnouncedJob, AnyJob
+from vectorforge.aws.object_store import ObjectStore, StoredObject
+from vectorforge.aws.queues import AnnouncedJob, AnyJob, ReceivedMessage
 from vectorforge.aws.uploads import UploadKey, source_of
+from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.db.repositories.job_repo import JobError, NewJobItem
 from vectorforge.db.tenant_database import checked_tenant
-from vectorforge.errors import InvalidInputError
+from vectorforge.errors import ConflictError, InvalidInputError, ObjectStoreError
+from vectorforge.types import Collection
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 """Those made before 2018 in us-east-1 may be that long and have capitals and underscores.
@@ -30,42 +33,41 @@ class Upload:
     tenant_id: str
     collection_name: str
     event_id: str | None
-    """The same when the event is delivered again, another one when the object is written again; None for an
-    object that no event tells of."""
+    """Same for a redelivered event, different for another write; None for an object without an event."""
 
     @property
     def source(self) -> str:
         """The document's name in its collection."""
         return source_of(self.bucket, self.key)
 
-    def job_id(self, found: StoredObject) -> UUID:
+    def job_id(self, existing: StoredObject) -> UUID:
         """The id of the job that reads this revision because of this event, or because it is there."""
         why = self.event_id
         if why is None:  # without versions, the same content may be there again: then it was written later
-            why = f"as of {found.last_modified.isoformat()}"
-        return uuid5(NAMESPACE_URL, "\n".join((self.source, why, found.revision)))
+            why = f"as of {existing.last_modified.isoformat()}"
+        return uuid5(NAMESPACE_URL, "\n".join((self.source, why, existing.revision)))
 
     @classmethod
     def listed(cls, bucket: str, key: str) -> Self:
-        """An object that lies in the bucket.
+        """Return the upload of an existing object.
 
         Raises:
-            InvalidInputError: Its key does not say whose document it is.
+            InvalidInputError: Its key does not name a tenant and a collection.
         """
         parsed = UploadKey.parse(key)
         return cls(bucket, key, parsed.tenant_id, parsed.collection_name, None)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self | None:
-        """From a record of an S3 event; None when nothing was written, or only the mark of a folder.
+        """Return the upload of a record of an S3 event; None for a deletion or a folder marker.
 
         Raises:
-            InvalidInputError: It is no such record, or its key does not say whose document it is.
+            InvalidInputError: It is not such a record, or its key does not name a tenant and a collection.
         """
         try:
             stored = record["s3"]["object"]
             bucket, key, name = record["s3"]["bucket"]["name"], stored["key"], record["eventName"]
-            # S3 gives each write of a key a higher sequencer; a stand-in for S3 may leave it out.
+            # S3 gives each write of a key a higher sequencer; an emulator may omit it.
             event = (stored.get("versionId"), stored.get("eTag"), stored.get("sequencer"))
         except (KeyError, TypeError, AttributeError):
             raise InvalidInputError("This is not a record of an S3 event.", field="Records") from None
@@ -100,7 +102,7 @@ class Message(ReceivedMessage):
     """A message of the ingestion queue."""
 
     def content(self) -> "AnnouncedJob | AnyJob | list[Upload]":
-        """The job it announces, or that any job waits, or the uploads of the notification in it.
+        """Return the announced job, "any job", or the uploads of the notification.
 
         Raises:
             InvalidInputError: It is none of these.
@@ -133,7 +135,7 @@ class ListedObjects:
     bucket: str
     keys: tuple[str, ...]
     started_at: datetime | None = None
-    """When the load began; a revision whose job failed before is tried again. None: it is not."""
+    """Start of the load; a revision whose job failed before is retried. None: never."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
@@ -169,3 +171,101 @@ def _moment(text: object) -> datetime | None:
     if moment is None or moment.tzinfo is None:
         raise InvalidInputError("started_at must be a time with an offset, in ISO 8601.", field="started_at")
     return moment
+
+
+logger = logging.getLogger(__name__)
+
+_REVISIONS_AN_EVENT = 5
+
+
+class UploadInbox:
+    """Create jobs for uploaded objects.
+
+    Args:
+        application: Opened before the first call.
+        store: Store of the objects.
+    """
+
+    def __init__(self, application: Application, store: ObjectStore) -> None:
+        self._application = application
+        self._store = store
+
+    async def accept(self, upload: Upload, *, again_after: datetime | None = None) -> list[AnnouncedJob]:
+        """Create a job for the object's current revision; a redelivered event creates no second one.
+
+        S3 does not preserve the order of events. The current object is read, not the one of the event, and
+        checked again when its job is stored, so that the later of two writes is always the last job.
+
+        Args:
+            upload: The object.
+            again_after: A revision whose job failed before this time gets a new one.
+
+        Returns:
+            The jobs: one unless the object changed meanwhile; none if it was deleted.
+
+        Raises:
+            InvalidInputError: The collection's name or the key cannot be stored; a retry does not
+                help.
+            ObjectStoreError: S3 did not respond, or the object keeps changing.
+            DatabaseError: The database failed.
+            EmbeddingError: The collection is new, and the model's dimension could not be determined.
+        """
+        tenant = self._application.for_tenant(upload.tenant_id)
+        jobs: list[AnnouncedJob] = []
+        read: str | None = None
+        for _ in range(_REVISIONS_AN_EVENT):
+            existing = await self._store.find(upload.bucket, upload.key)
+            if existing is None:
+                logger.info("An upload was deleted before it was read")
+                return jobs
+            if existing.revision == read:
+                return jobs
+            job_id = await _next_job_id(tenant, upload.job_id(existing), again_after)
+            if await self._make_job(tenant, upload, existing, job_id):
+                jobs.append(AnnouncedJob(upload.tenant_id, job_id))
+                read = existing.revision
+        raise ObjectStoreError("The object is written again and again.")
+
+    async def _make_job(
+        self, tenant: TenantServices, upload: Upload, existing: StoredObject, job_id: UUID
+    ) -> bool:
+        """False when the object is another one by now."""
+        if await tenant.jobs.find_by_id(job_id) is not None:
+            return True
+        limit = self._application.config.ingestion.max_document_bytes
+        content: bytes | None = b""
+        if existing.size <= limit:
+            content = await self._store.read(upload.bucket, upload.key, existing)
+        if content is None:
+            return False
+        collection = await _find_or_create(tenant, upload.collection_name)
+        item, refusal = NewJobItem(upload.source, existing.media_type, content), None
+        if existing.size > limit:
+            message = f"The file has {existing.size:,} bytes; at most {limit:,} are read."
+            refusal = JobError("document_too_large", message)
+        await tenant.jobs.create(collection.id, [item], job_id=job_id, refusal=refusal, side_by_side=True)
+        return True
+
+
+async def _next_job_id(tenant: TenantServices, first: UUID, again_after: datetime | None) -> UUID:
+    """The first id, unless its job failed, wholly or in part, before the moment."""
+    if again_after is None:
+        return first
+    job = await tenant.jobs.find_by_id(first)
+    failed = job is not None and job.status in ("failed", "partial")
+    if job is None or not failed or job.finished_at is None or job.finished_at >= again_after:
+        return first
+    return uuid5(first, again_after.isoformat())
+
+
+async def _find_or_create(tenant: TenantServices, name: str) -> Collection:
+    existing = await tenant.collections.find_by_name(name)
+    if existing is not None:
+        return existing
+    try:
+        return await tenant.create_collection(name)
+    except ConflictError:  # another upload was faster
+        existing = await tenant.collections.find_by_name(name)
+        if existing is None:
+            raise
+        return existing

@@ -3,35 +3,50 @@
 import logging
 from collections.abc import Sequence
 
-from vectorforge.aws.handlers.ingest_events import Message, Upload
+from vectorforge.aws.handlers.ingest_events import Message, Upload, UploadInbox
 from vectorforge.aws.handlers.ingest_work import IngestWork
-from vectorforge.aws.handlers.message_visibility import HELD_S, held, put_off, show_again
-from vectorforge.aws.handlers.uploads import UploadInbox
-from vectorforge.aws.queues import AnnouncedJob, AnyJob
-from vectorforge.background import log_unexpected
+from vectorforge.aws.queues import (
+    VISIBILITY_S,
+    AnnouncedJob,
+    AnyJob,
+    delay_messages,
+    hide_messages,
+    show_messages,
+)
 from vectorforge.bootstrap import Application
-from vectorforge.errors import ConfigurationError, InvalidInputError, QueueError, VectorForgeError
+from vectorforge.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    QueueError,
+    VectorForgeError,
+    log_unexpected,
+)
 
 logger = logging.getLogger(__name__)
 
 
 class MessageBatch:
-    """Handles one batch.
+    """Handling of one batch.
 
     Args:
         application: Opened when a message needs it.
-        work: Of this invocation.
-        inbox: Takes in uploads.
-        held_s: See ``HELD_S``; whole seconds.
+        work: Jobs of this invocation.
+        inbox: Creates jobs for uploads.
+        visibility_s: See ``VISIBILITY_S``; whole seconds.
     """
 
     def __init__(
-        self, application: Application, work: IngestWork, inbox: UploadInbox, *, held_s: int = HELD_S
+        self,
+        application: Application,
+        work: IngestWork,
+        inbox: UploadInbox,
+        *,
+        visibility_s: int = VISIBILITY_S,
     ) -> None:
         self._application = application
         self._work = work
         self._inbox = inbox
-        self._held_s = held_s
+        self._visibility_s = visibility_s
         self._any_job = False
 
     async def handle(self, messages: Sequence[Message]) -> list[str]:
@@ -42,7 +57,7 @@ class MessageBatch:
             replaced by a new one.
         """
         queue = self._work.queue()
-        async with held(queue, [message.receipt_handle for message in messages], self._held_s):
+        async with hide_messages(queue, [message.receipt_handle for message in messages], self._visibility_s):
             jobs, failed, malformed = await self._read(messages)
             try:
                 await self._work_for([job for of_message in jobs.values() for job in of_message])
@@ -50,11 +65,11 @@ class MessageBatch:
                     if not await self._announced(of_message):
                         failed.add(message_id)
                 await self._work.hand_on()
-            except Exception as exc:  # noqa: BLE001 - whatever it is, these messages have to come again
+            except Exception as exc:  # noqa: BLE001 - the messages are redelivered after any failure
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await show_again(queue, [message for message in messages if message.id in malformed])
-        await put_off(queue, [message for message in messages if message.id in failed - malformed])
+        await show_messages(queue, [message for message in messages if message.id in malformed])
+        await delay_messages(queue, [message for message in messages if message.id in failed - malformed])
         return [message.id for message in messages if message.id in failed | malformed]
 
     async def _read(
@@ -90,16 +105,16 @@ class MessageBatch:
         return [job for upload in content for job in await self._inbox.accept(upload)]
 
     async def _work_for(self, jobs: Sequence[AnnouncedJob]) -> None:
-        """Carry out waiting jobs, these among them, unless these have ended already.
+        """Run waiting jobs, including these, unless these have finished already.
 
-        Others too, since a job may have been waiting behind one of these. But a message that comes again
-        because its invocation was killed by somebody else's document must not meet that document once more.
+        Other jobs may have been waiting for one of these. But a message redelivered because another job's
+        document killed its invocation must not meet that document again.
         """
         if self._any_job or await self._work.not_ended(jobs):
             await self._work.carry_out()
 
     async def _announced(self, jobs: Sequence[AnnouncedJob]) -> bool:
-        """Whether those of a message's jobs that have not ended and could be next have new messages now."""
+        """Return True if all unfinished jobs of a message that could run next have new messages."""
         try:
             for job in await self._work.not_ended(jobs):
                 await self._work.announce_anew(job)

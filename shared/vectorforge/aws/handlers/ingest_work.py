@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 LEASE_S = 30.0
 """A job of a killed invocation can be claimed again after this time."""
 _LONGEST_DELAY_S = 900
-"""Of a message: SQS takes no more."""
+"""Longest delay of a message in SQS."""
 _POLL_S = 0.5
 """Between looks whether another invocation has ended a job, or left it."""
 
@@ -45,17 +45,17 @@ class IngestWork:
 
     @property
     def time_is_over(self) -> bool:
-        """Whether no further document is begun."""
+        """True if no further document is started."""
         return self._last_document.remaining_s() <= 0
 
     async def carry_out(self, *, cleans_logs: bool = False) -> None:
-        """Carry out jobs until none waits, or the time is over; then what runs is given back.
+        """Run jobs until none waits or the time runs out; then release the running one.
 
         Args:
-            cleans_logs: Also delete queries, their texts and ended jobs that are older than they are kept.
+            cleans_logs: Also delete queries, their texts and finished jobs beyond their retention.
 
         Raises:
-            VectorForgeError: The database failed; what was not finished can be claimed again later.
+            VectorForgeError: The database failed; unfinished jobs can be claimed again.
         """
         async with self._worker(cleans_logs=cleans_logs, cleans=True) as worker:
             await worker.run_until_idle()
@@ -107,16 +107,16 @@ class IngestWork:
             soon.cancel()
 
     async def not_ended(self, jobs: Sequence[AnnouncedJob]) -> list[AnnouncedJob]:
-        """Those that wait or run; a job that was deleted is none of them."""
+        """Return the jobs that wait or run, without deleted ones."""
         ids_of: defaultdict[str, list[UUID]] = defaultdict(list)
         for job in jobs:
             ids_of[job.tenant_id].append(job.job_id)
-        found = {
+        active = {
             (tenant_id, job_id)
             for tenant_id, ids in ids_of.items()
             for job_id in await self._application.for_tenant(tenant_id).jobs.not_ended(ids)
         }
-        return [job for job in jobs if (job.tenant_id, job.job_id) in found]
+        return [job for job in jobs if (job.tenant_id, job.job_id) in active]
 
     async def announce_anew(self, job: AnnouncedJob) -> None:
         """Send another message for a job that has not ended, unless it cannot be begun yet.
@@ -157,10 +157,10 @@ class IngestWork:
             logger.warning("That jobs wait could not be announced, so a scheduled look has to find them")
 
     def queue(self) -> IngestionQueue:
-        """The queue that wakes this function.
+        """Return the queue that wakes this function.
 
         Raises:
-            ConfigurationError: There is none.
+            ConfigurationError: No queue is configured.
         """
         if self._application.ingestion_queue is None:
             raise ConfigurationError(

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from vectorforge.api.app import create_app
 from vectorforge.api.routers import QUERY_ROUTERS, Routers
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.config.sources import AwsSettings
@@ -29,17 +29,17 @@ _NEEDS_RUNTIME = (
 
 
 class QueryFunction:
-    """Answers events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
+    """Serve events of API Gateway (payload 1.0 and 2.0) and of function URLs with the app of ``api``.
 
-    Everything is made in the init phase. Only stored keys of providers and the tenants of API Gateway's
-    keys are read there, from AWS; their connections are closed before a snapshot (SnapStart), which must hold
-    none, and they are read again after it. The first request opens the database.
+    Everything is created in the init phase, which reads only stored provider keys and the tenants of API
+    Gateway's keys from AWS. Their connections are closed before a snapshot (SnapStart), and they are re-read
+    after it. The first request opens the database.
 
     Args:
         look_again_s: Seconds after which a function without a key looks for one again.
 
     Raises:
-        ConfigurationError: Answers are to be streamed, and the function was started by a runtime that cannot.
+        ConfigurationError: Streaming is configured, and the runtime of the function does not support it.
     """
 
     def __init__(self, *, look_again_s: float = _LOOK_AGAIN_S) -> None:
@@ -51,11 +51,11 @@ class QueryFunction:
         self._started: _Started | None = None
 
     def startup(self) -> None:
-        """Make the application, once: called by our runtime in the init phase, else by the first event.
+        """Create the application once: called by our runtime in the init phase, else by the first event.
 
         Raises:
-            ConfigurationError: A setting is missing or wrong, or answers are to be streamed by a runtime that
-                cannot.
+            ConfigurationError: A setting is missing or invalid, or the runtime does not support the
+                configured streaming.
         """
         self._start()
 
@@ -100,7 +100,7 @@ class QueryFunction:
 
 
 def _open_routers(doors: Routers) -> None:
-    """All of them where somebody else waits for the start, else those that questions come through."""
+    """Return all routers if the init phase can load them, else those of queries."""
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in ("snap-start", "provisioned-concurrency"):
         doors.open_all()
     else:
@@ -166,7 +166,7 @@ class _BufferedHandler:
         from mangum import Mangum
 
         self._application = application
-        event_loop()  # Mangum takes the current one
+        event_loop()  # Mangum uses the current one
         # Its lifespan would begin and end with every invocation.
         at_base: Any = mounted(app, base_path)
         self._adapter = Mangum(at_base, lifespan="off", text_mime_types=_TEXT_TYPES)

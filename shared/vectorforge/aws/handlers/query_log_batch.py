@@ -25,7 +25,7 @@ from vectorforge.errors import (
 SLICE_BYTES = 2 * MAX_RECORD_BYTES
 """Records of one statement, as JSON: a batch of the largest ones has 800 MiB, the function a part of that."""
 _OBJECT_S = 5.0
-"""Longest wait for an object; S3 gives 8 MiB in a fraction of a second."""
+"""Time limit of reading an object; S3 returns 8 MiB in a fraction of a second."""
 _SETUP_ERRORS = (DatabaseUnavailableError, MigrationError, UnsafeRoleError)
 
 _T = TypeVar("_T")
@@ -52,15 +52,15 @@ class QueryLogBatch:
         for message in messages:
             message_id, body = message["messageId"], message["body"]
             try:
-                found = parse_message(body)
+                parsed = parse_message(body)
             except InvalidInputError as exc:
                 self.failures[message_id] = exc
                 continue
-            self.query_ids[message_id] = found.id
-            if isinstance(found, QueryLogRecord):
-                self._inline[message_id] = (found, len(body))
+            self.query_ids[message_id] = parsed.id
+            if isinstance(parsed, QueryLogRecord):
+                self._inline[message_id] = (parsed, len(body))
             else:
-                self._pointers[message_id] = found
+                self._pointers[message_id] = parsed
 
     async def store(self, writer: QueryLogWriter, overflow: QueryLogOverflow | None) -> None:
         """Store the records: first those that are here, then those that lie in the bucket.
@@ -116,7 +116,7 @@ class QueryLogBatch:
     async def _write_overflow(
         self, writer: QueryLogWriter, overflow: QueryLogOverflow | None, part: Sequence[_Record]
     ) -> None:
-        """Write, then take the texts out of the objects. A message ends after that, or comes again for it."""
+        """Write, then remove the texts from the objects; a message is done after both."""
         waiting = {message_id: self._pointers[message_id] for message_id, _ in part}
         await self._write(writer, part)
         for message_id, record in part:
@@ -125,10 +125,10 @@ class QueryLogBatch:
                 self._pointers.pop(message_id, None)
 
     async def _write(self, writer: QueryLogWriter, part: Sequence[_Record]) -> None:
-        """Write in one statement; one by one only when the database does not take one of the records.
+        """Write in one statement, or one by one if the database rejects a record.
 
         Raises:
-            VectorForgeError: The database takes none, now.
+            VectorForgeError: The database is unavailable.
         """
         if not part:
             return
@@ -142,7 +142,7 @@ class QueryLogBatch:
                     await self._write(writer, [item])
                 return
             if not (is_poison(exc) or self.stored or self.already_there):
-                raise  # whatever it is, it is not this record
+                raise  # not caused by this record
             self._fail(part[0][0], exc)
         else:
             self.stored += written.stored
@@ -157,7 +157,7 @@ class QueryLogBatch:
 
 
 def is_poison(error: VectorForgeError) -> bool:
-    """Whether the message itself is at fault: trying again changes nothing."""
+    """Return True if the message itself is invalid, so that a retry does not help."""
     return isinstance(error, (InvalidInputError, RefusedRowError))
 
 

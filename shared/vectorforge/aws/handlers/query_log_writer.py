@@ -1,8 +1,8 @@
-"""The log-writer function: records out of the queue, into the table; 16 MiB of a batch are one statement.
+"""Log-writer function: moves records from the queue into the table, up to 16 MiB per statement.
 
 A message that can never be stored (poison) fails alone, and the queue moves it to its dead-letter queue after
-``maxReceiveCount`` attempts. While the database or the bucket is not there, messages fail to come again, and
-later each time.
+``maxReceiveCount`` attempts. While the database or the bucket is unavailable, messages fail and are retried
+with backoff.
 """
 
 import asyncio
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.database_login import database_password
-from vectorforge.aws.handlers.message_visibility import ReceivedMessage, RetryWaits, put_off
 from vectorforge.aws.handlers.query_log_batch import QueryLogBatch, is_poison
-from vectorforge.aws.handlers.telemetry import FunctionTelemetry
+from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.aws.query_log_queue import QueryLogOverflow
-from vectorforge.aws.queues import SqsQueue
-from vectorforge.background import LoopThread
+from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_messages
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConfigurationError, DatabaseError, DeadlineExceededError, VectorForgeError
 from vectorforge.telemetry import measure
+from vectorforge.threads import LoopThread
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -73,7 +72,7 @@ class QueryLogWriterFunction:
 
 
 class _Started:
-    """What one process keeps from event to event: one connection, and the clients of AWS."""
+    """State of a process between events: one connection, and the AWS clients."""
 
     def __init__(self, config: VectorForgeConfig) -> None:
         from aws_lambda_powertools.utilities import batch  # noqa: F401 - loaded in the init phase
@@ -81,7 +80,7 @@ class _Started:
         url = config.database.log_writer_database_url
         if url is None:
             raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
-        # One connection: the function answers one event at a time. Found dead after a thaw, it is replaced.
+        # One connection: the function handles one event at a time. A dead one is replaced after a thaw.
         self._database = Database(
             url.get_secret_value(),
             pool_size=1,
@@ -102,11 +101,11 @@ class _Started:
 
     @property
     def is_stale(self) -> bool:
-        """Whether its loop is gone, as in a fork: what was opened then belongs to the other process."""
+        """True if its loop is gone, as in a fork, whose resources belong to the other process."""
         return self._loop is not None and not self._loop.is_running
 
     def store(self, messages: Sequence[Mapping[str, Any]], deadline: Deadline) -> QueryLogBatch:
-        """Store what can be stored before ``deadline``, and let the rest come again later."""
+        """Store records before ``deadline`` and delay the rest."""
         if self._loop is None:  # not at startup: a snapshot or a fork would lose the thread
             self._loop = LoopThread(AsyncExitStack(), name="query-log-writer")
         remaining_s = deadline.remaining_s()
@@ -145,12 +144,12 @@ class _Started:
             return
         try:
             async with asyncio.timeout(deadline.remaining_s() - _ANSWER_S):
-                await put_off(self._queue, messages, RETRY_WAITS)
+                await delay_messages(self._queue, messages, RETRY_WAITS)
         except TimeoutError:
             logger.warning("The queue did not answer in time: not all messages were put off")
 
     def report(self, batch: QueryLogBatch, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Say what became of the batch: ids and reasons, never what a record holds."""
+        """Log the result of the batch: ids and reasons, never the content of a record."""
         self.telemetry.metrics.increment("query_log.rows_stored", batch.stored)
         for text in {e.message for e in batch.failures.values() if isinstance(e, ConfigurationError)}:
             logger.error("The log writer is not set up: %s", text)
@@ -193,7 +192,7 @@ class _Started:
 def _partial_response(
     event: dict[str, Any], failures: Mapping[str, VectorForgeError]
 ) -> "PartialItemFailureResponse":
-    """What Lambda's event source wants to hear. The messages have been handled together before."""
+    """Report failed messages in the format of Lambda's event source."""
     from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 

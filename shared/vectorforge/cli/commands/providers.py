@@ -186,7 +186,7 @@ def _run(work: Callable[[Providers], Awaitable[T]]) -> T:
 async def _opened(config: "VectorForgeConfig") -> AsyncIterator[Providers]:
     from vectorforge.bootstrap import credential_store
     from vectorforge.embedding.registry import EmbeddingProviderRegistry
-    from vectorforge.llm.providers.extractive.provider import ExtractiveProvider
+    from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.llm.registry import LLMProviderRegistry
 
     store = credential_store(config)
@@ -203,16 +203,16 @@ async def _opened(config: "VectorForgeConfig") -> AsyncIterator[Providers]:
 
 
 def _missing(llm: set[str], embedding: set[str]) -> list[dict[str, str]]:
-    """What could be registered besides, and the variable that does it."""
-    from vectorforge.embedding.registry import REGISTERED_BY
+    """List the providers that are not registered, with the variable that registers each."""
+    from vectorforge.embedding.registry import EMBEDDING_SPECS
     from vectorforge.llm.registry import PROVIDER_SPECS
 
-    writers = {spec.name: f"VECTORFORGE_{spec.setting.upper()}" for spec in PROVIDER_SPECS}
+    rows = [("answers", spec.name, spec.variable, llm) for spec in PROVIDER_SPECS]
+    rows += [("embeddings", spec.name, spec.variable, embedding) for spec in EMBEDDING_SPECS]
     return [
         {"for": kind, "name": name, "set": variable}
-        for kind, known, there in (("answers", writers, llm), ("embeddings", REGISTERED_BY, embedding))
-        for name, variable in known.items()
-        if name not in there
+        for kind, name, variable, registered in rows
+        if name not in registered
     ]
 
 

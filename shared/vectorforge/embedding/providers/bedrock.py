@@ -1,7 +1,4 @@
-"""Bodies of the embedding models on Amazon Bedrock: each vendor there has its own.
-
-Embedding models on Amazon Bedrock, through boto3: Amazon Titan V2 and Cohere.
-"""
+"""Embedding models on Amazon Bedrock, through boto3: Amazon Titan V2 and Cohere, each with its own bodies."""
 
 import copy
 import json
@@ -9,42 +6,43 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from vectorforge.embedding import failures
+from vectorforge.config import EmbeddingSettings
+from vectorforge.embedding import responses
 from vectorforge.embedding.base import Batch, EmbeddingProvider
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError, VectorForgeError
 from vectorforge.types import Vector
-from vectorforge.vendors.bedrock import BedrockClient
-from vectorforge.vendors.bedrock_errors import failure_of, status_of
+from vectorforge.vendors.bedrock import BedrockClient, failure_of, status_of
+from vectorforge.vendors.credentials import Credentials
 
 InputType: TypeAlias = Literal["search_document", "search_query"]
 
 
-class EmbeddingModel(ABC):
-    """A family of models."""
+class ModelFamily(ABC):
+    """Request format and limits of a family of models."""
 
     texts_per_call: ClassVar[int]
     dimensions: ClassVar[tuple[int, ...]]
-    """Lengths that its vectors can have; the first is the model's own."""
+    """Supported lengths of vectors; the first is the default."""
     distinguishes_queries: ClassVar[bool] = False
-    """Whether a question gets another vector than a passage of the same words."""
+    """True if a query gets another vector than a chunk of the same text."""
 
     @abstractmethod
     def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Body of the request for at most ``texts_per_call`` texts."""
+        """Return the body of a request for at most ``texts_per_call`` texts."""
 
     @abstractmethod
     def vectors(self, answer: Any) -> list[list[float]]:
-        """The vectors of an answer, in the order of the texts; KeyError or TypeError for another shape."""
+        """Return the vectors of a response, in the order of the texts. Raises KeyError or TypeError."""
 
 
-class TitanV2(EmbeddingModel):
+class TitanV2(ModelFamily):
     """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html."""
 
     texts_per_call = 1
     dimensions = (1024, 512, 256)
 
     def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """One text, with a vector of length 1."""
+        """Return the body for one text and a normalized vector."""
         (text,) = texts
         return {
             "inputText": text,
@@ -54,11 +52,11 @@ class TitanV2(EmbeddingModel):
         }
 
     def vectors(self, answer: Any) -> list[list[float]]:
-        """Its only vector."""
+        """Return the only vector."""
         return [answer["embedding"]]
 
 
-class CohereV3(EmbeddingModel):
+class CohereV3(ModelFamily):
     """https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed-v3.html."""
 
     texts_per_call = 96
@@ -66,7 +64,7 @@ class CohereV3(EmbeddingModel):
     distinguishes_queries = True
 
     def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """Texts that are too long are refused, not cut."""
+        """Return a body that rejects texts that are too long instead of truncating them."""
         return {
             "texts": list(texts),
             "input_type": input_type,
@@ -75,9 +73,9 @@ class CohereV3(EmbeddingModel):
         }
 
     def vectors(self, answer: Any) -> list[list[float]]:
-        """By type, since a type was asked for."""
-        found: list[list[float]] = answer["embeddings"]["float"]
-        return found
+        """Return the vectors of type float."""
+        vectors: list[list[float]] = answer["embeddings"]["float"]
+        return vectors
 
 
 class CohereV4(CohereV3):
@@ -86,7 +84,7 @@ class CohereV4(CohereV3):
     dimensions = (1536, 1024, 512, 256)
 
     def request(self, texts: Sequence[str], dimension: int, input_type: InputType) -> dict[str, Any]:
-        """The same, and the length of the vectors."""
+        """Return the same body with the length of the vectors."""
         return {**super().request(texts, dimension, input_type), "output_dimension": dimension}
 
 
@@ -98,35 +96,35 @@ _FAMILIES = {
 }
 
 
-def find_model(name: str) -> EmbeddingModel:
-    """The family of a model, an inference profile or an ARN of one, e.g. "eu.cohere.embed-v4:0".
+def find_model(name: str) -> ModelFamily:
+    """Return the family of a model, an inference profile or an ARN, e.g. "eu.cohere.embed-v4:0".
 
     Raises:
-        UnknownModelError: It is none of those that are known here.
+        UnknownModelError: The model is not supported.
     """
     for part, family in _FAMILIES.items():
         if part in name:
             return family
     raise UnknownModelError(
-        f'"{name[:100]}" is no embedding model of Amazon Bedrock that is known here: {", ".join(_FAMILIES)}.'
+        f'"{name[:100]}" is not a supported embedding model of Amazon Bedrock: {", ".join(_FAMILIES)}.'
     )
 
 
 class BedrockEmbeddingProvider(EmbeddingProvider):
-    """InvokeModel over boto3, which retries nothing here and blocks no event loop.
+    """InvokeModel over boto3, in threads and without boto3's retries.
 
     There is no key: the credentials are those of boto3's chain, on AWS the role's.
 
     Args:
         default_model: Id or ARN of a model or an inference profile, e.g. "amazon.titan-embed-text-v2:0".
-        dimension: Length of the default model's vectors; None: the model's own. Other models' are their own.
-        region: E.g. "eu-central-1"; None: as boto3's chain says.
-        base_url: Address of the API; None: AWS's for the region.
-        session: A boto3 session with credentials of its own; None: boto3's chain.
+        dimension: Length of the default model's vectors; default: the model's own, as for other models.
+        region: E.g. "eu-central-1"; default: from boto3's chain.
+        base_url: Address of the API; default: AWS's for the region.
+        session: A boto3 session with credentials of its own; default: boto3's chain.
         **options: See ``EmbeddingProvider``.
 
     Raises:
-        UnknownModelError: The request format of this model is not known here.
+        UnknownModelError: The model is not supported.
         ConfigurationError: The model has no vectors of this length.
     """
 
@@ -146,9 +144,9 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
         super().__init__(**options)
         lengths = find_model(default_model).dimensions
         if dimension is not None and dimension not in lengths:
-            known = ", ".join(map(str, sorted(lengths)))
+            supported = ", ".join(map(str, sorted(lengths)))
             raise ConfigurationError(
-                f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION: {default_model} has vectors of length {known}."
+                f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION: {default_model} has vectors of length {supported}."
             )
         self._default_model = default_model
         self._dimension = dimension or lengths[0]
@@ -156,20 +154,31 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
             endpoint_url=lambda: base_url, region=region, read_timeout_s=self._timeout_s, session=session
         )
 
+    @classmethod
+    def from_settings(cls, settings: EmbeddingSettings, _: Credentials, **options: Any) -> Self:
+        """Return the provider of the model in the settings."""
+        return cls(
+            default_model=settings.bedrock_embedding_model or "",
+            dimension=settings.bedrock_embedding_dimension,
+            region=settings.bedrock_region,
+            base_url=settings.bedrock_base_url,
+            **options,
+        )
+
     def provider_name(self) -> str:
-        """``bedrock``."""
+        """Return "bedrock"."""
         return "bedrock"
 
     @property
     def default_model(self) -> str:
-        """As given."""
+        """Model of calls that name none."""
         return self._default_model
 
     def dimension(self, model: str | None = None) -> int:
-        """As configured for the default model, else the model's own.
+        """Return the configured length for the default model, else the model's own.
 
         Raises:
-            UnknownModelError: The model is not known here.
+            UnknownModelError: The model is not supported.
         """
         if model in (None, self._default_model):
             return self._dimension
@@ -211,14 +220,14 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
 
 
 def _translated(exc: Exception, model: str) -> EmbeddingError:
-    """Our error for whatever the SDK raised, or for an answer of another shape."""
-    if (found := status_of(exc)) is not None:
-        status, headers = found
-        return failures.error_for_status(status, model, headers)
+    """Return our error for an exception of the SDK, or for a response of another shape."""
+    if (response := status_of(exc)) is not None:
+        status, headers = response
+        return responses.error_for_status(status, model, headers)
     match failure_of(exc):
         case "timeout":
-            return failures.timed_out()
+            return responses.timed_out()
         case "unreachable" | "broken":
-            return failures.unreachable()
+            return responses.unreachable()
         case "unusable":
-            return failures.no_embeddings()
+            return responses.no_embeddings()

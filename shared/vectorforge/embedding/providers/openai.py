@@ -1,33 +1,28 @@
-"""Embeddings over OpenAI's protocol: OpenAI itself, or Ollama, vLLM, TEI, Gemini and others by base URL."""
+"""Embeddings over OpenAI's API: OpenAI, Cohere, Gemini, or any compatible server (Ollama, vLLM, TEI, ...)."""
 
-import base64
+import copy
 import json
-import sys
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
-import orjson
 from pydantic import SecretStr
 
-from vectorforge.embedding import failures
+from vectorforge.config import EmbeddingSettings
+from vectorforge.embedding import responses
 from vectorforge.embedding.base import Batch, EmbeddingProvider
-from vectorforge.errors import EmbeddingError, EmbeddingInputError
+from vectorforge.errors import ConfigurationError, EmbeddingError, EmbeddingInputError
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Vector
+from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL, OPENAI_BASE_URL, azure_of
 from vectorforge.vendors.credentials import Credentials, as_credentials
-from vectorforge.vendors.errors import VendorConnectionError, VendorStatusError, VendorTimeoutError
+from vectorforge.vendors.failures import VendorConnectionError, VendorStatusError, VendorTimeoutError
 from vectorforge.vendors.http import CONNECT_TIMEOUT_S
-from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, openai_transport
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+from vectorforge.vendors.sdk_clients import AzureOpenAI, ClientKind, OpenAIClient, openai_transport
 
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _MAX_ANSWER_BYTES_PER_TEXT = 256 * 1024
-"""A vector of 8,192 numbers, written out with 17 digits, has 180 kB."""
+"""A vector of 8,192 numbers with 17 digits each has 180 kB."""
 # https://platform.openai.com/docs/api-reference/embeddings/create
 _MAX_TOKENS_PER_TEXT = 8191
 _MAX_TOKENS_PER_REQUEST = 300_000
@@ -36,23 +31,25 @@ _NATIVE_DIMENSIONS: Mapping[str, int] = {
     "text-embedding-3-large": 3072,
     "text-embedding-ada-002": 1536,
 }
+_COHERE_DIMENSION = 1536
+_GOOGLE_DIMENSION = 3072
 
 
 class OpenAIEmbeddingProvider(EmbeddingProvider):
     """Calls ``POST {base_url}/embeddings``.
 
-    As "openai", newlines become spaces, at most 8,191 tokens a text and 300,000 a request are sent
-    (estimated), and ``dimensions`` is asked for when a ``text-embedding-3`` model is to be shortened. Under
-    any other name the texts go out as they are and only the server knows its limits.
+    With the name "openai", newlines become spaces, at most 8,191 tokens per text and 300,000 per request
+    are sent (estimated), and ``dimensions`` is sent to shorten vectors of ``text-embedding-3`` models. With
+    any other name texts are sent unchanged and the server enforces its limits.
 
     Args:
-        api_key: The key, or where to ask for it; None for servers that want none.
-        base_url: With the version, e.g. ``https://api.openai.com/v1`` or ``http://localhost:11434/v1``.
-        default_model: Model used when a call names none.
+        api_key: Key, or a source of one; None for servers that need none.
+        base_url: Address with the version, e.g. ``https://api.openai.com/v1``.
+        default_model: Model of calls that name none.
         dimension: Length of the default model's vectors; every vector is checked against it.
-        name: What collections store: "openai" or "http".
-        client: Whether requests go over our HTTP client or the package openai.
-        azure: A resource of Azure OpenAI, asked over the package openai instead of ``base_url``.
+        name: Provider name stored by collections, e.g. "openai" or "http".
+        client: Transport of requests: our HTTP client or the package openai.
+        azure: Resource of Azure OpenAI, called through the package openai instead of ``base_url``.
         **options: See ``EmbeddingProvider``.
     """
 
@@ -62,7 +59,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         self,
         *,
         api_key: SecretStr | Credentials | None,
-        base_url: str = "https://api.openai.com/v1",
+        base_url: str = OPENAI_BASE_URL,
         default_model: str = "text-embedding-3-small",
         dimension: int | None = None,
         name: str = "openai",
@@ -80,28 +77,41 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             as_credentials(api_key or "none"), lambda: self._base_url, client=client, azure=azure
         )
 
+    @classmethod
+    def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
+        """Return the provider that the settings describe."""
+        return cls(
+            api_key=credentials,
+            base_url=settings.openai_base_url or OPENAI_BASE_URL,
+            default_model=settings.openai_embedding_model,
+            dimension=settings.openai_embedding_dimension,
+            client=settings.openai_client,
+            azure=azure_of(settings),
+            **options,
+        )
+
     def provider_name(self) -> str:
-        """The name given; OpenAI itself is "openai"."""
+        """Return the configured name, "openai" by default."""
         return self._name
 
     @property
     def default_model(self) -> str:
-        """Model used when a call names none."""
+        """Model of calls that name none."""
         return self._default_model
 
     def dimension(self, model: str | None = None) -> int | None:
-        """As configured for the default model, as published for OpenAI's own, else as first seen."""
+        """Return the configured length of the default model, else the published one, else the one seen."""
         if model in (None, self._default_model) and self._dimension is not None:
             return self._dimension
         return _NATIVE_DIMENSIONS.get(model or self._default_model) or super().dimension(model)
 
     @property
-    def _client(self) -> "AsyncOpenAI":
-        """The official SDK's client for the same server and key, imported when first touched."""
+    def _client(self) -> "OpenAIClient":
+        """The official SDK's client for the same server and key, imported when first used."""
         return self._sdk.get()
 
     async def preload(self) -> None:
-        """Import what requests go over."""
+        """Import the transport's packages."""
         await self._transport.preload()
 
     async def aclose(self) -> None:
@@ -123,7 +133,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             return
         if (tokens := estimate_tokens(text, model)) > _MAX_TOKENS_PER_TEXT:
             raise EmbeddingInputError(
-                f"Text {index} is about {tokens} tokens; {model} takes {_MAX_TOKENS_PER_TEXT} at most.",
+                f"Text {index} is about {tokens} tokens; {model} accepts at most {_MAX_TOKENS_PER_TEXT}.",
                 index=index,
             )
 
@@ -147,7 +157,7 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
         body = {
             "model": self._azure.deployment(model) if self._azure else model,
             "input": list(texts),
-            "encoding_format": "base64",  # a fifth of the bytes; servers that do not know it send floats
+            "encoding_format": "base64",  # a fifth of the bytes; servers without it send floats
             **self._options(model),
         }
         limit = _MAX_ANSWER_BYTES + _MAX_ANSWER_BYTES_PER_TEXT * len(texts)
@@ -157,75 +167,119 @@ class OpenAIEmbeddingProvider(EmbeddingProvider):
             response = await self._transport.post(url, body, connect_timeout_s=connect_s)
             async with aclosing(response):
                 answer = await response.read(limit)
-        except TypeError as exc:  # half a surrogate pair is no character
-            raise EmbeddingInputError("The texts cannot be written as UTF-8.") from exc
+        except TypeError as exc:  # half a surrogate pair is not a character
+            raise EmbeddingInputError("The texts cannot be encoded as UTF-8.") from exc
         except (VendorStatusError, VendorConnectionError, VendorTimeoutError, ConnectionError) as exc:
             raise _translated(exc, model) from self._transport.without_key(exc)
         except ValueError as exc:
-            raise failures.no_embeddings() from exc
-        return read_vectors(answer)
+            raise responses.no_embeddings() from exc
+        return responses.read_vectors(answer)
 
     def _options(self, model: str) -> dict[str, Any]:
-        """More fields of the request."""
+        """Return additional fields of the request."""
         dimension = self.dimension(model)
         shortened = self._is_openai and model.startswith("text-embedding-3")
         shortened = shortened and dimension != _NATIVE_DIMENSIONS.get(model)
         return {"dimensions": dimension} if shortened and dimension else {}
 
 
+class HttpEmbeddingProvider(OpenAIEmbeddingProvider):
+    """Compatible server of your own, under the name "http"; arguments as ``OpenAIEmbeddingProvider``."""
+
+    @classmethod
+    def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
+        """Return the provider that the settings describe.
+
+        Raises:
+            ConfigurationError: The model or its dimension is not set.
+        """
+        if not settings.embedding_model or settings.embedding_dimension is None:
+            raise ConfigurationError(
+                "VECTORFORGE_EMBEDDING_BASE_URL also needs VECTORFORGE_EMBEDDING_MODEL and "
+                "VECTORFORGE_EMBEDDING_DIMENSION."
+            )
+        return cls(
+            name="http",
+            api_key=credentials,
+            base_url=settings.embedding_base_url or "",
+            default_model=settings.embedding_model,
+            dimension=settings.embedding_dimension,
+            **options,
+        )
+
+
+class CohereEmbeddingProvider(OpenAIEmbeddingProvider):
+    """Cohere's Embed models, which distinguish chunks from queries; arguments as ``OpenAIEmbeddingProvider``.
+
+    ``input_type`` and ``output_dimension`` are fields of Cohere's own API
+    (https://docs.cohere.com/reference/embed, https://docs.cohere.com/docs/compatibility-api).
+    """
+
+    max_batch_size: ClassVar[int] = 96
+    _input_type: Literal["search_document", "search_query"] = "search_document"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"name": "cohere", "base_url": COHERE_BASE_URL, **options})
+
+    @classmethod
+    def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
+        """Return the provider with the key in ``credentials``."""
+        return cls(
+            api_key=credentials,
+            base_url=settings.cohere_base_url or COHERE_BASE_URL,
+            default_model=settings.cohere_embedding_model,
+            dimension=settings.cohere_embedding_dimension,
+            **options,
+        )
+
+    def _for_queries(self) -> Self:
+        twin = copy.copy(self)
+        twin._input_type = "search_query"  # noqa: SLF001 - of its own class
+        return twin
+
+    def _model_key(self, model: str) -> str:
+        return json.dumps([super()._model_key(model), self._input_type])
+
+    def _options(self, model: str) -> dict[str, Any]:
+        dimension = self.dimension(model)
+        shortened = {"output_dimension": dimension} if dimension not in (None, _COHERE_DIMENSION) else {}
+        return {"input_type": self._input_type, **shortened}
+
+
+class GoogleEmbeddingProvider(OpenAIEmbeddingProvider):
+    """Gemini embedding models (https://ai.google.dev/gemini-api/docs/openai).
+
+    Arguments as ``OpenAIEmbeddingProvider``.
+    """
+
+    max_batch_size: ClassVar[int] = 100
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"name": "google", "base_url": GOOGLE_BASE_URL, **options})
+
+    @classmethod
+    def from_settings(cls, settings: EmbeddingSettings, credentials: Credentials, **options: Any) -> Self:
+        """Return the provider with the key in ``credentials``."""
+        return cls(
+            api_key=credentials,
+            base_url=settings.google_base_url or GOOGLE_BASE_URL,
+            default_model=settings.google_embedding_model,
+            dimension=settings.google_embedding_dimension,
+            **options,
+        )
+
+    def _options(self, model: str) -> dict[str, Any]:
+        dimension = self.dimension(model)
+        return {} if dimension in (None, _GOOGLE_DIMENSION) else {"dimensions": dimension}
+
+
 def _translated(exc: Exception, model: str) -> EmbeddingError:
-    """Our error, without the vendor's text (which may quote the key or the input)."""
+    """Return our error, without the vendor's text, which may quote the key or the input."""
     if isinstance(exc, VendorTimeoutError):
-        return failures.timed_out()
+        return responses.timed_out()
     if not isinstance(exc, VendorStatusError):
-        return failures.unreachable()
-    error = failures.error_for_status(exc.status, model, exc.headers)
-    if exc.code == "insufficient_quota":  # an empty account does not fill by waiting
+        return responses.unreachable()
+    error = responses.error_for_status(exc.status, model, exc.headers)
+    if exc.code == "insufficient_quota":  # waiting does not help
         error.retryable = False
     return error
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except ValueError:
-        return json.loads(body)  # takes NaN, which some servers send and which is refused as what it is
-
-
-def read_vectors(body: bytes) -> list[Vector]:
-    """The vectors of a response, in the order of the texts.
-
-    Gemini leaves out an ``index`` of 0 and others leave out all: the place in the list stands for it.
-
-    Raises:
-        EmbeddingError: The body is not what the protocol says.
-    """
-    try:
-        items = _parsed(body)["data"]
-        indexes = [item.get("index", place) for place, item in enumerate(items)]
-        decode = _decoder(len(items))
-        vectors = dict(zip(indexes, (_decoded(item["embedding"], decode) for item in items), strict=True))
-    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as exc:
-        raise failures.no_embeddings() from exc
-    if vectors.keys() != set(range(len(items))):
-        raise EmbeddingError("The embedding provider's vectors cannot be matched to the texts.")
-    return [vectors[index] for index in range(len(items))]
-
-
-def _decoder(count: int) -> Callable[[str], bytes]:
-    """What decodes base64; for a question's one vector the faster one is not worth being imported."""
-    if count == 1:
-        return partial(base64.b64decode, validate=True)
-    import pybase64
-
-    return partial(pybase64.b64decode, validate=True)
-
-
-def _decoded(embedding: Any, decode: Callable[[str], bytes]) -> Vector:
-    """A vector sent as base64 of little-endian float32, or as a list of numbers; TypeError for other JSON."""
-    if not isinstance(embedding, str):
-        return array("d", embedding)  # checked for its precision later
-    vector = array("f", decode(embedding))
-    if sys.byteorder == "big":
-        vector.byteswap()
-    return vector

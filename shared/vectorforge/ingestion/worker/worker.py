@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from vectorforge.background import log_unexpected
 from vectorforge.db.connection import Database, TenantDatabase
 from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
 from vectorforge.db.term_reading import TermReader
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.worker.job_run import JobRun

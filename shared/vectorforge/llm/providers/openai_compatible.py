@@ -1,21 +1,32 @@
-"""Cohere's models, through its OpenAI-shaped API (https://docs.cohere.com/docs/compatibility-api).
+"""Providers with an API in OpenAI's format: Cohere, Google's Gemini, Ollama and MAX Serve.
 
-Google's Gemini models, through its OpenAI-shaped API (https://ai.google.dev/gemini-api/docs/openai).
-
-Ollama, through its OpenAI-shaped API (https://github.com/ollama/ollama/blob/main/docs/openai.md).
+Sources: https://docs.cohere.com/docs/compatibility-api, https://ai.google.dev/gemini-api/docs/openai,
+https://github.com/ollama/ollama/blob/main/docs/openai.md, https://docs.modular.com/max/cli/serve.
 """
 
 import re
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
 from vectorforge.config import LLMSettings
+from vectorforge.deadline import Deadline
 from vectorforge.llm.providers.openai import OpenAIProvider
+from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCall, check_messages
+from vectorforge.vendors.accounts import COHERE_BASE_URL, GOOGLE_BASE_URL
 from vectorforge.vendors.credentials import Credentials
-from vectorforge.vendors.errors import VendorStatusError
+from vectorforge.vendors.failures import VendorStatusError
 
-DEFAULT_BASE_URL = "https://api.cohere.ai/compatibility/v1"
+_INVALID_GOOGLE_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)")
+"""Google's text, with status 400, for a key that was deleted or has expired. Source: e.g.
+https://github.com/cequence-io/openai-scala-client/issues/109."""
+
+STOP_TOKENS: Final = ("<|eot_id|>", "<|end_of_text|>")
+"""Llama 3.3's tokens for the end of a turn and of a text."""
+_SPECIAL_TOKEN = re.compile(r"<\|(?=\w+\|>)")
+
+Mode: TypeAlias = Literal["chat", "completions"]
 
 
 class CohereProvider(OpenAIProvider):
@@ -25,21 +36,14 @@ class CohereProvider(OpenAIProvider):
     def from_settings(
         cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
     ) -> Self:
-        """The provider with the key in ``credentials``."""
+        """Return the provider with the key in ``credentials``."""
         return cls(
             credentials,
             name="cohere",
-            base_url=settings.cohere_base_url or DEFAULT_BASE_URL,
+            base_url=settings.cohere_base_url or COHERE_BASE_URL,
             default_model=settings.cohere_model,
             **options,
         )
-
-
-GOOGLE_DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
-
-_ABOUT_THE_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)")
-"""What Google says, with status 400, of a key that was deleted or has expired. Source: e.g.
-https://github.com/cequence-io/openai-scala-client/issues/109."""
 
 
 class GoogleProvider(OpenAIProvider):
@@ -49,32 +53,123 @@ class GoogleProvider(OpenAIProvider):
     def from_settings(
         cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
     ) -> Self:
-        """The provider with the key in ``credentials``."""
+        """Return the provider with the key in ``credentials``."""
         return cls(
             credentials,
             name="google",
-            base_url=settings.google_base_url or GOOGLE_DEFAULT_BASE_URL,
+            base_url=settings.google_base_url or GOOGLE_BASE_URL,
             default_model=settings.google_model,
             **options,
         )
 
     def _is_refusal(self, exc: VendorStatusError) -> bool:
-        return (exc.status == 400 and bool(_ABOUT_THE_KEY.search(exc.text))) or super()._is_refusal(exc)
+        return (exc.status == 400 and bool(_INVALID_GOOGLE_KEY.search(exc.text))) or super()._is_refusal(exc)
 
 
 class OllamaProvider(OpenAIProvider):
-    """Models on a machine of your own; needs an address and no key."""
+    """Models on a server of your own; needs an address and no key."""
 
     @classmethod
     def from_settings(
         cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
     ) -> Self:
-        """The provider at the address in the settings, with or without its ``/v1``; it needs no key."""
-        address = (settings.ollama_base_url or "").rstrip("/")
+        """Return the provider at the address in the settings, with or without its ``/v1``."""
         return cls(
-            "ollama",  # a key is always sent, the server ignores it
+            "ollama",  # a key is always sent; the server ignores it
             name="ollama",
-            base_url=address if address.endswith("/v1") else f"{address}/v1",
+            base_url=_with_version(settings.ollama_base_url),
             default_model=settings.ollama_model,
             **options,
         )
+
+
+class MaxServeProvider(OpenAIProvider):
+    """Models on a MAX Serve of your own; needs an address and no key.
+
+    In mode "chat" the server applies the model's own template to the messages. In mode "completions" they
+    are sent as one text in Llama 3.3's format, with its stop tokens.
+
+    Args:
+        credentials: Always sent; the server ignores it, but a proxy in front of it may not.
+        mode: Completion API to use.
+        **options: See ``OpenAIProvider``.
+    """
+
+    def __init__(
+        self, credentials: SecretStr | str | Credentials = "max-serve", *, mode: Mode = "chat", **options: Any
+    ) -> None:
+        self._mode = mode
+        super().__init__(credentials, **{"name": "max_serve", **options})
+
+    @classmethod
+    def from_settings(
+        cls, settings: LLMSettings, credentials: SecretStr | Credentials, **options: Any
+    ) -> Self:
+        """Return the provider at the address in the settings, with or without its ``/v1``."""
+        return cls(
+            mode=settings.max_serve_mode,
+            base_url=_with_version(settings.max_serve_base_url),
+            default_model=settings.max_serve_model,
+            **options,
+        )
+
+    async def call_max_serve(
+        self,
+        messages: Sequence[Message],
+        config: LLMRequestConfig | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> tuple[str, int, int]:
+        """Return (answer, prompt tokens, completion tokens); arguments and errors as ``generate``."""
+        response = await self.generate(messages, config, deadline=deadline)
+        return response.content, response.prompt_tokens, response.completion_tokens
+
+    @property
+    def _path(self) -> str:
+        return super()._path if self._mode == "chat" else "completions"
+
+    def _request_body(self, call: ProviderCall, refused: frozenset[str], *, stream: bool) -> dict[str, Any]:
+        if self._mode == "chat":
+            return super()._request_body(call, refused, stream=stream)
+        body = super()._request_body(call, refused - {"max_tokens"}, stream=stream)
+        del body["messages"]
+        body.pop("response_format", None)  # this API does not support it
+        body["prompt"] = format_chat_prompt(call.messages)
+        body["stop"] = [*STOP_TOKENS, *call.config.stop_sequences]
+        return body
+
+    def _text_and_reason(self, choice: Mapping[str, Any], part: str) -> tuple[str, str | None]:
+        if self._mode == "chat":
+            return super()._text_and_reason(choice, part)
+        return choice.get("text") or "", choice.get("finish_reason")
+
+
+def format_chat_prompt(messages: Sequence[Message]) -> str:
+    """Return the conversation in Llama 3.3's format, up to the header of the model's turn.
+
+    Format: https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_3/. Contents are trimmed, as in
+    Meta's reference code. A blank breaks up text that looks like a special token: Meta's tokenizer never
+    reads contents as tokens, but a server that gets one text would, and a document could end its turn and
+    speak as the system.
+
+    Args:
+        messages: Oldest first; at least one.
+
+    Raises:
+        InvalidInputError: There is no message, or one has an invalid role or no text.
+    """
+    check_messages(messages)
+    turns = [
+        f"{_header(message['role'])}{_SPECIAL_TOKEN.sub('< |', message['content'].strip())}<|eot_id|>"
+        for message in messages
+    ]
+    return f"<|begin_of_text|>{''.join(turns)}{_header('assistant')}"
+
+
+def _header(role: str) -> str:
+    return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
+
+
+def _with_version(base_url: str | None) -> str:
+    address = (base_url or "").rstrip("/")
+    return address if address.endswith("/v1") else f"{address}/v1"

@@ -7,8 +7,8 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
-from vectorforge.llm.providers.extractive.provider import NO_ANSWER
-from vectorforge.llm.providers.extractive.ranking import terms
+from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.quotations import terms
 from vectorforge.pipeline.citations.labels import find_labels
 from vectorforge.pipeline.citations.names import fold
 from vectorforge.pipeline.run import QueryRun

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from vectorforge.errors import LLMContextOverflowError
+from vectorforge.llm.circuit_breaker import CircuitBreaker
 from vectorforge.llm.registry import ModelTarget
-from vectorforge.llm.resilience import CircuitBreaker
 from vectorforge.pipeline.context import ContextPayload
 from vectorforge.pipeline.conversation import trim_history
 from vectorforge.pipeline.generation import generate_answer, prompt

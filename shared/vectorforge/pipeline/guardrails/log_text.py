@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
-from vectorforge.background import off_event_loop
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import VectorForgeError
+from vectorforge.threads import off_event_loop
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,283 @@
+"""Answers without a model: the best matching sentences of the chunks, quoted with their labels."""
+
+import asyncio
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from vectorforge.errors import VectorForgeError
+from vectorforge.health import ComponentHealth
+from vectorforge.llm.base import BaseLLMProvider
+from vectorforge.llm.providers.quotations import WORD, Candidate, Piece, candidates, split, terms
+from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
+from vectorforge.tokens import estimate_tokens
+from vectorforge.types import Vector
+
+logger = logging.getLogger(__name__)
+
+Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
+"""Texts -> vectors, in the same order."""
+
+NO_ANSWER = "I don't have enough information to answer that question."
+
+_MODEL = "extractive-v1"
+_MAX_SENTENCES = 3
+_MAX_CHARS = 480
+"""Length of all quotations together (360 on average); a single longer one is not cut."""
+_MAX_SOURCE_CHARS = 20_000
+"""Length of one source that is read."""
+_MAX_SOURCES = 20
+"""Number of sources that are read, best first."""
+_EMBEDDED = 12
+"""Candidates compared by vector: the best by words, so that an answer takes tens of milliseconds."""
+_EMBED_TIMEOUT_S = 10.0
+_SHORT_QUERY = 3
+"""Words; an answer may repeat so few."""
+_MIN_SHARE = 0.6
+"""Minimum score of a further sentence, as a share of the first one's."""
+_DUPLICATE = 0.7
+"""Jaccard index of two sentences' words from which they count as duplicates."""
+_ENOUGH_COVERAGE = 0.25
+"""Weight share of the query's words that the best source must contain, without an embedder."""
+_ENOUGH_EVIDENCE = 0.55
+"""Half the share of the query's words in the best source, plus the best cosine, with an embedder.
+On two public sets 2 % of the answerable queries fall below, and 99 % of those foreign to the documents."""
+
+_NUMERIC_QUESTION = re.compile(
+    r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast)"
+    r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when)\b",
+    re.IGNORECASE,
+)
+_NUMERIC_ANSWER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand"
+    r"|million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September"
+    r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
+)
+_NAME_QUESTION = re.compile(
+    r"\b(?:who|whom|whose|where"
+    r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
+    re.IGNORECASE,
+)
+_REASON_QUESTION = re.compile(r"\bwhy\b", re.IGNORECASE)
+_REASON_ANSWER = re.compile(
+    r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
+    re.IGNORECASE,
+)
+
+# Tuned by hand on a public question set (SQuAD paragraphs).
+_WEIGHT_COSINE = 2.0
+_WEIGHT_RANK = 0.2
+_WEIGHT_RELEVANCE = 0.5  # of 1,190 first citations 1,129 are right with 0, 1,133 or 1,134 with 0.3 to 0.7
+_WEIGHT_TYPE = 0.2
+_WEIGHT_BEFORE = 0.3
+_PENALTY_SHORT = 0.3
+_PENALTY_FRAGMENT = 0.1
+_SHORT = 30
+"""Characters; shorter texts are rarely sentences."""
+
+
+class ExtractiveProvider(BaseLLMProvider):
+    """Provider that quotes instead of generating: no model, no key, no invented text.
+
+    The answer is one to three verbatim sentences of the sources, each followed by the label of its source,
+    or the sentence ``NO_ANSWER`` when the sources do not cover the query. The provider does not compose,
+    compare or count. The query is the user's last message; other messages and sampling have no effect.
+
+    Args:
+        embed: Adds comparison by vector; words alone when not given or when it fails.
+        **options: See ``BaseLLMProvider``; ``default_model`` is "extractive-v1".
+    """
+
+    def __init__(self, *, embed: Embed | None = None, **options: Any) -> None:
+        super().__init__(**{"default_model": _MODEL, "retries": 0, **options})
+        self._embed = embed
+
+    def provider_name(self) -> str:
+        """Return "extractive"."""
+        return "extractive"
+
+    @property
+    def capabilities(self) -> frozenset[ProviderCapability]:
+        """Capabilities of a model, and quoting."""
+        return frozenset(ProviderCapability)
+
+    async def _call_api(self, call: ProviderCall) -> Completion:
+        parts = await self._answer(call)
+        return _completion("".join(parts), is_streamed=False)
+
+    async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
+        parts = await self._answer(call)
+        for part in parts:
+            yield part
+            await asyncio.sleep(0)  # lets the consumer send each part
+        yield _completion("".join(parts), is_streamed=True)
+
+    async def _list_models(self) -> list[str]:
+        return [_MODEL]
+
+    async def _health_probe(self) -> ComponentHealth:
+        return ComponentHealth("llm.extractive", True, "quotes the sources; no model")
+
+    async def _answer(self, call: ProviderCall) -> list[str]:
+        """Return the answer in parts: sentence, label, sentence, label ..."""
+        text = next((m["content"] for m in reversed(call.messages) if m["role"] == "user"), "")
+        query, ranked = await asyncio.to_thread(_ranked, text, call.sources)
+        if not ranked or not query.terms:
+            return [NO_ANSWER]
+        cosines = await self._cosines(text, ranked[:_EMBEDDED])
+        if not _is_enough(query, ranked, cosines):
+            return [NO_ANSWER]
+        if cosines:
+            scored = [(query.score(c, cosine), c) for c, cosine in zip(ranked, cosines, strict=False)]
+        else:
+            scored = [(query.lexical_score(c), c) for c in ranked]
+        return _rendered(_select(scored), call.sources)
+
+    async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
+        """Return the cosine of the query and each candidate; empty without an embedder."""
+        if self._embed is None:
+            return []
+        try:
+            async with asyncio.timeout(_EMBED_TIMEOUT_S):
+                first, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
+        except (VectorForgeError, TimeoutError) as exc:
+            logger.warning("Ranking by words alone, the embedder failed: %s", type(exc).__name__)
+            return []
+        return [_cosine(first, other) for other in others]
+
+
+class WeightedQuery:
+    """Query with the weight of each of its words among the candidates."""
+
+    def __init__(self, text: str, among: Sequence[Candidate]) -> None:
+        self.text = text
+        self.terms = terms(text)
+        counts = Counter(term for candidate in among for term in candidate.terms & self.terms)
+        total = len(among)
+        # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
+        self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
+        self._mass = sum(self._idf.values()) or 1.0
+        self._words = {word.casefold() for word in WORD.findall(text)}
+
+    def coverage(self, words: frozenset[str]) -> float:
+        """Return the share of the query's word weight in ``words``, 0 to 1."""
+        return sum(self._idf[term] for term in self.terms & words) / self._mass
+
+    def lexical_score(self, candidate: Candidate) -> float:
+        """Score by words, rank and relevance of the source, kind of answer and completeness."""
+        piece = candidate.piece
+        score = self.coverage(candidate.terms)
+        score += _WEIGHT_BEFORE * self.coverage(candidate.before - candidate.terms)
+        score += _WEIGHT_RANK / (1 + candidate.source)
+        score += _WEIGHT_RELEVANCE * candidate.relevance
+        score += _WEIGHT_TYPE * self._answer_type(piece.text)
+        score -= _PENALTY_SHORT * (len(piece.text) < _SHORT)
+        return score - _PENALTY_FRAGMENT * piece.is_fragment
+
+    def score(self, candidate: Candidate, cosine: float) -> float:
+        """Score with the cosine of query and piece (0 if unknown)."""
+        return self.lexical_score(candidate) + _WEIGHT_COSINE * cosine
+
+    def _answer_type(self, text: str) -> float:
+        """Return 1 if the text has what the query word requires (a number, a name, a reason), else 0."""
+        if _NUMERIC_QUESTION.search(self.text):
+            return float(bool(_NUMERIC_ANSWER.search(text)))
+        if _NAME_QUESTION.search(self.text):
+            names = (word for word in WORD.findall(text)[1:] if word[0].isupper())
+            return float(any(name.casefold() not in self._words for name in names))
+        if _REASON_QUESTION.search(self.text):
+            return float(bool(_REASON_ANSWER.search(text)))
+        return 0.5
+
+
+def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[Candidate]]:
+    """Return the query and everything that can be quoted, best by words first."""
+    cut = [split(source.text[:_MAX_SOURCE_CHARS]) for source in sources[:_MAX_SOURCES]]
+    quotable = (
+        (n, piece) for n, pieces in enumerate(cut) for piece in pieces if not _is_question(piece, text)
+    )
+    found = candidates(sources, quotable)
+    query = WeightedQuery(text, found)
+    return query, sorted(found, key=query.lexical_score, reverse=True)
+
+
+def _is_question(piece: Piece, query: str) -> bool:
+    """Return True for a question, or the query itself, which a text may contain as an example."""
+    if piece.kind == "prose" and piece.text.endswith("?"):
+        return True
+    words = query.casefold().split()
+    return len(words) > _SHORT_QUERY and " ".join(words) in " ".join(piece.text.casefold().split())
+
+
+def _is_enough(query: WeightedQuery, found: Sequence[Candidate], cosines: Sequence[float]) -> bool:
+    """Return True if the sources cover the query."""
+    by_source: dict[int, frozenset[str]] = {}
+    for candidate in found:
+        words = by_source.get(candidate.source, frozenset())
+        by_source[candidate.source] = words | candidate.terms | candidate.before
+    if cosines:
+        # Unweighted: a word in every source is the subject, and rarity would give it no weight.
+        share = max(len(query.terms & words) for words in by_source.values()) / len(query.terms)
+        return share / 2 + max(cosines) >= _ENOUGH_EVIDENCE
+    return max(query.coverage(words) for words in by_source.values()) >= _ENOUGH_COVERAGE
+
+
+def _select(scored: Sequence[tuple[float, Candidate]]) -> list[Candidate]:
+    """Return the best distinct sentences within the limits of an answer."""
+    scored = sorted(scored, key=lambda pair: pair[0], reverse=True)
+    best_score, best = scored[0]
+    selected = [best]
+    length = len(best.piece.text)
+    for score, candidate in scored[1:]:
+        if len(selected) == _MAX_SENTENCES or score < _MIN_SHARE * best_score:
+            break
+        if length + len(candidate.piece.text) > _MAX_CHARS:
+            continue
+        if any(_is_duplicate(candidate, other) for other in selected):
+            continue
+        selected.append(candidate)
+        length += len(candidate.piece.text)
+    return selected
+
+
+def _is_duplicate(one: Candidate, other: Candidate) -> bool:
+    text, other_text = one.piece.text.casefold(), other.piece.text.casefold()
+    if text in other_text or other_text in text:
+        return True
+    return len(one.terms & other.terms) >= _DUPLICATE * len(one.terms | other.terms)
+
+
+def _rendered(selected: Sequence[Candidate], sources: Sequence[GroundingSource]) -> list[str]:
+    """Return text and label in turn; best source first, sentences of one source in their order."""
+    order = list(dict.fromkeys(candidate.source for candidate in selected))
+    parts: list[str] = []
+    for candidate in sorted(selected, key=lambda c: (order.index(c.source), c.piece.start)):
+        label = sources[candidate.source].label
+        text, kind = candidate.piece.text, candidate.piece.kind
+        if kind == "prose":
+            starts_line = not parts or parts[-1].endswith("\n")
+            parts += ["" if starts_line else " ", text, f" {label}"]
+        else:  # a label within a fence or a row would become part of it
+            before_label = " " if kind == "item" else "\n"
+            parts += ["\n" if parts else "", text, f"{before_label}{label}\n"]
+    parts[-1] = parts[-1].rstrip("\n")
+    return [part for part in parts if part]
+
+
+def _completion(content: str, *, is_streamed: bool) -> Completion:
+    return Completion(
+        model=_MODEL,
+        finish_reason="stop",
+        content="" if is_streamed else content,
+        prompt_tokens=0,  # no model is involved
+        completion_tokens=estimate_tokens(content, _MODEL),
+        metadata={"extractive": True},
+    )
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    norms = math.hypot(*one) * math.hypot(*other)
+    return sum(a * b for a, b in zip(one, other, strict=True)) / norms if norms else 0.0

@@ -1,1 +1,0 @@
-"""Extractive answers: quote the best sentences of the chunks, without a model."""
