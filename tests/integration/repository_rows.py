@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import NewJobItem
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Collection, DistanceMetric
 
 

@@ -11,10 +11,11 @@ from psycopg.conninfo import make_conninfo
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository, SwitchState
 from vectorforge.errors import (

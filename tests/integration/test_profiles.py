@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.vendors.hashing_embedder import DIMENSION, HashingEmbedder
 from vectorforge.config import IngestionSettings
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import (
     ConfigurationError,

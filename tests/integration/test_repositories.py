@@ -10,11 +10,12 @@ from psycopg.types.json import Jsonb
 
 from tests.integration.repository_rows import count, make_collection, make_items
 from tests.support.postgres.vector_indexes import index_space
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import CitedChunk, DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric

@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.support.postgres.pin_rules import PinRule
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository, NewJobItem
@@ -22,6 +22,7 @@ from vectorforge.db.repositories.query_log_repo import (
     QueryLogWriter,
     WrittenLogs,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError, UnsafeRoleError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, DistanceMetric

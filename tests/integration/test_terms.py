@@ -14,8 +14,9 @@ from psycopg.conninfo import make_conninfo
 from tests.support.postgres.term_check import check_terms
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, RefusedRowError
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft

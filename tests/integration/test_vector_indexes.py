@@ -18,11 +18,12 @@ from tests.integration.index_scans import index_scans
 from tests.support.postgres.pin_detector import PinDetector
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from vectorforge.cli.doctor.storage_checks import storage_checks
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.index_building import BuildProgress, BuildResources, build_bytes, build_indexes
 from vectorforge.db.schema.migrate import MIGRATIONS, migrate, read_migrations
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, list_indexes
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import (
     ConflictError,
     DatabaseError,

@@ -18,7 +18,8 @@ from tests.support.postgres.vector_indexes import index_new_spaces
 from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, expected_distance, random_vector
 from tests.support.rag.random_filters import NAMES, POOL, random_metadata
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, FilterError, NotFoundError
 from vectorforge.types import DistanceMetric, RetrievedChunk, SearchMode
 from vectorforge.vectorstore.filters.parse import matches, parse

@@ -10,7 +10,7 @@ from psycopg import adapters
 from psycopg.adapt import AdaptersMap, PyFormat, Transformer
 from psycopg.types import TypeInfo
 
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.types import WireVectors
 
 _OID, _ARRAY_OID = 70_001, 70_002
 

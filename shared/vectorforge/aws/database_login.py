@@ -18,8 +18,7 @@ from pydantic import SecretStr
 from vectorforge.aws.database_secret import SecretDatabaseLogin, read_login
 from vectorforge.aws.observability import unlogged
 from vectorforge.config import DatabaseSettings
-from vectorforge.db.conninfo import parsed, with_login
-from vectorforge.db.login import PasswordSource, check_conninfo, with_made_password
+from vectorforge.db.login import PasswordSource, check_conninfo, parsed, with_login, with_made_password
 from vectorforge.errors import ConfigurationError, DatabaseLoginError, DatabaseUnavailableError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository

@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.limits.admission import Admission, PiggybackedReservation, charge
 from vectorforge.limits.settings import Claim
 from vectorforge.pipeline.prices import PriceList

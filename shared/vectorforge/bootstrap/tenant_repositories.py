@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vectorforge.config import VectorForgeConfig
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
 from vectorforge.db.repositories.collection_listing import CollectionListing
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -12,6 +12,7 @@ from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
+from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:  # what no question needs is imported when it is asked for
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository

@@ -7,7 +7,7 @@ from uuid import UUID
 from vectorforge.bootstrap.tenant_caches import TenantCaches
 from vectorforge.bootstrap.tenant_limits import LimitServices
 from vectorforge.bootstrap.tenant_repositories import TenantRepositories
-from vectorforge.db.key_check import due_check
+from vectorforge.db.tenant_database import due_check
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DimensionMismatchError, NotFoundError
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService

@@ -36,7 +36,7 @@ class ConnectionCache:
         self._returning: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    def take_kept(self) -> "Session | None":
+    def take_cached(self) -> "Session | None":
         """The connection given back last; None: ``take`` has to ask the pool."""
         return self._kept.pop() if self._kept else None
 

@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from vectorforge.config import DatabaseSettings
-from vectorforge.db.conninfo import parsed
 from vectorforge.errors import ConfigurationError, InvalidInputError, MigrationError
 
 if TYPE_CHECKING:
@@ -103,6 +102,52 @@ async def let_in_with_tokens(connection: "AsyncConnection[Any]") -> None:
 async def _not_let_in(connection: "AsyncConnection[Any]") -> list[str]:
     cursor = await connection.execute(_NOT_LET_IN.encode(), [list(LOGIN_ROLES)])
     return [role for (role,) in await cursor.fetchall()]
+
+
+def parsed(conninfo: str) -> dict[str, str]:
+    """The parameters of a URL or key-value string, by libpq's names.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    except psycopg.Error as exc:
+        raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
+
+
+def complete(conninfo: str, *, timeout_s: float) -> str:
+    """The same connection string with timeouts and a name for the server's logs, unless it has its own.
+
+    Args:
+        conninfo: URL or key-value string.
+        timeout_s: Longest wait for a connection, and for a packet to be acknowledged.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    defaults = {
+        "application_name": "vectorforge",
+        "connect_timeout": str(max(2, round(timeout_s))),  # libpq takes 1 for 2
+        "tcp_user_timeout": str(int(timeout_s * 1000)),
+    }
+    return make_conninfo(**{**defaults, **parsed(conninfo)})
+
+
+def with_login(conninfo: str, *, user: str, password: str) -> str:
+    """The same connection string for this role and password.
+
+    Raises:
+        ConfigurationError: It cannot be parsed.
+    """
+    from psycopg.conninfo import make_conninfo
+
+    return make_conninfo(**{**parsed(conninfo), "user": user, "password": password})
 
 
 _DEFAULT_PORT = "5432"

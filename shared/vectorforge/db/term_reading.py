@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from vectorforge.db.connection import Database
-from vectorforge.db.conninfo import connect_error
+from vectorforge.db.errors import connect_error
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

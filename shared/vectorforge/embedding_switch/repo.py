@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.embedding_space_repo import second_space
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding_switch.types import EmbeddingSwitch, SwitchState, switch_of
 from vectorforge.errors import ConflictError, NotFoundError
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 from uuid import UUID
 
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 
 Kind = Literal["document", "profile", "collection", "tenant"]
 LogPolicy = Literal["text", "rows"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.writes.document import wire_vector
 

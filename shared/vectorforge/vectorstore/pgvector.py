@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, EmbeddingModelChangedError, InvalidInputError
 from vectorforge.types import (
     ChunkDraft,

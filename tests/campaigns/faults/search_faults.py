@@ -22,7 +22,8 @@ from tests.support.rag.collections import insert_collection
 from tests.support.rag.drafts import chunk_drafts, document_draft, random_vector
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_vendor import Behaviour, Reply
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
 

@@ -13,7 +13,7 @@ from vectorforge.aws.handlers.message_visibility import ReceivedMessage
 from vectorforge.aws.object_store import StoredObject
 from vectorforge.aws.queues import AnnouncedJob, AnyJob
 from vectorforge.aws.uploads import UploadKey, source_of
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import InvalidInputError
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Params
 
 CacheTier: TypeAlias = Literal["memory", "database"]
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Params
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow

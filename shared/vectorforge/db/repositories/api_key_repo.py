@@ -17,7 +17,8 @@ from vectorforge.types import Scope
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.connection import Database, TenantDatabase
+    from vectorforge.db.connection import Database
+    from vectorforge.db.tenant_database import TenantDatabase
 
 MAX_KEY_NAME_CHARS = 100
 MAX_KEYS = 1000
@@ -188,7 +189,7 @@ class ApiKeyRepository:
         return NewApiKey(secret, _key(row))
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key now. Requests that have begun go on; later ones are refused, see ``db.key_check``.
+        """End a key now. Requests that have begun go on; later ones are refused, see ``KeyCheck``.
 
         Raises:
             NotFoundError: There is no such key in use.

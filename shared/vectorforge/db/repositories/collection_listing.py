@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
 from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
 from vectorforge.db.repositories.paging import CursorPage, FoundPage
 from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
 

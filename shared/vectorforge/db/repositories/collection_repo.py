@@ -7,8 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.settings_repo import SET_SEARCH, checked_settings
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID, uuid4
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.query_log_repo import storable
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, DatabaseError, DatabaseUnavailableError, NotFoundError
 from vectorforge.types import Collection
 

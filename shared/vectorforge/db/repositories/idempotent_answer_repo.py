@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_stream_repo import (
     AnswerStreamRepository,
     EventBatch,
     Readership,
     StreamState,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 LEASE_S = 15.0
 """Silence of who makes an answer after which somebody else may: it says twice a second that it is there."""

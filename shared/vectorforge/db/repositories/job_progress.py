@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.job_types import (
     ITEM_COLUMNS,
     JOB_COLUMNS,
@@ -16,6 +15,7 @@ from vectorforge.db.repositories.job_types import (
     JobError,
     NewJobItem,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -13,16 +13,17 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from vectorforge.db.connection import Database, TenantDatabase
+from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import checked_page
 from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.wire import Call
+    from vectorforge.db.types import Call
 
 
 # ruff: noqa: S608

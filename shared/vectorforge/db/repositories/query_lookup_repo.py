@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.answer_cache_repo import FoundAnswer
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
 from vectorforge.db.repositories.query_vector_repo import STORED_KEY, read_vector
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Collection, Vector
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
 
-    from vectorforge.db.wire import Call, Outcome
+    from vectorforge.db.types import Call, Outcome
 
 # An answer belongs to the version that is read with it. A key that is NULL finds nothing.
 _FIND = f"""

@@ -7,9 +7,9 @@ import sys
 from array import array
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
-from vectorforge.db.tenant_database import Params
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import Params
 from vectorforge.types import Collection, Vector
 
 # The key needs the collection's model and prefix, so it is made where these are: no round trip of its own.

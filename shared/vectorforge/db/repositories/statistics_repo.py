@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
 from vectorforge.db.repositories.statistics_types import (
     Activity,
@@ -23,6 +22,7 @@ from vectorforge.db.repositories.statistics_types import (
     Statistics,
     VariantActivity,
 )
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError
 
 MAX_DAYS = 400

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.base import NearestChunks
 from vectorforge.vectorstore.search import statement as search_sql

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import WireVectors
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.writes.replacement import PreparedChunk
 

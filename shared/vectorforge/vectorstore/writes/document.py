@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.types import WireVectors
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
 from vectorforge.vectorstore.validation import check_halvable

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
 from vectorforge.db.repositories.document_repo import CurrentDocument
+from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError
 from vectorforge.types import ReplacedProfile, StoredDocument
 from vectorforge.vectorstore.writes.document import DocumentWriter, LockedDocument

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from vectorforge.db.connection import TenantDatabase
-from vectorforge.db.wire_vectors import WireVectors
+from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.types import WireVectors
 from vectorforge.embedding_switch.repo import lock_out_writers
 from vectorforge.types import Vector
 from vectorforge.vectorstore.validation import single_precision
