@@ -258,7 +258,7 @@ class TestATenant:
         left = "UPDATE vectorforge.erasures SET lease_expires_at = now() - interval '1 s' WHERE id = %s"
         superuser.execute(left, (erasure_id,))
         while not (found := await eraser.erasures.find_by_id(erasure_id)) or not found.is_done:
-            await api.application.resume_erasure()  # other tests' may come first
+            await api.application.background.resume_erasure()  # other tests' may come first
         assert found.certificate is not None
 
     async def test_records_that_were_on_their_way_write_nothing(
@@ -371,13 +371,13 @@ class TestADocument:
         self, api: LiveApi, client: httpx2.AsyncClient, direct_database: Database, tenants: tuple[str, str]
     ) -> None:
         collection, document, _ = await fill(client)
-        await api.application.ingestion_worker.stop()
+        await api.application.background.worker.stop()
         again = {"source": "bread.md", "text": BREAD + "More.", "media_type": "text/markdown"}
         path = f"/v1/collections/{collection}/documents"
         job = (await client.post(path, json={"documents": [again]})).json()
         done = await erase(direct_database, tenants[0], Subject("document", document_id=UUID(document)))
         assert done.counts["ingestion_job_items"] == 2
-        api.application.ingestion_worker.start()
+        api.application.background.worker.start()
         await finished_job(client, job["id"])
         assert (await client.get(path)).json()["total"] == 1
 

@@ -14,7 +14,7 @@ from vectorforge.pipeline.answer_cache.memory import MemoryFirst
 from vectorforge.pipeline.guardrails.log_text import LogTexts
 
 if TYPE_CHECKING:
-    from vectorforge.bootstrap.application import Application
+    from vectorforge.bootstrap.shared import Shared
     from vectorforge.limits.admission import Admission
 
 _LOG_POLICY_TIMEOUT_S = 0.1
@@ -25,7 +25,7 @@ class TenantCaches:
     """The caches of one tenant."""
 
     def __init__(
-        self, application: "Application", db: TenantDatabase, admission: "Admission | None" = None
+        self, application: "Shared", db: TenantDatabase, admission: "Admission | None" = None
     ) -> None:
         self._application = application
         self._admission = admission
