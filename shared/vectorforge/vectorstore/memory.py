@@ -25,8 +25,7 @@ from vectorforge.types import (
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
 from vectorforge.vectorstore.filters import parse as filter_language
 from vectorforge.vectorstore.filters.documents import checked_selection
-from vectorforge.vectorstore.plain_words import bm25
-from vectorforge.vectorstore.ranking import Ranking, distance_between
+from vectorforge.vectorstore.ranking import Ranking, bm25, distance_between
 from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
 from vectorforge.vectorstore.writes.replacement import (
     PreparedChunk,
