@@ -157,13 +157,13 @@ class PasswordSource(Protocol):
     """Gives the password of one connection; called in any thread, anew for each attempt to connect."""
 
     makes_tokens: ClassVar[bool]
-    """Whether it is a token of IAM."""
+    """True if the password is an IAM token."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Whether a password may be sent where a connection string leads, which may be an impostor.
+        """Check that a connection string cannot lead a password to an impostor.
 
         Args:
-            parameters: As ``conninfo.parsed`` gives them.
+            parameters: Result of ``parsed``.
 
         Raises:
             ConfigurationError: It may not.
@@ -183,10 +183,10 @@ class PasswordSource(Protocol):
         """
 
     def renew(self, refused: SecretStr) -> bool:
-        """Whether there is another password now than one that a server refused. May ask for it.
+        """Return True if there is a newer password than the one that a server rejected.
 
         Args:
-            refused: What was given before.
+            refused: The rejected password.
         """
 
     def preload(self) -> None:
@@ -194,12 +194,12 @@ class PasswordSource(Protocol):
 
 
 def check_conninfo(parameters: Mapping[str, str], *, setting: str, sockets: bool = False) -> None:
-    """Whether passwords may be made for a connection string: an impostor could use what he is sent.
+    """Check that a connection string cannot lead a made password to an impostor.
 
     Args:
-        parameters: As ``conninfo.parsed`` gives them.
-        setting: What asks for it, for the error.
-        sockets: Whether it may lead to a Unix socket, of which the file system says whose it is.
+        parameters: Result of ``parsed``.
+        setting: Setting that requires it, for the error.
+        sockets: Accept a Unix socket, which the file system protects.
 
     Raises:
         ConfigurationError: It does not verify whom it sends the password to, has one already, or does not

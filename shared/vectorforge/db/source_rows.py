@@ -22,12 +22,12 @@ _KEYS_BATCH: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """Which row, and in which state."""
+    """Key and last change of a row."""
 
     key: Any
-    """As the driver gives it; ``str(key)`` names the row."""
+    """Value from the driver; ``str(key)`` identifies the row."""
     updated: Any = None
-    """Of the column that tells when the row last changed; None without such a column."""
+    """Value of the column with the last change; None without such a column."""
 
 
 class SourceRows:

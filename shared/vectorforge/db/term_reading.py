@@ -33,10 +33,10 @@ class UnreadCollection(NamedTuple):
 
 
 class ReadStep(NamedTuple):
-    """What a step has done."""
+    """Result of a step."""
 
     documents: int
-    """Documents that are behind it now."""
+    """Documents completed."""
     passages: int
     """Passages whose words it has read."""
     state: Literal["more", "busy", "complete"]

@@ -1,4 +1,4 @@
-"""What a comparison of a collection's two models reads: questions, and the passages nearest to them."""
+"""Reads for a comparison of a collection's two models: queries, and their nearest chunks."""
 
 from array import array
 from dataclasses import dataclass

@@ -125,7 +125,7 @@ DELETE FROM vectorforge.embedding_switches WHERE tenant_id = %(tenant)s AND coll
 
 @dataclass(frozen=True, slots=True)
 class SwitchWork:
-    """What a change of the model asks of whoever works for it."""
+    """Open work of a model switch."""
 
     id: UUID
     state: str
@@ -144,7 +144,7 @@ class UnembeddedChunk:
     heading: str | None
     text: str
     spaces: Sequence[str]
-    """Where its vectors are wanted."""
+    """Spaces that lack its vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ class Batch:
 
     passages: Sequence[UnembeddedChunk]
     position: UUID
-    """Where the next step begins once these have their vectors."""
+    """Start of the next step once these have their vectors."""
     is_last: bool
-    """Whether the pass ends with these."""
+    """True if the pass ends with these."""
 
 
 class SecondVectors:
@@ -171,7 +171,7 @@ class SecondVectors:
         self._scope: dict[str, Any] = {"tenant": db.tenant_id, "collection": collection_id}
 
     async def work(self) -> SwitchWork | None:
-        """What is to be done; None when no change is open (any more)."""
+        """Return the open work; None if no switch is open."""
         row = await self._db.fetch_one(_SWITCH, self._scope)
         return SwitchWork(**row) if row else None
 

@@ -1,4 +1,4 @@
-"""What proves an erasure: a JSON document without content, and the SHA-256 of its canonical form."""
+"""Certificate of an erasure: JSON without content, and the SHA-256 of its canonical form."""
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ def make_certificate(
 
 
 def digest_of_ids(ids: Sequence[object]) -> str:
-    """What a certificate says of rows with these ids, in any order: the XOR of their SHA-256, in hex."""
+    """Return the XOR of the SHA-256 of ids, in hex, as certificates have it for deleted rows."""
     digest = 0
     for row_id in ids:
         digest ^= int.from_bytes(hashlib.sha256(str(row_id).encode()).digest())

@@ -11,10 +11,10 @@ from vectorforge.db.tenant_database import TenantDatabase
 
 Kind = Literal["document", "profile", "collection", "tenant"]
 LogPolicy = Literal["text", "rows"]
-"""What becomes of records of questions: their texts are emptied, or their rows are deleted."""
+"""Policy for query log records: empty their texts, or delete their rows."""
 
 LEASE_S = 30.0
-"""Seconds after its last step in which nobody else goes on with an erasure; migrations say the same."""
+"""Seconds after its last step before another process may resume an erasure; migrations agree."""
 
 _COLUMNS = """
 id, kind, collection_id, document_id, profile_id, logs, requested_by, stage, counts, digests, objects,
@@ -45,11 +45,11 @@ class ErasureDatabase(TenantDatabase):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be erased: nothing but the kind stands for the whole tenant."""
+    """Subject of an erasure; the kind alone means the whole tenant."""
 
     kind: Kind
     collection_id: UUID | None = None
-    """Of a collection or a profile."""
+    """Id of a collection, or of a profile's collection."""
     document_id: UUID | None = None
     profile_id: int | None = None
 
@@ -68,9 +68,9 @@ class Erasure:
     stage: str
     """waiting | jobs | documents | collection | caches | logs | conversations | rows | objects | done"""
     counts: Mapping[str, int]
-    """How many rows of which table have gone."""
+    """Number of deleted rows by table."""
     digests: Mapping[str, str]
-    """Of rows with an id, by table: the XOR of the SHA-256 of all ids, as 256 binary digits."""
+    """XOR of the SHA-256 of all deleted ids by table, as 256 binary digits."""
     objects: Sequence[str]
     """Keys of uploaded files that are still to be deleted, or prefixes of keys, which end with a slash."""
     begun_at: datetime
@@ -81,12 +81,12 @@ class Erasure:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if the erasure is complete."""
         return self.stage == "done"
 
 
 class ErasureStep(NamedTuple):
-    """What a step has done."""
+    """Result of a step."""
 
     stage: str
     """The stage of the next one."""
@@ -107,7 +107,7 @@ class ErasureRepository:
 
     @property
     def tenant_id(self) -> str:
-        """Whose erasures."""
+        """The tenant."""
         return self._db.tenant_id
 
     async def begin(

@@ -1,4 +1,4 @@
-"""What a vector store promises, whatever keeps the vectors."""
+"""Interface of vector stores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -246,9 +246,9 @@ class VectorStore(ABC):
         return ReplacedProfile(stored, chunks_removed=removed)
 
     async def profile_documents(self, collection_id: UUID, profile_id: int) -> Mapping[str, CurrentDocument]:
-        """What is stored of a profile now, by source; empty when there is no such profile.
+        """Return the stored state of a profile, by source; empty for an unknown profile.
 
-        The default knows of none, so that all chunks are embedded again.
+        The default returns none, so that all chunks are embedded again.
         """
         return {}
 

@@ -59,7 +59,7 @@ class _Collection:
     """By source."""
 
     def passages(self) -> dict[UUID, str]:
-        """What the words of each passage are read from: title, heading and text."""
+        """Return the text of each chunk that words are read from: title, heading and text."""
         return {
             stored.chunk.id: "\n".join(
                 filter(None, (*[document.draft.title] * 3, stored.chunk.heading, stored.chunk.text))

@@ -13,13 +13,13 @@ from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchM
 MAX_TOP_K: Final = 1_000
 """Chunks one search may ask for."""
 MAX_PROFILE_ID: Final = 2**63 - 1
-"""What a bigint can hold."""
+"""Limit of bigint."""
 MAX_DIMENSION: Final = 16_000
-"""What the type vector can hold."""
+"""Limit of the type vector."""
 MAX_VECTOR_INDEX_DIMENSION: Final = 2_000
-"""What an HNSW index on vector can hold: https://github.com/pgvector/pgvector#hnsw."""
+"""Limit of an HNSW index on vector: https://github.com/pgvector/pgvector#hnsw."""
 MAX_HALFVEC_INDEX_DIMENSION: Final = 4_000
-"""What an HNSW index on halfvec can hold; above, every search is exact."""
+"""Limit of an HNSW index on halfvec; above, every search is exact."""
 MAX_HALF: Final = 65_504.0
 """Largest number of a half-precision float."""
 MAX_NORM: Final = 1e18
@@ -27,7 +27,7 @@ MAX_NORM: Final = 1e18
 MAX_SOURCE_LENGTH: Final = 2_000
 MAX_TITLE_LENGTH: Final = 2_000
 MAX_METADATA_BYTES: Final = 64_000
-"""Of one chunk, as JSON."""
+"""Maximum size of one chunk's metadata as JSON."""
 
 
 def single_precision(vector: Vector, *, field: str) -> "array[float]":
@@ -95,7 +95,7 @@ def checked_top_k(top_k: int) -> int:
 
 
 def search_mode(query_vector: Vector | None, query_text: str | None, dense_weight: float) -> SearchMode:
-    """What a search is made by, from what it is given.
+    """Return the mode of a search from its inputs.
 
     Raises:
         InvalidInputError: Neither vector nor text, a NUL in the text, or a weight outside 0 to 1.

@@ -76,30 +76,30 @@ DELETE FROM vectorforge.cached_embeddings WHERE tenant_id = %(tenant_id)s AND ke
 
 @dataclass(frozen=True, slots=True)
 class FoundAnswer:
-    """What is known of a key."""
+    """Result of a look-up by key."""
 
     data_version: int
-    """Of the collection, now."""
+    """Current version of the collection's data."""
     answer: str | None = None
     """JSON of an answer made at this version; None: there is none."""
     fresh_for_s: float = 0.0
     """Seconds until its time runs out; 0 or less when it has."""
     tier: CacheTier = "database"
-    """Where it was found."""
+    """Cache tier that had it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What one tenant's caches hold, and of what use they were."""
+    """Contents and hits of one tenant's caches."""
 
     fresh: int
     """Answers that the next equal question gets."""
     stale: int
     """Expired ones, which may take the place of an answer that cannot be had."""
     outdated: int
-    """Of documents that have changed; never found again, and deleted by and by."""
+    """Answers from documents that have changed; never returned again, and deleted over time."""
     bytes: int
-    """Of all these answers, as they are stored."""
+    """Stored size of all these answers."""
     oldest_at: datetime | None
     newest_at: datetime | None
     embeddings: int

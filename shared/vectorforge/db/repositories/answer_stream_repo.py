@@ -78,7 +78,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class Readership:
-    """What a writer learns of those who read elsewhere."""
+    """State of a stream's readers in other processes, for its writer."""
 
     stop_requested: bool
     unread_s: float | None
@@ -91,9 +91,9 @@ class StoredStream:
 
     state: StreamState
     last_id: int
-    """Of the last event stored; 0: none yet."""
+    """Id of the last stored event; 0 before the first."""
     written_at: datetime
-    """When the writer was last heard of."""
+    """Time of the writer's last sign of life."""
     batches: Sequence[tuple[int, bytes]]
     """First id and events, in order; the first one may begin before what was asked for."""
 

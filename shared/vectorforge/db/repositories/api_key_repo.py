@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_KEY_NAME_CHARS = 100
 MAX_KEYS = 1000
-"""Of a tenant, those that ended in the last 90 days among them."""
+"""Maximum number of a tenant's keys, including those that expired in the last 90 days."""
 MAX_LIFETIME = timedelta(days=3650)
 MAX_OVERLAP = timedelta(days=30)
 DEFAULT_OVERLAP = timedelta(days=1)
@@ -71,7 +71,7 @@ _FIND = "SELECT tenant_id, id, digest, scope, seconds_left FROM vectorforge.find
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key, which is not the key."""
+    """An API key's record, without the secret."""
 
     id: str
     """16 hex digits; part of the key."""
@@ -114,7 +114,7 @@ class FoundApiKey:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is stored of a key: its SHA-256.
+    """Return the stored SHA-256 of a key.
 
     A slow hash is for passwords; 256 random bits cannot be guessed however fast the hash is
     (https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html).
@@ -123,7 +123,7 @@ def digest_of(secret: str) -> bytes:
 
 
 def is_issued_key(text: str) -> bool:
-    """Whether the text has the form of a key of this table; any other needs no look-up."""
+    """Return True if the text has the form of an issued key; any other needs no look-up."""
     return _KEY.fullmatch(text) is not None
 
 

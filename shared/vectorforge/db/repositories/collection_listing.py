@@ -50,7 +50,7 @@ class ListedCollection:
 
     collection: Collection
     text_bytes: int
-    """Of its documents' texts as UTF-8; vectors and indexes come on top."""
+    """Size of its documents' texts in UTF-8, without vectors and indexes."""
     documents_waiting: int
     """Accepted for ingestion, and neither stored nor failed yet."""
 
@@ -61,7 +61,7 @@ class ListedDocument:
 
     document: Document
     text_bytes: int
-    """Of its text as UTF-8."""
+    """Size of its text in UTF-8."""
 
 
 class CollectionListing:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS = 200
 MAX_DIMENSION = 16_000
-"""Of pgvector's ``vector`` type."""
+"""Limit of pgvector's ``vector`` type."""
 MAX_HALF_DIMENSION = 4_000
-"""Of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
+"""Limit of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
 
 _DELETE_BATCH = 200
 _SPACE_ATTEMPTS = 3

@@ -69,7 +69,7 @@ class Conversation:
     message_count: int
     created_at: datetime
     updated_at: datetime
-    """When the last exchange was added."""
+    """Time of the last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ConversationMessage:
     role: Literal["user", "assistant"]
     content: str
     query_id: UUID | None
-    """Of the query log: the question that this asks or answers."""
+    """Query log record of this query or answer."""
     created_at: datetime
 
 

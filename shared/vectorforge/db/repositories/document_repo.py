@@ -92,13 +92,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class CurrentDocument:
-    """What is stored of a source now: enough to tell what would change."""
+    """Stored state of a source, enough to compute what would change."""
 
     document_id: UUID
     version: int
     content_hash: bytes
     chunk_hashes: frozenset[bytes]
-    """Of the current chunks: what has one of these need not be embedded again."""
+    """Hashes of the current chunks; a chunk with one of these is not embedded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class CitedChunk:
 
     chunk: Chunk
     retired: bool
-    """Whether the document has changed since and no longer holds the chunk."""
+    """True if the document has changed since and no longer holds the chunk."""
     document_version: int
     """The document's version that the offsets belong to: the current one, or the last that held the chunk."""
 
@@ -216,13 +216,13 @@ class DocumentRepository:
         return {row["source"]: row["value"] for row in rows}
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
-        """What is stored of this source now, or None."""
+        """Return the stored state of a source, or None."""
         return (await self.current_hashes_of(collection_id, [source])).get(source)
 
     async def current_hashes_of(
         self, collection_id: UUID, sources: Sequence[str]
     ) -> dict[str, CurrentDocument]:
-        """What is stored now, by source, of these sources; those without a document are left out."""
+        """Return the stored state of sources, by source, without those that have no document."""
         values = (self._db.tenant_id, collection_id, list(sources))
         rows = await self._db.fetch_all(_CURRENT, values, repeatable=True)
         return {

@@ -1,4 +1,4 @@
-"""Which models make the vectors of a collection: its own, and a second one while that is being changed.
+"""Embedding models of a collection: its own, and a second one during a switch.
 
 Partitions of the embeddings for a second model of a collection, made when they are missing.
 """
@@ -76,7 +76,7 @@ class EmbeddingModelRepository:
 
 _ATTEMPTS: Final = 3
 _MAX_HALF_DIMENSION: Final = 4_000
-"""Of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
+"""Limit of an HNSW index over halfvec: https://github.com/pgvector/pgvector#hnsw"""
 _SPACE = "SELECT vectorforge.ensure_embedding_space(%(metric)s, %(dimension)s, %(kind)s) AS space"
 _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 

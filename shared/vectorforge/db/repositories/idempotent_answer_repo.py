@@ -82,26 +82,26 @@ WHERE tenant_id = %s AND query_id = %s AND first_id > %s ORDER BY first_id LIMIT
 
 @dataclass(frozen=True, slots=True)
 class KeyedAnswer:
-    """What there is under a key."""
+    """Answer stored under an idempotency key."""
 
     query_id: UUID
-    """Of the question that is, or was, answered."""
+    """Id of the query."""
     is_same: bool
-    """Whether the request is the one that the key first came with."""
+    """True if the request equals the one that first used the key."""
     state: StreamState
     last_id: int
-    """Of the last part of the answer that is stored; 0: none yet."""
+    """Id of the last stored part of the answer; 0 before the first."""
     headers: Mapping[str, str] | None
-    """Of a streamed response; None: it is JSON, or has not begun."""
+    """Headers of a streamed response; None for JSON, or before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """How a streamed response begins."""
+    """Head of a streamed response."""
 
     headers: Mapping[str, str]
     is_resumable: bool
-    """Whether its events may be asked for by the query's id."""
+    """True if its events can be read by the query's id."""
 
 
 class IdempotentAnswerRepository:

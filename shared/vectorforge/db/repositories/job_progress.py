@@ -147,15 +147,15 @@ RETURNING {JOB_COLUMNS}
 
 
 MAX_ATTEMPTS = 3
-"""How often an item is begun; one that kills its worker every time must not do so for ever."""
+"""Maximum attempts of an item, so that one that crashes its worker does not do so forever."""
 MAX_ERROR_CHARS = 2000
 MAX_WARNINGS = 10
-"""Of one item."""
+"""Maximum number of warnings of an item."""
 MAX_WARNING_CHARS = 300
 
 
 class JobProgress:
-    """What the worker that claimed a job of this tenant does with it (see ``JobDispatcher``)."""
+    """Progress of a claimed job of this tenant; see ``JobDispatcher``."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db

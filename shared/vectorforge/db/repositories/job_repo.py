@@ -1,4 +1,4 @@
-"""Which job a worker takes next, whoever it belongs to.
+"""Queue of ingestion jobs: claims across tenants, and one tenant's jobs.
 
 Ingestion jobs: documents accepted, kept until they are stored, and what became of each.
 """
@@ -105,11 +105,11 @@ class JobDispatcher:
             pass
 
     async def any_waits(self) -> bool:
-        """Whether a job of any tenant could be claimed now."""
+        """Return True if a job of any tenant can be claimed now."""
         return await self.others_wait("")  # no tenant's name is empty
 
     async def others_wait(self, tenant_id: str) -> bool:
-        """Whether a job of another tenant could be claimed now."""
+        """Return True if a job of another tenant can be claimed now."""
         row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))
         return bool(row and row["found"])
 
@@ -242,12 +242,12 @@ class JobRepository(JobProgress):
         return {row["id"] for row in rows}
 
     async def outcomes(self, job_ids: Sequence[UUID]) -> dict[UUID, JobOutcome]:
-        """What these jobs have come to, by their ids; without those that were deleted."""
+        """Return the outcomes of jobs, by id, without deleted jobs."""
         rows = await self._db.fetch_all(_OUTCOMES, (self._db.tenant_id, list(job_ids)))
         return {row["id"]: JobOutcome(**row) for row in rows}
 
     async def waits_behind_another(self, job_id: UUID) -> bool:
-        """Whether an older job of the collection has to end before this one can be begun."""
+        """Return True if an older job of the collection must end before this one can begin."""
         row = await self._db.fetch_one(_WAITS_BEHIND, (self._db.tenant_id, job_id))
         return bool(row and row["found"])
 

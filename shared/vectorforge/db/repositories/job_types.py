@@ -1,4 +1,4 @@
-"""What an ingestion job looks like."""
+"""Types of ingestion jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """Why a job or an item failed, in our words."""
+    """Reason for a failed job or item, in our words."""
 
     code: str
     message: str
@@ -66,16 +66,16 @@ class IngestionJob:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What a job has come to, without its documents."""
+    """Outcome of a job, without its documents."""
 
     id: UUID
     status: str
     """As ``IngestionJob.status``."""
     ended: bool
     unchanged: bool
-    """Whether every document was stored already as it is."""
+    """True if every document was stored unchanged already."""
     error_code: str | None
-    """Of the job, else of its first document that failed."""
+    """Error code of the job, or of its first failed document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class IngestionJobItem:
     """queued | running | succeeded | unchanged | failed"""
     stage: str | None
     attempts: int
-    """How often it was begun."""
+    """Number of attempts."""
     error: JobError | None
     document_id: UUID | None
     warnings: Sequence[str]
-    """What was replaced or guessed while reading."""
+    """Characters or structure replaced or guessed during extraction."""
     chunks_added: int
     chunks_kept: int
     chunks_removed: int

@@ -33,7 +33,7 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """Which rows are wanted, by the time they were made and, where that is the same, by their id."""
+    """Page of rows ordered by creation time, then id."""
 
     limit: int = 20
     """Rows of the page, 1 to 1,000."""
@@ -41,7 +41,7 @@ class CursorPage:
     cursor: UUID | None = None
     """The row that the page lies beside; None: the page is the first one."""
     backwards: bool = False
-    """Whether the page lies before the cursor."""
+    """True for the page before the cursor."""
 
     @property
     def ordering(self) -> str:
@@ -54,7 +54,7 @@ class CursorPage:
 
     @property
     def condition(self) -> str:
-        """What the rows have to be, with ``%(cursor_time)s`` and ``%(cursor)s`` for the cursor's own row."""
+        """SQL condition on rows, with ``%(cursor_time)s`` and ``%(cursor)s`` for the cursor's row."""
         if self.cursor is None:
             return "true"
         sign = "<" if self.newest_first is not self.backwards else ">"
@@ -72,8 +72,8 @@ class FoundPage(Generic[Row]):
 
     rows: Sequence[Row]
     has_more: bool
-    """Whether there are others beyond it, in the direction that was gone."""
+    """True if more rows follow in the same direction."""
 
     def map(self, make: Callable[[Row], Other]) -> "FoundPage[Other]":
-        """The page of what ``make`` makes of each row."""
+        """Return the page with each row converted by ``make``."""
         return FoundPage([make(row) for row in self.rows], self.has_more)

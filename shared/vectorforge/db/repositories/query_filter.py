@@ -54,11 +54,11 @@ class QueryFilter:
     variant: str | None = None
     cached: bool | None = None
     degraded: bool | None = None
-    """Whether the answer came down any step."""
+    """Filter by degraded answers."""
     text: str | None = None
-    """Part of the question, in upper or lower case."""
+    """Part of the query, case-insensitive."""
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What ``CONDITIONS`` takes, without the tenant."""
+        """Return the parameters of ``CONDITIONS``, without the tenant."""
         return {name: getattr(self, name) for name in QueryFilter.__dataclass_fields__}

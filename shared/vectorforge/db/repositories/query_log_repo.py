@@ -240,7 +240,7 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenLogs:
-    """What became of a batch; records of the same query count once."""
+    """Outcome of a batch; records of the same query count once."""
 
     stored: int
     """New rows, and rows "started" that the record of the query's end has completed."""

@@ -53,15 +53,15 @@ class PiggybackedStatement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryLookupRow:
-    """What is kept of a question to one collection."""
+    """Cached answer and vector of a query to one collection."""
 
     collection: Collection
     vector: Vector | None
-    """Of the question, in the space of the collection's model."""
+    """Vector of the query, in the space of the collection's model."""
     answer: FoundAnswer
-    """Fresh or expired, or that there is none."""
+    """Cached answer, fresh or expired, if there is one."""
     log_text: str | None = None
-    """What the query log keeps of the tenant's texts; None: what the server's setting says."""
+    """The tenant's policy for texts in the query log; None for the server's setting."""
 
 
 class QueryLookupRepository:

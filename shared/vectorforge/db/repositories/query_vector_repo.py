@@ -19,7 +19,7 @@ sha256(convert_to(
 ))
 """
 STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
-"""Of a collection ``c``, ``%(settings)s`` and ``%(query)s``."""
+"""SQL of the cache key from a collection ``c``, ``%(settings)s`` and ``%(query)s``."""
 _FIND = f"""
 SELECT c.*, e.vector
 FROM (

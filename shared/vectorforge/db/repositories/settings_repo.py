@@ -1,4 +1,4 @@
-"""How a collection is searched: what may be set, and the statement that sets it.
+"""Search settings of a collection: checks, and the statement that stores them.
 
 Settings of a tenant of its own.
 """
@@ -80,7 +80,7 @@ class TenantSettingsRepository:
         self._db = db
 
     async def log_text(self) -> str | None:
-        """What the query log keeps of the tenant's texts; None: what the server's setting says."""
+        """The tenant's policy for texts in the query log; None for the server's setting."""
         row = await self._db.fetch_one(_LOG_TEXT, (self._db.tenant_id,), repeatable=True)
         return row["log_text"] if row else None
 

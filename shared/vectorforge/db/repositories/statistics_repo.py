@@ -171,7 +171,7 @@ class StatisticsRepository:
         return [DailyUsage(**_usage(row), **_named(row, "start", "provider", "model")) for row in rows]
 
     async def mean_latency_ms(self, matching: QueryFilter) -> float | None:
-        """How long the queries that have ended took on average; None without any.
+        """Return the mean latency of ended queries; None without any.
 
         Raises:
             InvalidInputError: The range of time is too long, or empty.

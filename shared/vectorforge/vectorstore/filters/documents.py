@@ -94,7 +94,7 @@ class SelectedDocuments:
         )
 
     async def count(self) -> int:
-        """How many there are; see ``VectorStore.count_documents``."""
+        """Count the documents; see ``VectorStore.count_documents``."""
         await self._writer.lock_collection()
         row = await (await self._execute(_COUNT.format(matching=self._matching))).fetchone()
         return int(row["total"])

@@ -78,7 +78,7 @@ https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.
 _WITHOUT_REFERENCES: Final = 2
 """Version of marshal's format in which equal values are written alike."""
 _MAX_KEPT_BYTES: Final = 1_000
-"""Of a filter that is remembered: most requests come with one of a few short ones."""
+"""Maximum size of a cached filter: most requests use one of a few short ones."""
 
 
 def parse(filters: Mapping[str, Any] | None) -> Filter:

@@ -1,4 +1,4 @@
-"""What a filter demands at least, as a jsonpath that the index over metadata answers.
+"""Filters as SQL, and their necessary condition as a jsonpath for the index over metadata.
 
 The index (migration 0019) holds hashes of whole paths with their values, the collection's id first. It knows
 equality alone, so of a filter the path keeps what can be said by that, and lets the rest through: every chunk
@@ -30,7 +30,7 @@ from vectorforge.vectorstore.filters.language import (
 )
 
 _MOST_VALUES: Final = 50
-"""Of one ``$in``: each is compared with every chunk that the index gives."""
+"""Maximum values of one ``$in``: each is compared with every chunk from the index."""
 
 
 def necessary_path(condition: Filter, collection_id: UUID) -> str | None:

@@ -11,14 +11,14 @@ from vectorforge.vectorstore.search.lexical import numbers_of
 
 
 class SearchPlan(StrEnum):
-    """How a statement comes to the nearest vectors."""
+    """Plan of a statement for the nearest vectors."""
 
     CHOSEN = "chosen"
-    """It counts what matches, looks whether there is an index, and chooses."""
+    """Count the matches, check for an index, and choose."""
     COMPARED = "compared"
-    """All that matches is compared: there is no index, or it is not to be used."""
+    """Compare all matches: there is no index, or it must not be used."""
     INDEX = "index"
-    """The index is asked, without counting what matches."""
+    """Search the index, without counting the matches."""
 
 
 MAX_SCAN_TUPLES: Final = 20_000
@@ -30,7 +30,7 @@ went to the index, which found 87 % of the nearest and took the database longer 
 _LOOSENESS = 2
 """Candidates that the index over metadata may give for each match wanted: some a filter lets not through."""
 _NARROW_PART = 8
-"""Of a collection that is compared completely, the part below which that index is faster than reading."""
+"""Divisor of a collection's size: below that many matches the index over metadata beats a scan."""
 _MOST_NUMBERED: Final = 3_000
 """Passages that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
 the ranking are looked up before there are enough: of 100,000 passages, 100 that match among 3,300."""
@@ -152,7 +152,7 @@ def count(*, everything: bool, of_profile: bool, narrowed: bool, up_to: str | No
 
 
 def passes(*, filtered: bool, of_profile: bool) -> str:
-    """Whether the chunk ``{id}`` passes, as a look-up by its key.
+    """Return the condition for chunk ``{id}``, as a look-up by its key.
 
     A subquery for each candidate, not a join, so that the order of an index or a ranking is kept and the scan
     ends as soon as there are enough.
@@ -185,7 +185,7 @@ CASE WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED}
 
 
 def wanted_words(passes: str, *, everything: bool, way: SearchPlan, words_only: bool) -> str:
-    """Whether a passage with words of the question, ``ranked.chunk_id``, matches."""
+    """Return the condition for a chunk with words of the query, ``ranked.chunk_id``."""
     if everything:
         return "TRUE"
     if way is SearchPlan.COMPARED:

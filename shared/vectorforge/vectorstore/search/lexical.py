@@ -16,9 +16,9 @@ from typing import Final
 from vectorforge.types import DistanceMetric, SearchMode
 
 K1: Final = 1.5
-"""How soon a word's further occurrences stop to count."""
+"""Saturation of repeated words."""
 B: Final = 0.75
-"""How much a long passage's occurrences count less, 0 (not at all) to 1 (in proportion)."""
+"""Length normalization, 0 (none) to 1 (proportional)."""
 
 _NUMBER_BITS: Final = 23
 """A posting's bits below the passage's number: 8 of the frequency less one, 15 of the passage's length."""
@@ -148,9 +148,9 @@ def scores_of(relation: str) -> str:
 
 
 SHARPNESS: Final = 1.5
-"""Exponent of the score by vector over the best one: cosines of what is beside the point are high, too."""
+"""Exponent of the vector score over the best one: cosines of irrelevant chunks are high, too."""
 DOCUMENT_SHARE: Final = 0.2
-"""Of a passage's relevance that is the mean of its document's candidates."""
+"""Weight of the document mean in a chunk's relevance."""
 
 _SCORES: Final = {
     DistanceMetric.COSINE: "1 - distance",

@@ -20,14 +20,14 @@ OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IndexKind:
-    """What a partition's HNSW index is made of."""
+    """Kind of a partition's HNSW index."""
 
     order: str
     """The indexed expression and its distance to the query: with ``{operator}`` and ``{dimension}``."""
     candidates_per_row: int
-    """How many candidates to ask for, for each row wanted; their distances are computed again in full."""
+    """Candidates per requested row; their distances are recomputed at full precision."""
     least_candidates: int = 0
-    """How many to ask for at least; those of few rows lie too close together for their signs to tell."""
+    """Minimum number of candidates; signs cannot separate the nearest few."""
 
 
 _FULL = IndexKind(
@@ -49,7 +49,7 @@ INDEX_KINDS: Final = {"": _FULL, "half": _HALF, "binary": _BINARY}
 
 
 def compared_at_most(limit: int, dimension: int) -> int:
-    """How many vectors are compared in the time of ``limit`` vectors of 384 dimensions; not more."""
+    """Return the number of vectors that take the time of ``limit`` vectors of 384 dimensions, at most ``limit``."""
     return limit * _LIMITED_DIMENSION // max(dimension, _LIMITED_DIMENSION)
 
 
@@ -59,11 +59,11 @@ def space_kind(space: str) -> str:
 
 
 def index_kind(kind: str, dimension: int) -> IndexKind:
-    """What the index of a partition is made of.
+    """Return the kind of a partition's index.
 
     Args:
         kind: The suffix of its name after metric and dimension; "" for none.
-        dimension: Of its vectors; too long ones are indexed in half precision without being asked.
+        dimension: Dimension of its vectors; too long ones are indexed in half precision anyway.
     """
     if not kind and MAX_VECTOR_INDEX_DIMENSION < dimension <= MAX_HALFVEC_INDEX_DIMENSION:
         return _filled(_HALF, dimension)

@@ -22,7 +22,7 @@ _MOST_KNOWN: Final = 10_000
 _MOST_FUTILE: Final = 1_000
 _EF_LEAST: Final = 80
 _WIDENED: Final = 1.25
-"""Of the batch that would have been enough for one question; others find fewer that match near them."""
+"""Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
 matches takes less time; see ``search_branches.counting``."""
@@ -98,7 +98,7 @@ _known = KnownCollections()
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is wanted, checked."""
+    """A validated search."""
 
     collection_id: UUID
     mode: SearchMode
@@ -106,7 +106,7 @@ class Search:
     condition: CompiledFilter
     top_k: int
     dimension: int
-    """Of the query's vector; 0: there is none."""
+    """Dimension of the query's vector; 0 without one."""
     space: str
     of_profile: bool
     params: Mapping[str, Any]
@@ -114,11 +114,11 @@ class Search:
 
     @property
     def depth(self) -> int:
-        """Candidates wanted of each leg."""
+        """Number of candidates of each leg."""
         return self.top_k if self.mode is SearchMode.DENSE else max(self.top_k, search_sql.LEG_DEPTH)
 
     def statement(self, way: SearchPlan) -> SearchStatement:
-        """What to ask the database."""
+        """Return the statement for a plan."""
         return search_sql.build(
             self.mode,
             self.metric,
@@ -142,7 +142,7 @@ class SearchRows:
 
     @property
     def total(self) -> int | None:
-        """How many chunks match, if that is known."""
+        """Number of matching chunks; None if unknown."""
         row = self.rows[0]
         if self.statement.of_everything:
             return int(row["chunk_count"])
@@ -151,7 +151,7 @@ class SearchRows:
         return None if self.reason == "many" else row["matching"]
 
     def is_short(self, depth: int) -> bool:
-        """Whether the index gave less than it could have."""
+        """Return True if the index returned fewer rows than match."""
         candidates = self.rows[0]["candidates"]
         if self.reason == "crowded":
             return True
@@ -160,7 +160,7 @@ class SearchRows:
         return self.total is None or candidates < self.total
 
     def nearest_chunks(self, search: Search) -> NearestChunks:
-        """What they say."""
+        """Return the rows as chunks."""
         row = self.rows[0]
         chunks = [
             _retrieved(row, search.metric, search.mode) for row in self.rows if row["chunk_id"] is not None

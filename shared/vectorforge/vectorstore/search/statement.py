@@ -44,7 +44,7 @@ _FILTER = "{filter}"
 
 @dataclass(frozen=True, slots=True)
 class SearchStatement:
-    """What to ask for one search, in psycopg's ``%(name)s`` style.
+    """Statement of one search, in psycopg's ``%(name)s`` style.
 
     Takes ``tenant, collection, top_k, limit``, the ``filter_params`` and ``narrowing``; with vectors
     ``partition, space, query, depth, candidates, ef_search, scan_tuples``, with words ``query_text,
@@ -62,13 +62,13 @@ class SearchStatement:
     """The filter in it, without values."""
     way: SearchPlan
     candidates_per_row: int
-    """How many candidates the index should give for each row wanted."""
+    """Candidates of the index per requested row."""
     least_candidates: int
-    """How many it should give at least."""
+    """Minimum number of candidates."""
     counts_all: bool
-    """Whether there is no other way for this filter than to count, and compare, all that matches."""
+    """True if all matches must be counted and compared for this filter."""
     of_everything: bool
-    """Whether every chunk of the collection matches, so that ``chunk_count`` is their number."""
+    """True if every chunk of the collection matches, so that ``chunk_count`` is their number."""
 
 
 class CompiledFilter(NamedTuple):

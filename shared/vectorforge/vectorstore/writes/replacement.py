@@ -1,4 +1,4 @@
-"""Which stored chunks survive the replacement of their document: pure, so that all adapters decide alike."""
+"""Plan for replacing a document: the stored chunks that stay. Pure, and shared by all adapters."""
 
 from array import array
 from collections import defaultdict, deque
@@ -39,10 +39,10 @@ class PreparedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Replacement(Generic[KeyT]):
-    """What to do with a document's chunks."""
+    """Changes to a document's chunks."""
 
     kept: Sequence[tuple[KeyT, PreparedChunk]]
-    """Stored chunks with the draft that takes their place."""
+    """Stored chunks, with the equal draft."""
     added: Sequence[PreparedChunk]
     """In document order; each has a vector."""
     removed: Sequence[KeyT]
