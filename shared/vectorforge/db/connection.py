@@ -3,7 +3,7 @@
 import importlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,8 +17,8 @@ from vectorforge.health import ComponentHealth
 
 if TYPE_CHECKING:
     from psycopg.rows import DictRow
+    from psycopg_pool import AsyncConnectionPool
 
-    from vectorforge.db.connection_cache import ConnectionCache
     from vectorforge.db.session import Session
 
 _WAITING_PER_CONNECTION = 20
@@ -66,7 +66,8 @@ class Database:
         self._pool_size = pool_size
         self._timeout_s = timeout_s
         self._password = password
-        self._pool: ConnectionCache | None = None
+        self._pool: AsyncConnectionPool[Session] | None = None
+        self._waiting = 0
         self._with_tokens = password is not None and password.makes_tokens
         self._failures = ConnectFailures(with_tokens=self._with_tokens)
 
@@ -99,7 +100,6 @@ class Database:
         from psycopg.types.json import set_json_loads
         from psycopg_pool import AsyncConnectionPool
 
-        from vectorforge.db.connection_cache import ConnectionCache
         from vectorforge.db.session import Session, read_json, register_vectors, session_class
 
         conninfo = self._complete_conninfo()
@@ -133,7 +133,7 @@ class Database:
             name="vectorforge",
         )
         await pool.open()
-        self._pool = ConnectionCache(pool, max_waiting=self._pool_size * _WAITING_PER_CONNECTION)
+        self._pool = pool
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""
@@ -169,7 +169,7 @@ class Database:
             async with connection:
                 yield connection
         finally:
-            await pool.give_back(connection)
+            await pool.putconn(connection)
 
     async def run(self, calls: Sequence[Call], *, repeatable: bool = False) -> list[Outcome]:
         """Run statements in one transaction and, in pipeline mode, one round trip.
@@ -200,22 +200,22 @@ class Database:
                 if not attempts or connection.was_cut or not connection.closed:
                     raise
             finally:
-                await pool.give_back(connection)
+                await pool.putconn(connection)
             checked = True
 
-    def _opened(self) -> "ConnectionCache":
+    def _opened(self) -> "AsyncConnectionPool[Session]":
         if self._pool is None:
             raise DatabaseUnavailableError("The database connection is not open.")
         return self._pool
 
-    async def _live(self, pool: "ConnectionCache", *, checked: bool = True) -> "Session":
+    async def _live(self, pool: "AsyncConnectionPool[Session]", *, checked: bool = True) -> "Session":
         # The pool's own check sleeps longer after every dead connection, 15 s for five of them; but they die
         # together, when the server restarts or this process was frozen.
         import psycopg
 
         give_up_at = time.monotonic() + self._timeout_s
         while True:
-            connection = pool.take_cached() or await self._from_pool(pool, give_up_at)
+            connection = await self._from_pool(pool, give_up_at)
             if not checked and connection.seems_alive():
                 connection.timeout_s = self._timeout_s
                 return connection
@@ -224,22 +224,29 @@ class Database:
                 await connection.execute(_PING)
             except psycopg.Error:
                 await connection.close()
-                await pool.give_back(connection)  # the pool replaces it
+                await pool.putconn(connection)  # the pool replaces it
             except BaseException:
-                await pool.give_back(connection)
+                await pool.putconn(connection)
                 raise
             else:
                 connection.timeout_s = self._timeout_s
                 return connection
 
-    async def _from_pool(self, pool: "ConnectionCache", give_up_at: float) -> "Session":
-        from psycopg_pool import PoolTimeout
+    async def _from_pool(self, pool: "AsyncConnectionPool[Session]", give_up_at: float) -> "Session":
+        from psycopg_pool import PoolTimeout, TooManyRequests
 
+        # The pool's own bound counts ended requests as well: after an outage it would reject everything.
+        if self._waiting >= self._pool_size * _WAITING_PER_CONNECTION:
+            raise TooManyRequests(f"{self._waiting} requests are waiting already")
+        is_idle = pool.get_stats()["pool_available"] > 0
+        self._waiting += 1
         try:
-            async with self._failures.watched():
-                return await pool.take(give_up_at - time.monotonic())
+            async with nullcontext() if is_idle else self._failures.watched():
+                return await pool.getconn(timeout=give_up_at - time.monotonic())
         except PoolTimeout as exc:
             raise self._failures.too_late() from exc
+        finally:
+            self._waiting -= 1
 
     async def fetch_untenanted(self, query: str, params: Params = ()) -> "DictRow | None":
         """Return the first row of a statement outside any tenant; row-level security shows it no data.

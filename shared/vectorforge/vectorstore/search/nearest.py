@@ -49,7 +49,7 @@ INDEX_KINDS: Final = {"": _FULL, "half": _HALF, "binary": _BINARY}
 
 
 def compared_at_most(limit: int, dimension: int) -> int:
-    """Return the number of vectors that take the time of ``limit`` vectors of 384 dimensions, at most ``limit``."""
+    """Return the number of vectors that take as long as ``limit`` vectors of 384 dimensions."""
     return limit * _LIMITED_DIMENSION // max(dimension, _LIMITED_DIMENSION)
 
 
