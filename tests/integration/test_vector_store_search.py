@@ -26,8 +26,7 @@ from vectorforge.vectorstore.filters.parse import matches, parse
 from vectorforge.vectorstore.pgvector import PgVectorStore
 from vectorforge.vectorstore.search import statement as search_sql
 from vectorforge.vectorstore.search.branches import SearchPlan
-from vectorforge.vectorstore.validation import single_precision
-from vectorforge.vectorstore.writes.document import wire_vector
+from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 COSINE = DistanceMetric.COSINE
 

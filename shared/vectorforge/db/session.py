@@ -16,14 +16,12 @@ import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
 from pgvector.psycopg.vector import register_vector_info
 from psycopg.abc import PQGen
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
 from psycopg.types import TypeInfo
 from pydantic_core import from_json
 
 from vectorforge.db.errors import ConnectFailures, is_refused
 from vectorforge.db.login import PasswordSource, make_password, password_options
-from vectorforge.db.types import Call, Outcome, WireVectors
+from vectorforge.db.types import Call, Outcome
 from vectorforge.db.wire import Exchange
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 
@@ -280,20 +278,8 @@ def read_json(data: bytes | str) -> Any:
         return json.loads(data)
 
 
-class _WireVectorsDumper(Dumper):
-    format = Format.BINARY
-    element_oid = 0
-
-    def dump(self, obj: WireVectors) -> bytes:
-        return obj.packed(self.element_oid)
-
-
 def register_vectors(connection: Session, types: Sequence[TypeInfo]) -> None:
     """Register the vector types on a connection from stored facts: a look-up would cost four queries."""
     register = {"vector": register_vector_info, "halfvec": register_halfvec_info}
     for info in types:
         register[info.name](connection, info)
-        if info.name == "vector":
-            oids = {"oid": info.array_oid, "element_oid": info.oid}
-            dumper = type("WireVectorsDumper", (_WireVectorsDumper,), oids)
-            connection.adapters.register_dumper(WireVectors, dumper)

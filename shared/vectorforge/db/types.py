@@ -1,11 +1,8 @@
-"""Types shared by the database modules: statements, their outcomes, tenant ids and vectors on the wire.
+"""Types shared by the database modules: statements, their outcomes and tenant ids.
 
 Free of the driver, so that importing them costs a cold start nothing.
 """
 
-import struct
-import sys
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,35 +37,3 @@ def checked_tenant(tenant_id: str) -> str:
             f"tenant_id must have 1 to {MAX_TENANT_BYTES} bytes and no NUL.", field="tenant_id"
         )
     return tenant_id
-
-
-class WireVectors:
-    """Vectors for a parameter ``%b`` of type ``vector[]``, packed at once; the driver packs one by one.
-
-    Args:
-        vectors: Validated, of 4-byte floats; must not change until they are sent.
-    """
-
-    def __init__(self, vectors: "Sequence[array[float]]") -> None:
-        self._vectors = vectors
-
-    def packed(self, oid: int) -> bytes:
-        """Return an array of one dimension in the format that ``array_recv`` and ``vector_recv`` read.
-
-        https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/utils/adt/arrayfuncs.c and
-        https://github.com/pgvector/pgvector/blob/master/src/vector.c.
-
-        Args:
-            oid: Oid of the type ``vector`` in the database.
-        """
-        dimensions = struct.pack(">ii", len(self._vectors), 1) if self._vectors else b""
-        pieces: list[bytes | array[float]] = [
-            struct.pack(">iiI", 1 if self._vectors else 0, 0, oid) + dimensions
-        ]
-        for vector in self._vectors:
-            numbers = vector[:]
-            if sys.byteorder == "little":
-                numbers.byteswap()
-            pieces.append(struct.pack(">iHH", 4 + 4 * len(vector), len(vector), 0))
-            pieces.append(numbers)
-        return b"".join(pieces)

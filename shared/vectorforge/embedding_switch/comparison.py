@@ -7,7 +7,7 @@ from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.writes.document import wire_vector
+from vectorforge.vectorstore.validation import wire_vector
 
 _OPERATORS = {
     DistanceMetric.COSINE: "<=>",

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import WireVectors
 from vectorforge.embedding_switch.repo import lock_out_writers
 from vectorforge.types import Vector
-from vectorforge.vectorstore.validation import single_precision
+from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -267,7 +266,7 @@ class SecondVectors:
                 "space": space,
                 "held": list(documents),
                 "chunks": [chunk_id for chunk_id, _ in part],
-                "vectors": WireVectors([single_precision(vector, field="vector") for _, vector in part]),
+                "vectors": [wire_vector(single_precision(vector, field="vector")) for _, vector in part],
             }
             await connection.execute(_INSERT.encode(), values)
 

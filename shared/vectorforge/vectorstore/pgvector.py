@@ -23,9 +23,15 @@ from vectorforge.vectorstore.filters.sql import necessary_path
 from vectorforge.vectorstore.search.nearest import EXACT_SCAN_LIMIT
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.statement import compile_filter
-from vectorforge.vectorstore.validation import checked_profile, checked_top_k, search_mode, single_precision
+from vectorforge.vectorstore.validation import (
+    checked_profile,
+    checked_top_k,
+    search_mode,
+    single_precision,
+    wire_vector,
+)
 from vectorforge.vectorstore.writes.chunk_rows import store_new
-from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document, wire_vector
+from vectorforge.vectorstore.writes.document import DocumentWriter, delete_document
 from vectorforge.vectorstore.writes.profile import ProfileWriter, stored_documents
 from vectorforge.vectorstore.writes.replacement import check_dimension, prepare, prepare_profile
 

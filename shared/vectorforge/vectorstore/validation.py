@@ -1,14 +1,19 @@
-"""Checks on what goes into a store, the same for every adapter and before anything is asked of it."""
+"""Validation of the inputs of a store, the same for every adapter, and vectors in binary form."""
 
 import json
 import math
+import struct
+import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.float32 import ValidatedVector, fast_is_finite
 from vectorforge.types import ChunkDraft, DistanceMetric, DocumentDraft, SearchMode, Vector
+
+if TYPE_CHECKING:
+    import pgvector
 
 MAX_TOP_K: Final = 1_000
 """Chunks one search may ask for."""
@@ -223,3 +228,13 @@ def score_of(metric: DistanceMetric, distance: float) -> float:
             return -distance
         case DistanceMetric.L2:
             return 1.0 / (1.0 + distance)
+
+
+def wire_vector(numbers: "array[float]") -> "pgvector.Vector":
+    """Wrap a validated vector for ``%b`` parameters, which send it in binary form."""
+    import pgvector
+
+    if sys.byteorder == "little":
+        numbers = array("f", numbers)
+        numbers.byteswap()
+    return pgvector.Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())

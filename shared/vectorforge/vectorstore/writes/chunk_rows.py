@@ -16,8 +16,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.db.types import WireVectors
 from vectorforge.types import DocumentDraft, StoredDocument
+from vectorforge.vectorstore.validation import wire_vector
 from vectorforge.vectorstore.writes.replacement import PreparedChunk
 
 CHUNK_BATCH: Final = 500
@@ -175,7 +175,7 @@ async def store_new(
         "document": document_id,
         "dimension": len(vectors[0]),
         "space": names[0] if names else None,
-        "vectors": WireVectors(vectors),
+        "vectors": [*map(wire_vector, vectors)],
         **document_values(document, metadata, len(chunks)),
         **columns([(new_id(), chunk) for chunk in chunks]),
     }

@@ -5,18 +5,14 @@ Locks are taken in one order, so that writers wait for each other and never form
 collection's counts and ``data_version`` (a deferred trigger on the documents raises them).
 """
 
-import struct
-import sys
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from vectorforge.db.types import WireVectors
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
 from vectorforge.types import DocumentDraft, StoredDocument
-from vectorforge.vectorstore.validation import check_halvable
+from vectorforge.vectorstore.validation import check_halvable, wire_vector
 from vectorforge.vectorstore.writes.chunk_rows import (
     CHUNK_BATCH,
     INSERT_CHUNKS,
@@ -38,7 +34,6 @@ from vectorforge.vectorstore.writes.replacement import (
 )
 
 if TYPE_CHECKING:
-    from pgvector import Vector as PgVector
     from psycopg import AsyncConnection
 
 _ATTEMPTS = 5
@@ -116,16 +111,6 @@ WHERE tenant_id = %(tenant)s AND id = ANY (ARRAY(
     ORDER BY source COLLATE "C" FOR UPDATE
 ))
 """
-
-
-def wire_vector(numbers: "array[float]") -> "PgVector":
-    """Wrap a checked vector for ``%b`` parameters, which carry it in binary form."""
-    from pgvector import Vector
-
-    if sys.byteorder == "little":
-        numbers = array("f", numbers)
-        numbers.byteswap()
-    return Vector.from_binary(struct.pack(">HH", len(numbers), 0) + numbers.tobytes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +244,10 @@ class DocumentWriter:
         for batch in batches(rows, VECTOR_BATCH):
             found = [(key, vector_in(space, chunk)) for key, chunk in batch]
             vectors = {key: vector for key, vector in found if vector is not None}
-            values = {"space": space, "ids": list(vectors), "vectors": WireVectors([*vectors.values()])}
-            await self._execute(INSERT_EMBEDDINGS, values)
+            if vectors:
+                wired = [*map(wire_vector, vectors.values())]
+                values = {"space": space, "ids": list(vectors), "vectors": wired}
+                await self._execute(INSERT_EMBEDDINGS, values)
 
     async def _execute(self, statement: str, params: dict[str, Any] | None = None) -> Any:
         return await self._connection.execute(statement.encode(), {**self._scope, **(params or {})})
