@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.rag.query_logs import make_log
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.query_filter import QueryFilter
+from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 from vectorforge.db.tenant_database import TenantDatabase

@@ -4,8 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository
-from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository
-from vectorforge.db.repositories.query_vector_repo import QueryVectorRepository
+from vectorforge.db.repositories.query_lookup_repo import QueryLookupRepository, QueryVectorRepository
 from vectorforge.db.repositories.settings_repo import TenantSettingsRepository
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.pipeline.answer_cache.cache import AnswerCache

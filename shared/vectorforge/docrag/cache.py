@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vectorforge.bootstrap import TenantServices
-from vectorforge.db.repositories.query_filter import QueryFilter
+from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.types import Collection
 
 

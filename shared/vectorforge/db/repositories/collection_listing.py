@@ -9,8 +9,7 @@ from uuid import UUID
 
 from vectorforge.db.repositories.collection_repo import COLUMNS, make_collection
 from vectorforge.db.repositories.document_repo import DOCUMENT_COLUMNS, Document
-from vectorforge.db.repositories.paging import CursorPage, FoundPage
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import CursorPage, FoundPage, SqlCondition
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection

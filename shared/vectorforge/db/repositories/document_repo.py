@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from vectorforge.db.repositories.paging import checked_page
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import SqlCondition, checked_page
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk
 

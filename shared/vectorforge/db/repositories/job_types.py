@@ -15,6 +15,18 @@ ordinal, source, parent_source, media_type, title, metadata, status, stage, atte
 error_message, document_id, warnings, chunks_added, chunks_kept, chunks_removed
 """
 
+MAX_ATTEMPTS = 3
+"""Maximum attempts of an item, so that one that crashes its worker does not do so forever."""
+MAX_ERROR_CHARS = 2000
+MAX_WARNINGS = 10
+"""Maximum number of warnings of an item."""
+MAX_WARNING_CHARS = 300
+
+
+def bounded(warnings: Sequence[str]) -> list[str]:
+    """Return the first warnings, each cut to the maximum length."""
+    return [warning[:MAX_WARNING_CHARS] for warning in warnings[:MAX_WARNINGS]]
+
 
 @dataclass(frozen=True, slots=True)
 class JobError:

@@ -14,8 +14,7 @@ from uuid import UUID
 from pydantic_core import to_json
 
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.paging import checked_page
-from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
+from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.types import checked_tenant
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from vectorforge.db.repositories.query_filter import CONDITIONS, QueryFilter
+from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter
 from vectorforge.db.repositories.statistics_types import (
     Activity,
     Bucket,

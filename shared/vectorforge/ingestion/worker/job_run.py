@@ -8,8 +8,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import IngestionJobItem, JobRepository, NewJobItem
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.ingestion.embedding_prefetch import (

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from vectorforge.background import log_unexpected
 from vectorforge.db.connection import Database
-from vectorforge.db.repositories.job_progress import MAX_ATTEMPTS
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobError, JobRepository
+from vectorforge.db.repositories.job_types import MAX_ATTEMPTS
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
 from vectorforge.errors import VectorForgeError

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from vectorforge.db.repositories.query_filter import SqlCondition
+from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.errors import FilterError
 from vectorforge.vectorstore.filters.parse import Filter, parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
