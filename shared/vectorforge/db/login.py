@@ -1,9 +1,4 @@
-"""The passwords that the login roles get when the schema is migrated.
-
-How the roles that log in are let in: by a password each, or by tokens of IAM.
-
-Passwords that stand in no URL: made for one connection, as RDS's IAM tokens are, or kept elsewhere.
-"""
+"""Login to the database: connection strings, the passwords and IAM grants of roles, and made passwords."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -60,7 +55,7 @@ ORDER BY login.rolname
 
 
 async def set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[str, SecretStr]) -> None:
-    """Give roles new passwords; sent as SCRAM verifiers, never as they are.
+    """Set new passwords of roles, sent as SCRAM verifiers and never in clear text.
 
     Raises:
         MigrationError: A role is not one of ``LOGIN_ROLES``, or the server did not accept its password.
@@ -83,7 +78,7 @@ async def set_passwords(connection: "AsyncConnection[Any]", passwords: Mapping[s
 async def let_in_with_tokens(connection: "AsyncConnection[Any]") -> None:
     """Grant ``rds_iam`` to those of ``LOGIN_ROLES`` that lack it; nothing where there is no such role.
 
-    RDS makes that role, and takes tokens of IAM from its members, and nothing else from them.
+    RDS creates that role and accepts nothing but IAM tokens from its members.
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.DBAccounts.html
 
     Raises:
@@ -133,7 +128,7 @@ def complete(conninfo: str, *, timeout_s: float) -> str:
 
     defaults = {
         "application_name": "vectorforge",
-        "connect_timeout": str(max(2, round(timeout_s))),  # libpq takes 1 for 2
+        "connect_timeout": str(max(2, round(timeout_s))),  # libpq raises 1 to 2
         "tcp_user_timeout": str(int(timeout_s * 1000)),
     }
     return make_conninfo(**{**defaults, **parsed(conninfo)})
@@ -154,7 +149,7 @@ _DEFAULT_PORT = "5432"
 
 
 class PasswordSource(Protocol):
-    """Gives the password of one connection; called in any thread, anew for each attempt to connect."""
+    """Source of connection passwords; called in any thread, for each attempt to connect."""
 
     makes_tokens: ClassVar[bool]
     """True if the password is an IAM token."""
@@ -178,8 +173,8 @@ class PasswordSource(Protocol):
             user: The role that logs in.
 
         Raises:
-            ConfigurationError: None can be made, and waiting would not help.
-            DatabaseUnavailableError: None can be made now.
+            ConfigurationError: No password can be made, and a retry would not help.
+            DatabaseUnavailableError: No password can be made now.
         """
 
     def renew(self, refused: SecretStr) -> bool:
@@ -219,7 +214,7 @@ def check_conninfo(parameters: Mapping[str, str], *, setting: str, sockets: bool
 
 
 def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
-    """The password of one connection. May fetch credentials: not for an event loop's thread.
+    """Return the password of one connection. May fetch credentials, so do not call it in an event loop.
 
     Raises:
         ConfigurationError: As ``PasswordSource``, also of its check.
@@ -231,7 +226,7 @@ def make_password(source: PasswordSource, conninfo: str) -> SecretStr:
 
 
 def with_made_password(source: PasswordSource, conninfo: str) -> str:
-    """A connection string with a password that is made for one connection, in place of its own.
+    """Return a connection string with a password made for one connection instead of its own.
 
     Raises:
         ConfigurationError: As ``make_password``.
@@ -245,7 +240,7 @@ def with_made_password(source: PasswordSource, conninfo: str) -> str:
 
 
 def password_options(password: SecretStr) -> dict[str, str]:
-    """A made password as parameters of libpq."""
+    """Return a made password as parameters of libpq."""
     # Without gssencmode, Kerberos would come before TLS, and in place of it.
     # https://www.postgresql.org/docs/17/libpq-connect.html#LIBPQ-CONNECT-GSSENCMODE
     return {"password": password.get_secret_value(), "gssencmode": "disable"}

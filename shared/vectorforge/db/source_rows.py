@@ -1,4 +1,4 @@
-"""Rows of somebody's own PostgreSQL, read for ingestion. Nothing is ever written there.
+"""Rows of the user's own PostgreSQL, read for ingestion. Nothing is written there.
 
 The connection string holds a password: no error of this module, and none of its causes, repeats any of it.
 """
@@ -87,8 +87,8 @@ class SourceRows:
         """Key and time of change of every row, in any order.
 
         Args:
-            key: Column that tells rows apart.
-            updated: Column that tells when a row last changed.
+            key: Column that identifies rows.
+            updated: Column with the time of a row's last change.
 
         Raises:
             DatabaseUnavailableError: The connection was lost.
@@ -145,7 +145,7 @@ def _statement(template: str, query: str, *, columns: Iterable[str] = ()) -> "Co
 
 @asynccontextmanager
 async def _told_without_secrets() -> AsyncIterator[None]:
-    """Our errors for the driver's, whose texts may hold rows of the source."""
+    """Translate the driver's errors, whose texts may hold rows of the source."""
     import psycopg
 
     try:

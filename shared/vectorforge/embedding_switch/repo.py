@@ -1,6 +1,6 @@
-"""Changes of embedding models: beginning, exchanging and ending them; the backfill has a module of its own.
+"""Embedding model switches: start, exchange and end; ``second_vectors`` stores the vectors.
 
-The vectors of both models are kept side by side from the beginning to the end, so that an exchange is one
+The vectors of both models exist side by side from start to end, so that an exchange is one
 small transaction in either direction.
 """
 
@@ -40,7 +40,7 @@ _SHOW_OTHER_SPACE = """
 UPDATE vectorforge.collections SET other_space = %(space)s
 WHERE tenant_id = %(tenant)s AND id = %(collection)s
 """
-# Embeddings exist of current passages only, so the two counts are equal when none lacks a vector.
+# Embeddings exist of current chunks only, so the two counts are equal when none lacks a vector.
 _STATUS = """
 SELECT s.id, s.state, s.embedding_provider AS provider, s.embedding_model AS model, s.dimension,
        s.query_prefix, s.document_prefix, s.space, s.complete, s.failures, s.error_code, s.error_message,
@@ -71,7 +71,7 @@ WHERE f.tenant_id = %(tenant)s AND f.collection_id = %(collection)s AND f.to_ver
     WHERE e.tenant_id = %(tenant)s AND e.chunk_id = f.id AND e.space = %(space)s
 )
 """
-# A writer of the version before retires passages without a look at a second space.
+# A writer of the version before retires chunks without a look at a second space.
 _DELETE_STRAYS = """
 DELETE FROM vectorforge.embeddings AS e
 WHERE e.tenant_id = %(tenant)s AND e.collection_id = %(collection)s AND e.space = %(space)s AND NOT EXISTS (
@@ -155,7 +155,7 @@ class EmbeddingSwitchRepository:
         Raises:
             NotFoundError: There is no such collection.
             ConflictError: A change is open already, or there are too many partitions.
-            DatabaseUnavailableError: The tables for this dimension could not be made now.
+            DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         values = self._of(collection_id)
         collection = await self._db.fetch_one(_COLLECTION, values)
@@ -178,7 +178,7 @@ class EmbeddingSwitchRepository:
         return await self.get(collection_id)
 
     async def keep_gate(self, collection_id: UUID, switch_id: UUID, gate: Mapping[str, Any]) -> None:
-        """Keep what a comparison has shown."""
+        """Store the result of a comparison."""
         values = {**self._of(collection_id), "id": switch_id, "gate": json.dumps(gate)}
         await self._db.execute(_KEEP_GATE, values)
 
@@ -187,7 +187,7 @@ class EmbeddingSwitchRepository:
 
         Raises:
             NotFoundError: No change is open.
-            ConflictError: It is switched already or ending, passages lack a vector of the new model, or
+            ConflictError: It is switched already or ending, chunks lack a vector of the new model, or
                 documents are written without a pause in which the exchange could be made.
         """
         async with self._db.transaction() as connection:
@@ -265,7 +265,7 @@ _WRONG_STATE: Final = {
 
 
 async def lock_out_writers(connection: "AsyncConnection[dict[str, Any]]", values: Mapping[str, Any]) -> None:
-    """Wait for a moment in which nobody writes documents of a collection, and keep writers out of it.
+    """Wait until no documents of a collection are being written, and lock writers out.
 
     Until the transaction ends; the collection's change is held as well.
 

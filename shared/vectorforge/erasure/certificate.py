@@ -12,7 +12,7 @@ FORMAT = "vectorforge.erasure/1"
 
 
 def canonical(certificate: Mapping[str, Any]) -> str:
-    """The one text of a certificate: keys in order, no blanks, no escapes that JSON does not ask for.
+    """Return the canonical text of a certificate: sorted keys, no blanks, only necessary escapes.
 
     For certificates, whose numbers are all whole, that is RFC 8785 (JSON Canonicalization Scheme).
     """
@@ -36,7 +36,7 @@ def make_certificate(
 
     Args:
         erasure: In its last stage.
-        tenant_id: Whose data they were.
+        tenant_id: Tenant of the data.
         finished_at: On the database's clock.
         schema_version: Of the database: which tables there were.
         not_reached: Places that may hold copies, and which VectorForge cannot erase.

@@ -38,7 +38,7 @@ FROM vectorforge.claim_erasure(make_interval(secs => %s))
 
 
 class ErasureDatabase(TenantDatabase):
-    """A tenant's database for those who erase it: also while nobody else may enter."""
+    """A tenant's database for its erasure, accessible while the tenant is closed to others."""
 
     _enter: ClassVar[str] = "SELECT vectorforge.enter_erasure(%s)"
 
@@ -89,10 +89,10 @@ class ErasureStep(NamedTuple):
     """Result of a step."""
 
     stage: str
-    """The stage of the next one."""
+    """Stage of the next step."""
     rows: int
     waits: bool
-    """Somebody has to end something first."""
+    """The step is blocked by other work."""
 
 
 class ErasureRepository:
@@ -118,8 +118,8 @@ class ErasureRepository:
         Args:
             new_id: Of the erasure, if it is a new one.
             subject: What to erase.
-            logs: What becomes of records of questions that it answered; of a tenant all go.
-            requested_by: Who wants it, at most 200 characters; stands in the certificate.
+            logs: Policy for query log records that used it; all records of an erased tenant are deleted.
+            requested_by: Requester in the certificate, at most 200 characters.
 
         Returns:
             The erasure's id; None: there is no such subject.
@@ -147,7 +147,7 @@ class ErasureRepository:
         await self._db.execute(_NOTE_FILES, (erasure_id, list(keys), deleted))
 
     async def finish(self, erasure_id: UUID, certificate: str) -> bool:
-        """End an erasure whose stage is ``objects``; False: somebody else has."""
+        """Finish an erasure in stage ``objects``; return False if another process has."""
         row = await self._db.fetch_one(_FINISH, (erasure_id, certificate))
         return bool(row and row["finished"])
 
@@ -168,7 +168,7 @@ class ErasureRepository:
 
 
 async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[str, UUID] | None:
-    """An erasure of any tenant, with its tenant, that nobody has gone on with for a while; None: none is."""
+    """Claim an idle erasure of any tenant; return its tenant and id, or None."""
     row = await database.fetch_untenanted(_CLAIM, (lease_s,))
     return (row["tenant_id"], row["erasure_id"]) if row else None
 

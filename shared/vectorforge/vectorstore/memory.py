@@ -72,8 +72,8 @@ class _Collection:
 class InMemoryVectorStore(VectorStore):
     """Every search computes every distance and counts every word. One instance holds one tenant.
 
-    Words are taken as they stand (``plain_words``), whatever the collection's language. A collection begins
-    with its first document and takes its dimension from the first vector; metric and existence of one are
+    Words are not stemmed (``ranking.bm25``), in any language. A collection begins
+    with its first document and gets its dimension from the first vector; its metric and existence are
     therefore not checked here.
     """
 

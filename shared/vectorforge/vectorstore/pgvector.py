@@ -37,7 +37,7 @@ from vectorforge.vectorstore.writes.replacement import check_dimension, prepare,
 
 
 class PgVectorStore(VectorStore):
-    """Chunks and vectors of one tenant in PostgreSQL. Costs nothing to make, and keeps nothing of a search.
+    """Chunks and vectors of one tenant in PostgreSQL. Creating it costs nothing; it holds no state.
 
     A search is one statement (``search_sql``), sent with its transaction in one round trip; where an index
     gave too little, another one follows. Vectors are compared completely while few match; above that the HNSW
@@ -47,7 +47,7 @@ class PgVectorStore(VectorStore):
         db: The database as the tenant sees it.
         exact_scan_limit: Vectors, of 384 dimensions at most, up to which a collection is searched exactly; of
             longer ones accordingly fewer. Of a larger collection it takes fewer that match a filter.
-        ef_search: Candidates the HNSW index keeps in sight at most, 1 to 1,000: more are slower and more
+        ef_search: Maximum size of the HNSW index's candidate list, 1 to 1,000: more is slower and more
             accurate.
     """
 

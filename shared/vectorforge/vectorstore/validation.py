@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pgvector
 
 MAX_TOP_K: Final = 1_000
-"""Chunks one search may ask for."""
+"""Maximum number of chunks of one search."""
 MAX_PROFILE_ID: Final = 2**63 - 1
 """Limit of bigint."""
 MAX_DIMENSION: Final = 16_000
@@ -203,7 +203,7 @@ def _check_hash(value: bytes, field: str) -> None:
 
 
 def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int) -> str:
-    """The document's metadata completed with the passage's own, which wins, as JSON.
+    """Return the document's metadata completed with the chunk's own, which wins, as JSON.
 
     Raises:
         InvalidInputError: See ``storable_metadata``.

@@ -81,7 +81,7 @@ class FoundAnswer:
     data_version: int
     """Current version of the collection's data."""
     answer: str | None = None
-    """JSON of an answer made at this version; None: there is none."""
+    """JSON of an answer made at this version, or None."""
     fresh_for_s: float = 0.0
     """Seconds until its time runs out; 0 or less when it has."""
     tier: CacheTier = "database"
@@ -93,9 +93,9 @@ class CacheStatistics:
     """Contents and hits of one tenant's caches."""
 
     fresh: int
-    """Answers that the next equal question gets."""
+    """Answers returned for the next equal query."""
     stale: int
-    """Expired ones, which may take the place of an answer that cannot be had."""
+    """Expired answers, usable as a fallback."""
     outdated: int
     """Answers from documents that have changed; never returned again, and deleted over time."""
     bytes: int
@@ -103,9 +103,9 @@ class CacheStatistics:
     oldest_at: datetime | None
     newest_at: datetime | None
     embeddings: int
-    """Vectors of questions."""
+    """Vectors of queries."""
     answered_last_day: int
-    """Questions of the last 24 hours that were answered, by the query log."""
+    """Queries of the last 24 hours that were answered, by the query log."""
     hits_last_day: int
     """Those of them that were answered from the cache."""
 
@@ -137,7 +137,7 @@ class AnswerCacheRepository:
             key: 32 bytes.
             collection_id: Of the tenant.
             data_version: Not needed here; the version is read with the answer.
-            known: What has been read already; it is returned.
+            known: Result that was read before; it is returned.
 
         Returns:
             None when there is no such collection.
@@ -154,7 +154,7 @@ class AnswerCacheRepository:
         return FoundAnswer(**row) if row else None
 
     async def keep(self, key: bytes, collection_id: UUID, data_version: int, answer: str) -> None:
-        """Store an answer; it takes the place of an earlier one.
+        """Store an answer, replacing an earlier one.
 
         Args:
             key: 32 bytes.
@@ -167,7 +167,7 @@ class AnswerCacheRepository:
     def end_write(
         self, key: bytes, collection_id: UUID, data_version: int, answer: str
     ) -> tuple[str, Params]:
-        """The statement that ``keep`` runs, and its values; running it twice changes nothing more."""
+        """Return the statement of ``keep`` and its parameters; running it twice has the effect of once."""
         return _KEEP, {
             "tenant_id": self._db.tenant_id,
             "key": key,

@@ -1,4 +1,4 @@
-"""API keys: made, listed, rotated and revoked by their tenant; looked up by whoever has one."""
+"""API keys of tenants: creation, listing, rotation, revocation and look-up."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -82,14 +82,14 @@ class ApiKey:
     """None: it does not end by itself."""
     revoked_at: datetime | None
     successor: str | None
-    """Id of the key that takes its place, once it was rotated."""
+    """Id of the key that replaces it, after a rotation."""
     last_used_on: date | None
     """In UTC; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A key that was just made."""
+    """A new key, with its secret."""
 
     secret: str
     """The key itself, ``vf_<id>_<43 characters>``; it is stored nowhere and cannot be shown again."""
@@ -170,7 +170,7 @@ class ApiKeyRepository:
         return [_key(row) for row in rows]
 
     async def rotate(self, key_id: str, *, overlap: timedelta = DEFAULT_OVERLAP) -> NewApiKey:
-        """Make a key that takes the place of another: same name, scope and lifetime.
+        """Create a key that replaces another, with the same name, scope and lifetime.
 
         Args:
             key_id: Of the old key.
@@ -189,7 +189,7 @@ class ApiKeyRepository:
         return NewApiKey(secret, _key(row))
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key now. Requests that have begun go on; later ones are refused, see ``KeyCheck``.
+        """Revoke a key now. Running requests continue; later ones are rejected, see ``KeyCheck``.
 
         Raises:
             NotFoundError: There is no such key in use.
@@ -206,7 +206,7 @@ class ApiKeyRepository:
 
 
 async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | None:
-    """The key of any tenant with this SHA-256; None when there is none in use.
+    """Return the active key of any tenant with this SHA-256, or None.
 
     It also notes the day on which the key was used.
 

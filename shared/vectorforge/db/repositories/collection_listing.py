@@ -1,4 +1,4 @@
-"""Collections and documents page by page, with what they take and what is still on its way."""
+"""Pages of collections and documents, with their sizes and pending ingestion."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this room only; values are bound.)
@@ -45,7 +45,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id = %
 
 @dataclass(frozen=True, slots=True)
 class ListedCollection:
-    """A collection, and what it takes."""
+    """A collection and its size."""
 
     collection: Collection
     text_bytes: int
@@ -56,7 +56,7 @@ class ListedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document, and what it takes."""
+    """A document and its size."""
 
     document: Document
     text_bytes: int
@@ -64,7 +64,7 @@ class ListedDocument:
 
 
 class CollectionListing:
-    """The collections and documents of one tenant, in the order they were made."""
+    """Collections and documents of one tenant, by creation time."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db

@@ -98,22 +98,22 @@ class CollectionRepository:
         Args:
             name: Unique within the tenant, 1 to 200 characters, not only blanks.
             embedding_provider: Name under which the provider is registered.
-            embedding_model: Model the provider is asked for.
+            embedding_model: Model of the provider.
             dimension: Length of the model's vectors, 1 to 16,000. An index makes searches fast up to 4,000;
                 above, they are exact scans.
             distance_metric: How vectors are compared.
-            query_prefix: Put before every question when it is embedded.
-            document_prefix: Put before every passage when it is embedded.
+            query_prefix: Prefix of every query when it is embedded.
+            document_prefix: Prefix of every chunk when it is embedded.
             description: Free text.
             by_profile: Whether every document is to belong to a profile.
             search: How it is to be searched.
-            vector_index: What the index of the vectors is made of, once there are enough of them to have one.
+            vector_index: Kind of the vector index, built once there are enough vectors.
 
         Raises:
             ConflictError: The tenant has a collection of this name, or as many as are allowed.
             InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
                 others.
-            DatabaseUnavailableError: The tables for this dimension could not be made now.
+            DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
         _check(name, dimension)
         _check_index(vector_index, distance_metric, dimension)
@@ -166,12 +166,12 @@ class CollectionRepository:
     async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
         """Change how a collection is searched; answers cached of it are not given any more.
 
-        After a change of the language, passages are found by the words they were read by before until a
+        After a change of the language, chunks are found by the words they were read by before until a
         worker has read them anew; ``terms_complete`` is false until then. So it is after a mode was set that
         needs words, in a collection that kept none.
 
         Returns:
-            The collection as it is now; None when there is none.
+            The collection, or None.
 
         Raises:
             InvalidInputError: A setting is out of range, or ``keeps_words`` is false.

@@ -1,4 +1,4 @@
-"""Conversations that are kept: who said what, in order."""
+"""Stored conversations: messages by role, in order."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)
@@ -61,11 +61,11 @@ _DELETE = "DELETE FROM vectorforge.conversations WHERE tenant_id = %s AND id = %
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation without what was said."""
+    """A conversation without its messages."""
 
     id: UUID
     title: str
-    """Given, or the start of the first question; empty before that."""
+    """Title given, or the start of the first query; empty before that."""
     message_count: int
     created_at: datetime
     updated_at: datetime
@@ -74,7 +74,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationMessage:
-    """Something that was said."""
+    """A message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str
@@ -112,7 +112,7 @@ class ConversationRepository:
 
         Args:
             title: At most 200 characters.
-            credential: Name of the credential whose share it counts to; None: only the tenant's limit holds.
+            credential: Name of the credential with a limit of its own; None for the tenant's limit only.
 
         Raises:
             InvalidInputError: The title is longer than 200 characters.

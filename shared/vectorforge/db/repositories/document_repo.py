@@ -1,4 +1,4 @@
-"""Documents and their passages, for reading; ``vectorstore`` writes and deletes them."""
+"""Documents and their chunks, for reading; ``vectorstore`` writes and deletes them."""
 
 # ruff: noqa: S608
 # (Statements are put together from constants of this module only; values are bound.)

@@ -1,6 +1,6 @@
 """Embedding models of a collection: its own, and a second one during a switch.
 
-Partitions of the embeddings for a second model of a collection, made when they are missing.
+Partitions of embeddings for the second model are created when missing.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ORDER BY place
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """A model, how it is to be asked, and where its vectors are."""
+    """A model, its prefixes, and the space of its vectors."""
 
     provider: str
     """Name under which the provider is registered."""
@@ -82,20 +82,20 @@ _ALTERNATE = "SELECT vectorforge.ensure_alternate_space(%(space)s) AS space"
 
 
 async def second_space(db: TenantDatabase, space: str, metric: str, dimension: int) -> str:
-    """The partition for the vectors of a model that is to take the place of another one.
+    """Return the partition for the vectors of a model that replaces another one.
 
     Args:
         db: Of any tenant.
         space: Where the vectors are that are compared now.
         metric: Of the collection.
-        dimension: Of the model to come.
+        dimension: Dimension of the new model.
 
     Returns:
         Its name; never ``space``.
 
     Raises:
         ConflictError: There are too many partitions.
-        DatabaseUnavailableError: It could not be made now.
+        DatabaseUnavailableError: It could not be created now.
     """
     wanted = {"metric": metric, "dimension": dimension, "kind": _kind(space, dimension)}
     found = await _ensured(db, _SPACE, wanted)
@@ -125,7 +125,7 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
 
 
 def _kind(space: str, dimension: int) -> str:
-    """The kind of the partition to come: as that of today; no half precision where none can be indexed."""
+    """Return the kind of the new partition: the current one, but half precision only if it can be indexed."""
     kind = space.rsplit("_", 1)[-1]
     if kind == "binary" or (kind == "half" and dimension <= _MAX_HALF_DIMENSION):
         return kind

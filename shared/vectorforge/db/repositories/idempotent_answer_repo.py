@@ -1,4 +1,4 @@
-"""Answers under an Idempotency-Key: who may make one, and what is given again to who asks once more."""
+"""Answers under an Idempotency-Key: claimed by one request, replayed to later ones."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from vectorforge.db.types import Call
 
 LEASE_S = 15.0
-"""Silence of who makes an answer after which somebody else may: it says twice a second that it is there."""
+"""Silence of a writer after which another may take over; writers report twice a second."""
 
-# The key goes from an answer that will never be given: its writer is gone, or its time is over.
+# Deletes the key of an answer that will never end: its writer is gone, or it has expired.
 _FREE = """
 UPDATE vectorforge.answer_streams
 SET idempotency_key = NULL, state = CASE state WHEN 'running' THEN 'lost' ELSE state END
@@ -57,7 +57,7 @@ DELETE FROM vectorforge.answer_streams WHERE tenant_id = %(tenant_id)s AND query
     ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED
 )
 """
-# Keys stay, so that no answer is made, and charged, twice.
+# Keys remain, so that no answer is generated, and charged, twice.
 _DROP_OVER_QUOTA = """
 WITH aged AS (
     SELECT query_id, sum(stored_bytes) OVER (ORDER BY created_at DESC, query_id) AS bytes_up_to_it
@@ -109,9 +109,9 @@ class IdempotentAnswerRepository:
 
     Args:
         db: Bound to the tenant.
-        kept_s: Seconds for which an answer is kept after its end.
-        longest_s: Seconds that making one takes at most.
-        max_keys: Answers kept at most; the oldest ones go.
+        kept_s: Retention of an answer after its end, seconds.
+        longest_s: Maximum duration of an answer, seconds.
+        max_keys: Maximum number of answers; the oldest are deleted.
         max_bytes: Of all of them together; the oldest are dropped, and their keys are refused from then on.
     """
 
@@ -125,12 +125,12 @@ class IdempotentAnswerRepository:
         self._streams = AnswerStreamRepository(db, kept_s=kept_s, longest_s=longest_s)
 
     async def claim(self, key: bytes, fingerprint: bytes, query_id: UUID) -> KeyedAnswer | None:
-        """Begin the answer under a key, if nobody has or whoever did will never end it. In one round trip.
+        """Begin the answer under a key, unless another request does. In one round trip.
 
         Args:
             key: 32 bytes.
             fingerprint: Of the request, 32 bytes.
-            query_id: Of the question.
+            query_id: Id of the query.
 
         Returns:
             What there is; it is the caller's to make when it has his ``query_id``. None: it has just gone.
@@ -159,10 +159,10 @@ class IdempotentAnswerRepository:
         """As ``AnswerStreamRepository.write``.
 
         Args:
-            query_id: Of the question.
+            query_id: Id of the query.
             batch: As there.
             state: As there.
-            head: Of a streamed response; may come more than once.
+            head: Head of a streamed response; may be given more than once.
             is_kept: False, with the last part: the key is free again.
         """
         values = {"tenant_id": self._db.tenant_id, "query_id": query_id}
@@ -181,7 +181,7 @@ class IdempotentAnswerRepository:
         return Readership(**rows[0]) if rows else None
 
     async def give_up(self, query_id: UUID) -> bool:
-        """Say that an answer that is being made will have no end: the key is free again."""
+        """Abandon a running answer and release its key."""
         return await self._streams.give_up(query_id)
 
     async def read(self, query_id: UUID, after: int) -> Sequence[tuple[int, bytes]]:

@@ -84,7 +84,7 @@ UPDATE vectorforge.ingestion_jobs AS job
 SET documents_failed = documents_failed + CASE done.status WHEN 'failed' THEN 1 ELSE 0 END, claims = 0
 FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 """
-# The first part takes the item's place, the others go behind the last item.
+# The first part replaces the item, the others are appended.
 REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
 SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,

@@ -1,6 +1,6 @@
 """Queue of ingestion jobs: claims across tenants, and one tenant's jobs.
 
-Ingestion jobs: documents accepted, kept until they are stored, and what became of each.
+An ingestion job holds accepted documents until they are stored, and the outcome of each.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class JobDispatcher:
         self._database = database
 
     async def claim(self, lease_s: float = 60.0) -> ClaimedJob | None:
-        """Take the next job, for as long as its lease lasts; ``JobRepository.heartbeat`` prolongs it.
+        """Claim the next job for the time of its lease; ``JobRepository.heartbeat`` extends it.
 
         A job whose lease has run out (its worker was killed) is taken over, with the items it had begun.
         Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
@@ -67,7 +67,7 @@ class JobDispatcher:
         document each (see ``JobRepository.create``), of different ones.
 
         Args:
-            lease_s: Seconds until another worker may take it over, more than 0 and at most 86,400.
+            lease_s: Seconds until another worker may claim it, more than 0 and at most 86,400.
 
         Returns:
             The job, now running; None when no job waits.
@@ -83,9 +83,9 @@ class JobDispatcher:
             pass
 
     async def erase_old_log_texts(self, kept_days: int) -> None:
-        """Empty questions and answers older than this many days, at least 1, of all tenants.
+        """Empty the texts of queries and answers older than this many days, at least 1, of all tenants.
 
-        Tombstones of erased passages that are too old to be of use go as well.
+        Deletes tombstones of erased chunks that are too old to be of use as well.
         """
         while (row := await self._database.fetch_untenanted(_ERASE_OLD_TEXTS, (kept_days,))) and row[
             "erased"
@@ -100,7 +100,7 @@ class JobDispatcher:
             pass
 
     async def delete_expired_streams(self) -> None:
-        """Delete streamed answers whose time is over, of all tenants."""
+        """Delete expired streamed answers of all tenants."""
         while (row := await self._database.fetch_untenanted(_DELETE_EXPIRED_STREAMS)) and row["deleted"]:
             pass
 
@@ -190,7 +190,7 @@ class JobRepository(JobProgress):
         Args:
             collection_id: Where they will be stored.
             items: 1 to 10,000 documents, in the order they will be read.
-            job_id: For a sender who may ask twice: a job that has this id already is returned as it is.
+            job_id: Id for a sender that may retry: an existing job with this id is returned.
             refusal: Why the documents are not read: then the job has failed, which is how its tenant hears
                 of it, and no worker ever sees it.
             side_by_side: For a single document: the job need not wait for older ones of other documents.
@@ -237,7 +237,7 @@ class JobRepository(JobProgress):
         return IngestionJob.of(row) if row else None
 
     async def not_ended(self, job_ids: Sequence[UUID]) -> set[UUID]:
-        """Those of these jobs that wait or run; a job that was deleted is none of them."""
+        """Return those of these jobs that are queued or running, without deleted ones."""
         rows = await self._db.fetch_all(_OPEN, (self._db.tenant_id, list(job_ids)))
         return {row["id"] for row in rows}
 

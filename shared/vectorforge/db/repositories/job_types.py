@@ -51,7 +51,7 @@ class NewJobItem:
 
 @dataclass(frozen=True, slots=True)
 class IngestionJob:
-    """Documents accepted together, as far as they have come."""
+    """Documents accepted together, with their progress."""
 
     id: UUID
     collection_id: UUID

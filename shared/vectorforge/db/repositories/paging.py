@@ -105,7 +105,7 @@ AND (%(cached)s::boolean IS NULL OR (cached OR outcome = 'cached') = %(cached)s)
 AND (%(degraded)s::boolean IS NULL OR (degraded <> '[]') = %(degraded)s)
 AND (%(text)s::text IS NULL OR strpos(lower(query_text), lower(%(text)s)) > 0)
 """
-"""For a WHERE over ``vectorforge.query_logs``; takes ``QueryFilter.values`` and ``tenant_id``."""
+"""WHERE conditions on ``vectorforge.query_logs``; parameters are ``QueryFilter.values`` and ``tenant_id``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The record of every question.
+"""The query log: one record per query.
 
 Storing the records of many tenants at once: what the log writer may do, and all it may do.
 """
@@ -61,7 +61,7 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """One question and what became of it."""
+    """One query and its outcome."""
 
     id: UUID
     """The request's id, so that a log delivered twice is stored once."""
@@ -74,7 +74,7 @@ class QueryLog:
     outcome: str = "answered"
     """started | answered | empty | error | aborted | cached | deadline
 
-    "started" until the record of the end has come, and for ever when the process was killed before that."""
+    "started" until the end is recorded, and forever if the process was killed before that."""
     used_chunk_ids: Sequence[UUID] = field(default_factory=list)
     """Those that fitted into the context, in its order."""
     provider: str | None = None
@@ -108,24 +108,24 @@ class QueryLogRepository:
         self._db = db
 
     async def start(self, log: QueryLog) -> None:
-        """Store the row of a query that has begun, as ``create``; the record of the end takes its place."""
+        """Store the row of a started query, as ``create``; the record of its end replaces it."""
         await self._db.execute(*self._inserting(log), repeatable=True)
 
     async def create(self, log: QueryLog) -> None:
         """Store a log; one that is stored already stays as it is, unless it is "started".
 
-        Characters that PostgreSQL cannot hold become U+FFFD: a log is not lost because of what was asked.
+        Characters that PostgreSQL cannot hold become U+FFFD, so that no record is lost.
         """
         await self._db.execute_all(self._creating(log), repeatable=True)
 
     async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
         """Store a log and what else is to be written at a query's end, in one transaction.
 
-        When that fails or takes too long, the log is stored alone, and False is returned.
+        If that fails or takes too long, the record is stored alone, and False is returned.
 
         Args:
             log: As ``create``.
-            beside: Statements of the same tenant that may be run twice.
+            beside: Repeatable statements of the same tenant.
             timeout_s: Longest time for all together.
         """
         creating = self._creating(log)
@@ -175,7 +175,7 @@ class QueryLogRepository:
         """A page of logs, newest first.
 
         Args:
-            collection_id: Only questions to this collection.
+            collection_id: Only queries to this collection.
             limit: Logs of the page, 1 to 1,000.
             offset: Logs before the page.
             outcome: Only logs with this outcome.
@@ -199,7 +199,7 @@ class QueryLogRepository:
         Args:
             matching: The conditions.
             limit: Logs of the page, 1 to 1,000.
-            offset: Logs before the page; they are others once newer queries have come.
+            offset: Records before the page; they shift as newer queries arrive.
             after: Time and id of the last log of the page before: no log comes twice and none is left out,
                 whatever has been added meanwhile.
 
@@ -259,11 +259,11 @@ class QueryLogWriter:
     async def write(self, logs: Sequence[tuple[str, QueryLog]]) -> WrittenLogs:
         """Store (tenant, record) pairs in one statement: all of them or, after an error, none.
 
-        Records may come twice, in any order and in several calls: there is one row for each query, and of its
-        records the one with another outcome than "started" stays.
+        Records may be repeated, in any order and in several calls: each query has one row, and a record with
+        another outcome than "started" wins.
 
         Args:
-            logs: Their texts together well below 256 MB, which is PostgreSQL's limit for jsonb.
+            logs: Records with texts well below 256 MB in all, which is PostgreSQL's limit for jsonb.
 
         Raises:
             InvalidInputError: A value that PostgreSQL cannot store.
@@ -278,7 +278,7 @@ class QueryLogWriter:
 
 
 def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
-    """The record as the function of the database takes it: JSON types only."""
+    """Return the record as the database function accepts it: JSON types only."""
     row: dict[str, Any] = {name: getattr(log, name) for name in QueryLog.__dataclass_fields__}
     row |= {name: storable(row[name]) for name in _TEXTS if row[name] is not None}
     return row | {

@@ -39,7 +39,7 @@ WITH held AS (
 )
 SELECT {columns} FROM changed
 """
-"""Takes a list of columns, and the values of ``checked_settings`` with ``tenant_id`` and ``id``."""
+"""Parameters: a list of columns, and the values of ``checked_settings`` with ``tenant_id`` and ``id``."""
 
 
 async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict[str, Any]:
@@ -62,7 +62,7 @@ async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict
 
 
 async def languages(db: TenantDatabase) -> list[str]:
-    """The text search configurations that come with this PostgreSQL, by name."""
+    """Return the names of this PostgreSQL's text search configurations."""
     return [row["name"] for row in await db.fetch_all(_LANGUAGES)]
 
 

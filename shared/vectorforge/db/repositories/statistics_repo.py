@@ -125,7 +125,7 @@ class StatisticsRepository:
 
         Args:
             matching: Which queries; its range of time is ``bounded``.
-            bucket: Length of an interval; None takes hours for up to two days, else days.
+            bucket: Length of an interval; None for hours up to two days, else days.
 
         Raises:
             InvalidInputError: The range is too long, or empty.

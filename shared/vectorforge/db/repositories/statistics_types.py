@@ -55,7 +55,7 @@ class Interval(Activity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelActivity(Activity):
-    """Queries that one model answered; both None: none was asked."""
+    """Queries answered by one model; both None without a model."""
 
     provider: str | None
     model: str | None
@@ -70,7 +70,7 @@ class VariantActivity(Activity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionActivity(Activity):
-    """Queries to one collection; its name is None when it was deleted."""
+    """Queries to one collection; its name is None if it was deleted."""
 
     collection_id: UUID
     name: str | None

@@ -62,14 +62,14 @@ def _compiled(condition: Filter) -> SqlCondition:
 
 
 class SelectedDocuments:
-    """The documents of a collection, or of one profile there, whose own metadata match a filter.
+    """Documents of a collection, or of one profile there, whose own metadata match a filter.
 
     Args:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
         selection: What ``checked_selection`` returned.
-        profile_id: Whose documents; needed where documents belong to profiles.
+        profile_id: Profile of the documents; required in a collection for profiles.
     """
 
     def __init__(

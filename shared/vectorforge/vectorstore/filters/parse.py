@@ -72,7 +72,7 @@ MAX_NUMBER: Final = sys.float_info.max
 """Largest magnitude of a number: a double's."""
 MAX_SQL_LENGTH: Final = 12_000
 """Characters of the whole filter as SQL, enough for 50 ``$contains``, 70 ``$in`` or 99 comparisons. A
-statement over 16 KB makes RDS Proxy keep a database connection for its sender alone, until that disconnects.
+statement over 16 KB pins a database connection of RDS Proxy to its client until it disconnects.
 https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.limitations"""
 
 _WITHOUT_REFERENCES: Final = 2

@@ -1,6 +1,6 @@
-"""The parts of a search's statement that say what matches; ``search_sql`` puts them together.
+"""Parts of a search's statement that define the matches; ``statement`` joins them.
 
-``search_relevance`` has those that order it. ``search_sql`` says what each is for.
+``lexical`` has those that order them; ``statement`` explains each.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class SearchPlan(StrEnum):
 
 
 MAX_SCAN_TUPLES: Final = 20_000
-"""``hnsw.max_scan_tuples``: after that many vectors an index scan gives up."""
+"""``hnsw.max_scan_tuples``: number of vectors after which an index scan ends."""
 LEAST_COMPARED: Final = 500
 COMPARED_FACTOR: Final = 3
 """Matches that are compared instead of asking an index; see ``counting``. At twice the root, 5,032 of 500,000
@@ -32,8 +32,8 @@ _LOOSENESS = 2
 _NARROW_PART = 8
 """Divisor of a collection's size: below that many matches the index over metadata beats a scan."""
 _MOST_NUMBERED: Final = 3_000
-"""Passages that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
-the ranking are looked up before there are enough: of 100,000 passages, 100 that match among 3,300."""
+"""Chunks that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
+the ranking are looked up before there are enough: of 100,000 chunks, 100 that match among 3,300."""
 
 FACTS: Final = """
 facts AS MATERIALIZED (
@@ -57,7 +57,7 @@ facts AS (
 )
 """
 
-# An index is asked where it need not pass over too many vectors of others.
+# An index is searched if it need not pass over too many vectors of others.
 _COUNTING = """
 counting AS MATERIALIZED (
     SELECT CASE WHEN indexed AND partition_rows * %(candidates)s <= chunk_count * {most}.0
@@ -88,7 +88,7 @@ WORDS: Final = "scope AS (SELECT * FROM facts)"
 WORDS_IF_ENOUGH: Final = (
     "scope AS (SELECT facts.* FROM facts CROSS JOIN counted WHERE counted.matching = %(depth)s)"
 )
-"""Without a row the words are not looked up; the statement will be asked in another way."""
+"""Without a row the words are not looked up; the search is repeated with another plan."""
 
 # An array, not a join: without statistics the planner would read the whole collection for each document.
 _OF_DOCUMENTS = """
@@ -133,10 +133,10 @@ def count(*, everything: bool, of_profile: bool, narrowed: bool, up_to: str | No
     """``counted``: how many chunks match; ``found``: their ids, unless all match.
 
     Args:
-        everything: Whether all of the collection's do.
-        of_profile: Whether only those of one profile may.
-        narrowed: Whether the index over metadata knows anything of the filter.
-        up_to: A number after which neither goes on, or NULL; None: there is none.
+        everything: All chunks of the collection match.
+        of_profile: Only chunks of one profile match.
+        narrowed: The index over metadata covers a part of the filter.
+        up_to: SQL of a number after which both stop, or NULL; None for no limit.
     """
     if everything:
         yield _COUNT_ALL

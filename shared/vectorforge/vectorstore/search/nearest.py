@@ -1,4 +1,4 @@
-"""The leg of the vectors in a search's statement; ``search_sql`` says when which way to them is taken."""
+"""Vector leg of a search's statement; ``statement`` explains its plans."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -144,12 +144,12 @@ class Nearest:
     everything: bool
 
     def compared(self) -> Iterator[str]:
-        """All of what was counted."""
+        """Yield the comparison of all matches."""
         yield _COMPARED_REASON
         yield _DENSE.replace("{legs}", self._compared())
 
     def by_index(self, passes: str) -> Iterator[str]:
-        """From the index; ``passes`` tells of one candidate whether it matches."""
+        """Yield the search of the index; ``passes`` is the condition on one candidate."""
         # Tested on what one batch of the scan gives: its later ones find less of the nearest.
         scan = self._by_index("TRUE", "").replace("LIMIT %(candidates)s", "LIMIT %(ef_search)s")
         near = passes.replace("{id}", "near.chunk_id")
@@ -158,7 +158,7 @@ class Nearest:
         yield _DENSE.replace("MATERIALIZED ", "").replace("{legs}", _KEPT)
 
     def chosen(self, passes: str) -> Iterator[str]:
-        """In the way that fits what was counted."""
+        """Yield the search that fits the count."""
         yield _CHOSEN
         scan = self._by_index(passes, " FROM chosen WHERE reason = 'many'")
         # Others' vectors close together hold back the nearest: a batch has them, the first few rows may not.

@@ -1,4 +1,4 @@
-"""One search of PostgreSQL: which statements it takes, and what their rows mean."""
+"""One search of PostgreSQL: its statements, their rows, and facts cached for later searches."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -25,60 +25,60 @@ _WIDENED: Final = 1.25
 """Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
-matches takes less time; see ``search_branches.counting``."""
+matches takes less time; see ``branches.counting``."""
 
 
 @dataclass(slots=True)
 class KnownCollection:
-    """A collection that is searched through an index."""
+    """Facts about a collection that is searched through an index."""
 
     chunks: int
     partition_rows: float
-    """Estimated; below 0 while the server does not know."""
+    """Estimate; below 0 while unknown to the server."""
     futile: set[str] = field(default_factory=set)
-    """Filters, without their values, that let too little through for the index."""
+    """Filters, without their values, with too few matches for the index."""
 
     widths: dict[str, float] = field(default_factory=dict)
-    """By such a filter: vectors in the index's batch for each one wanted, where it once gave too few."""
+    """Vectors in the index's batch per requested row, by filter, after a batch that was too small."""
 
     def ef_search(self, most: int) -> int:
-        """Candidates to keep in sight: an index of more vectors needs more to find as many of the nearest."""
+        """Return the candidate list's size: a larger index needs more for the same recall."""
         return min(most, max(_EF_LEAST, isqrt(int(max(self.partition_rows, self.chunks)) * 2 // 5)))
 
     def width(self, filter_sql: str, wanted: int) -> int:
-        """Vectors that must be in the batch for ``wanted`` to match, as far as is known."""
+        """Return the batch size from which ``wanted`` vectors are expected to match."""
         return ceil(self.widths.get(filter_sql, 1) * wanted)
 
     def was_short(self, filter_sql: str, batch: int, matching: int) -> None:
-        """Take note that of a batch so few matched: the next one is to be wider."""
+        """Note a batch with too few matches, so that the next one is larger."""
         if len(self.widths) >= _MOST_FUTILE:
             self.widths.clear()
         self.widths[filter_sql] = _WIDENED * batch / max(matching, 1)
 
     def scan_tuples(self, depth: int) -> int:
-        """Vectors after which the index has taken longer than comparing what matches would."""
+        """Return the number of vectors after which the index is slower than comparing all matches."""
         return min(MAX_SCAN_TUPLES, _TUPLES_FACTOR * isqrt(depth * self.chunks))
 
 
 class KnownCollections:
-    """The collections that were last searched, of all tenants; knows nothing of what is in them."""
+    """The collections of all tenants that were searched last, without their contents."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, KnownCollection] = OrderedDict()
 
     def get(self, collection_id: UUID, filter_sql: str) -> KnownCollection | None:
-        """The collection, if its index is the way for such a filter as far as is known."""
+        """Return the collection if its index suits the filter, by earlier searches."""
         known = self._known.get(collection_id)
         return None if known is None or filter_sql in known.futile else known
 
     def found(self, collection_id: UUID, filter_sql: str, row: Mapping[str, Any], *, enough: bool) -> None:
-        """Take note of what a search's statement has told.
+        """Note the facts from the rows of a search.
 
         Args:
             collection_id: The collection.
             filter_sql: As in the statement, without values.
-            row: Of the statement's result.
-            enough: Whether the index gave enough.
+            row: Row of the result.
+            enough: The index returned enough rows.
         """
         if not row["indexed"]:
             self._known.pop(collection_id, None)
@@ -192,7 +192,7 @@ class Searcher:
         self._ef_search = ef_search
 
     async def search(self, search: Search) -> SearchRows | None:
-        """Make it, nearly always by one statement; None: there is no such collection.
+        """Run a search, nearly always as one statement; return None for an unknown collection.
 
         Raises:
             As ``TenantDatabase.fetch_all``.

@@ -1,13 +1,13 @@
 """The statement of a search: one, so that a search is one round trip and sees one state of the data.
 
 It runs the legs (vectors, words, or both), fuses them, and joins the details of the best. There are several
-statements for one search, by what its caller knows already (``SearchPlan``); each returns the right rows by
-itself, or reports that it did not. The ``reason`` of what it did:
+statements for one search (``SearchPlan``); each returns the right rows by itself, or reports that it did not,
+with the ``reason``:
 
-- ``few``: what matches is compared completely.
-- ``many``: the HNSW index is asked. It may give too few: it ends after ``scan_tuples`` vectors. Then the same
-  search is made once more, in another way.
-- ``crowded``: the index gave up among the vectors of others, so nearer ones may follow. Then likewise.
+- ``few``: all matches are compared.
+- ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
+  vectors; then the search is repeated with another plan.
+- ``crowded``: the index ended among the vectors of others, so nearer ones may follow. Then likewise.
 - ``sparse``: compared completely, because the collection is so small a part of its partition that the index
   would pass over more of the others' vectors than it may.
 - ``unindexed``: compared completely, because the partition has no HNSW index.
@@ -16,7 +16,7 @@ An exact comparison orders by the bare column, which no index is made on, so the
 an HNSW index and lose rows. A branch that is not taken costs nothing: its condition is a subquery that is
 evaluated once, before the branch
 (https://github.com/postgres/postgres/blob/REL_18_STABLE/src/backend/executor/nodeResult.c).
-Embeddings exist of current chunks only; a chunk's vector goes when the chunk is retired.
+Embeddings exist for current chunks only; a chunk's vector is deleted when the chunk is retired.
 """
 
 from collections.abc import Iterator
@@ -96,17 +96,17 @@ def build(
     way: SearchPlan = SearchPlan.CHOSEN,
     narrowed: bool = False,
 ) -> SearchStatement:
-    """Write the statement.
+    """Return the statement.
 
     Args:
-        mode: Which legs.
-        metric: The collection's.
-        dimension: Length of the query's vector; a type's name cannot be a parameter. 0: none.
+        mode: Legs of the search.
+        metric: Metric of the collection.
+        dimension: Dimension of the query's vector, since a type cannot be a parameter; 0 without one.
         condition: The filter.
-        of_profile: Whether only the documents of one profile are searched.
-        kind: What the partition's index is made of, see ``search_nearest.index_kind``.
-        way: To the nearest vectors; without a vector of no concern.
-        narrowed: Whether ``narrowing`` (``filter_paths.necessary_path``) will be given.
+        of_profile: Search only the documents of one profile.
+        kind: Kind of the partition's index, see ``nearest.index_kind``.
+        way: Plan for the nearest vectors; ignored without a vector.
+        narrowed: ``narrowing`` (``filters.sql.necessary_path``) will be given.
     """
     filter_sql, filter_params, unfiltered = condition
     counts_all = len(filter_sql) > _MAX_REPEATED_FILTER
@@ -152,7 +152,7 @@ class _Shape(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _template(shape: _Shape) -> str:
-    """The statement with a gap for the filter, made once for each shape of search."""
+    """Return the statement with a placeholder for the filter, cached by the shape of the search."""
     parts = [*(_by_words(shape) if shape.mode is SearchMode.LEXICAL else _by_vectors(shape))]
     if shape.mode is not SearchMode.DENSE:
         wanted = branches.wanted_words(

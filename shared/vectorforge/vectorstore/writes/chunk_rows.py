@@ -62,7 +62,7 @@ FROM unnest(%(ids)b::uuid[], %(vectors)b::public.vector[]) AS new (chunk_id, emb
 
 
 def new_id() -> UUID:
-    """An id whose first 48 bits are the time, so that new rows stand side by side in every index.
+    """Return an id whose first 48 bits are the time, so that new rows are adjacent in every index.
 
     UUID version 7, https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7.
     """
@@ -151,12 +151,12 @@ async def store_new(
     Args:
         db: The tenant's.
         collection_id: The collection.
-        document: Checked by ``replacement.prepare``, which gives the other two.
+        document: Checked by ``replacement.prepare``, which returns the other two.
         metadata: Of the document, as JSON.
         chunks: In document order.
 
     Returns:
-        What was stored; None: nothing was, and ``DocumentWriter`` is to be asked.
+        The stored document; None if nothing was stored and ``DocumentWriter`` must be used.
 
     Raises:
         DatabaseError: The database failed; nothing was stored.
@@ -179,7 +179,7 @@ async def store_new(
         **document_values(document, metadata, len(chunks)),
         **columns([(new_id(), chunk) for chunk in chunks]),
     }
-    # Repeatable: where the first time did its work and nobody heard of it, the document is there now.
+    # Repeatable: if the first attempt succeeded without an answer, the document exists now.
     if await db.fetch_one(_STORE, values, repeatable=True) is None:
         return None
     return StoredDocument(document_id, 1, len(chunks), 0, 0)

@@ -87,7 +87,7 @@ WHERE old.tenant_id = %(tenant)s AND old.id = new.id AND old.id = ANY (%(ids)b::
         IS DISTINCT FROM (new.ordinal, new.text, new.start_offset, new.end_offset, new.token_count,
                           new.heading, new.metadata)
 """  # noqa: S608 -- the only insertion is the constant of chunk_rows
-# Without a condition, so that the row is held until the passages can be seen that it speaks of.
+# Without a condition, so that the row is held until the chunks can be seen that it speaks of.
 _NOTE_LACKING = """
 UPDATE vectorforge.embedding_switches SET complete = false
 WHERE tenant_id = %(tenant)s AND collection_id = %(collection)s AND state <> 'removing'
@@ -131,7 +131,7 @@ class DocumentWriter:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
-        profile_id: Whose documents are written; None in a collection without profiles.
+        profile_id: Profile of the documents; None in a collection without profiles.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class DocumentWriter:
 
         Raises:
             NotFoundError: There is none.
-            ConflictError: It was not made for profiles.
+            ConflictError: It is not for profiles.
             InvalidInputError: It was, and no profile is named.
         """
         if "space" in self._scope:
@@ -237,7 +237,7 @@ class DocumentWriter:
             own = space == self._scope["space"]
             embedded = [row for row in added if own or space in (row[1].vectors or {})]
             await self._write_vectors(space, embedded)
-            if len(embedded) < len(added):  # somebody embeds them later
+            if len(embedded) < len(added):  # the backfill embeds them later
                 await self._execute(_NOTE_LACKING)
 
     async def _write_vectors(self, space: str, rows: Sequence[tuple[UUID, PreparedChunk]]) -> None:

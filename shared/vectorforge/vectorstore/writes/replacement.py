@@ -49,7 +49,7 @@ class Replacement(Generic[KeyT]):
 
 
 def prepare(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> tuple[str, list[PreparedChunk]]:
-    """Check a document and its chunks completely, before anything is asked of a store.
+    """Check a document and its chunks completely, before any store is called.
 
     Returns:
         The document's metadata as JSON, and the chunks in document order.
