@@ -137,7 +137,7 @@ class EmbeddingSwitchRepository:
         """
         found = await self.find(collection_id)
         if found is None:
-            raise NotFoundError("No change of the embedding model is open for this collection.")
+            raise NotFoundError("No embedding model switch is open for this collection.")
         return found
 
     async def start(
@@ -160,7 +160,7 @@ class EmbeddingSwitchRepository:
         values = self._of(collection_id)
         collection = await self._db.fetch_one(_COLLECTION, values)
         if collection is None:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         space = await second_space(self._db, collection["space"], collection["metric"], dimension)
         values |= {
             "id": uuid4(),
@@ -173,7 +173,7 @@ class EmbeddingSwitchRepository:
         }
         async with self._db.transaction() as connection:
             if not (await connection.execute(_START.encode(), values)).rowcount:
-                raise ConflictError("A change of this collection's embedding model is open already.")
+                raise ConflictError("An embedding model switch is already open for this collection.")
             await connection.execute(_SHOW_OTHER_SPACE.encode(), values)
         return await self.get(collection_id)
 
@@ -201,7 +201,7 @@ class EmbeddingSwitchRepository:
                 await connection.execute(_EXCHANGE.encode(), {**values, "state": "switched"})
         if lacking:
             await self._db.execute(_INCOMPLETE, values)
-            raise ConflictError(f"{lacking:,} passages have no vector of the new model yet; wait for them.")
+            raise ConflictError(f"{lacking:,} chunks have no vector of the new model yet; wait for them.")
         return await self.get(collection_id)
 
     async def rollback(self, collection_id: UUID) -> EmbeddingSwitch:
@@ -251,16 +251,16 @@ class EmbeddingSwitchRepository:
         """Hold the change until the transaction ends; the space of its model."""
         row = await (await connection.execute(_LOCK_SWITCH.encode(), self._of(collection_id))).fetchone()
         if row is None:
-            raise NotFoundError("No change of the embedding model is open for this collection.")
+            raise NotFoundError("No embedding model switch is open for this collection.")
         if row["state"] != expected:
             raise ConflictError(_WRONG_STATE[row["state"]])
         return str(row["space"])
 
 
 _WRONG_STATE: Final = {
-    "open": "The change is not switched.",
-    "switched": "The change is switched already; roll it back, or finish it.",
-    "removing": "The change has ended; its vectors are being deleted.",
+    "open": "The switch has not been made.",
+    "switched": "The switch is made already; roll it back, or finish it.",
+    "removing": "The switch has ended; its vectors are being deleted.",
 }
 
 

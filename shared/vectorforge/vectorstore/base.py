@@ -47,7 +47,7 @@ class VectorStore(ABC):
     """Chunks with their vectors, of one tenant.
 
     A new store needs ``search``, ``upsert_chunks`` and ``delete_profile_chunks``: ingestion, search, queries
-    and profiles then work. The defaults of the other methods raise what such a store cannot do. Pass it to the
+    and profiles then work. The other methods have defaults, which raise if they cannot do it. Pass it to the
     application as ``Application.build(config, vector_store=MyStore)``, called with each tenant's id.
 
     A contract suite in the tests checks every adapter against this page.

@@ -152,7 +152,10 @@ class ApiKeyRepository:
         if not 1 <= len(name) <= MAX_KEY_NAME_CHARS:
             raise InvalidInputError(f"name must have 1 to {MAX_KEY_NAME_CHARS} characters.", field="name")
         if lifetime is not None and not timedelta(seconds=1) <= lifetime <= MAX_LIFETIME:
-            raise InvalidInputError("A key lasts 1 second to 3,650 days.", field="expires_in_days")
+            raise InvalidInputError(
+                "expires_in_days must be at most 3,650, and the lifetime at least 1 second.",
+                field="expires_in_days",
+            )
         secret, values = self._new_key()
         row = await self._db.fetch_one(
             _CREATE,
@@ -160,7 +163,7 @@ class ApiKeyRepository:
         )
         if row is None:
             raise ConflictError(
-                f"There are {MAX_KEYS} keys, which is the limit; they go 90 days after their end."
+                f"The limit of {MAX_KEYS} keys is reached; keys are deleted 90 days after they expire."
             )
         return NewApiKey(secret, _key(row))
 
@@ -181,11 +184,13 @@ class ApiKeyRepository:
             NotFoundError: There is no such key in use, or it was rotated before.
         """
         if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidInputError("The overlap is 0 to 720 hours.", field="overlap_hours")
+            raise InvalidInputError("overlap_hours must be between 0 and 720.", field="overlap_hours")
         secret, values = self._new_key()
         row = await self._db.fetch_one(_ROTATE, {**values, "old_id": _known_form(key_id), "overlap": overlap})
         if row is None:
-            raise NotFoundError("There is no key of this id in use that has not been rotated yet.")
+            raise NotFoundError(
+                "No active key with this id can be rotated; it may have been rotated already."
+            )
         return NewApiKey(secret, _key(row))
 
     async def revoke(self, key_id: str) -> ApiKey:
@@ -196,7 +201,7 @@ class ApiKeyRepository:
         """
         row = await self._db.fetch_one(_REVOKE, (self._db.tenant_id, _known_form(key_id)))
         if row is None:
-            raise NotFoundError("There is no key of this id in use.")
+            raise NotFoundError("No active key has this id.")
         return _key(row)
 
     def _new_key(self) -> "tuple[str, dict[str, object]]":

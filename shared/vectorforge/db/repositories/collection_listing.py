@@ -117,7 +117,7 @@ class CollectionListing:
             values = {**values, "cursor": page.cursor}
             row = await self._db.fetch_one(time_of_cursor, values)
             if row is None:
-                raise NotFoundError(f"There is no {page.cursor} here (any more).")
+                raise NotFoundError(f"{page.cursor} not found.")
             values["cursor_time"] = row["created_at"]
         return page.cut(await self._db.fetch_all(f"{statement} AND {page.condition} {page.ordering}", values))
 

@@ -145,7 +145,7 @@ class CollectionRepository:
                 f"A tenant may have at most {self._max_collections} collections; delete one first."
             )
         if row is None:
-            raise ConflictError(f"There is a collection named {name!r} already.")
+            raise ConflictError(f"A collection named {name!r} already exists.")
         return make_collection(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
@@ -177,7 +177,10 @@ class CollectionRepository:
             InvalidInputError: A setting is out of range, or ``keeps_words`` is false.
         """
         if settings.keeps_words is False:
-            raise InvalidInputError("Words cannot be given up; make another collection.", field="keeps_words")
+            raise InvalidInputError(
+                "keeps_words cannot be disabled on an existing collection; create a new one.",
+                field="keeps_words",
+            )
         values = await checked_settings(self._db, settings)
         row = await self._db.fetch_one(
             SET_SEARCH.format(columns=COLUMNS),
@@ -213,7 +216,7 @@ class CollectionRepository:
                     raise
                 if attempt == _SPACE_ATTEMPTS:
                     raise DatabaseUnavailableError(
-                        f"The tables for {values['dimension']} dimensions could not be made; try again."
+                        f"The tables for {values['dimension']} dimensions could not be created; try again."
                     ) from exc
                 await asyncio.sleep(0.2 * attempt)
             else:
@@ -230,12 +233,12 @@ def _check(name: str, dimension: int) -> None:
 def _check_index(kind: VectorIndex, metric: DistanceMetric, dimension: int) -> None:
     if kind is VectorIndex.HALF and dimension > MAX_HALF_DIMENSION:
         raise InvalidInputError(
-            f"vector_index half holds at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
+            f"vector_index half supports at most {MAX_HALF_DIMENSION} dimensions, not {dimension}.",
             field="vector_index",
         )
     if kind is VectorIndex.BINARY and metric is DistanceMetric.L2:
         raise InvalidInputError(
-            "vector_index binary compares directions and does not go with the metric l2.",
+            "vector_index binary compares directions and does not support the metric l2.",
             field="vector_index",
         )
 
@@ -244,7 +247,7 @@ def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
     if search.keeps_words is not False:
         return
     if by_profile:
-        raise InvalidInputError("A collection of profiles keeps words.", field="keeps_words")
+        raise InvalidInputError("keeps_words must be true in a collection of profiles.", field="keeps_words")
     if search.search_mode not in (None, SearchMode.DENSE):
         raise InvalidInputError(
             f"search_mode {search.search_mode} needs words: keeps_words cannot be false.", field="keeps_words"

@@ -119,7 +119,7 @@ class ConversationRepository:
             ConflictError: The tenant, or the credential, has as many conversations as are allowed.
         """
         if len(title) > MAX_TITLE_CHARS:
-            raise InvalidInputError(f"title must have {MAX_TITLE_CHARS} characters at most.", field="title")
+            raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
         values = {
             "tenant_id": self._db.tenant_id,
             "id": uuid4(),
@@ -137,7 +137,7 @@ class ConversationRepository:
         row = await self._db.fetch_one(_COUNT, (self._db.tenant_id,))
         if row is None or row["found"] >= self._max_conversations:
             return ConflictError(
-                f"There are {self._max_conversations} conversations, which is the limit; delete one first."
+                f"The limit of {self._max_conversations} conversations is reached; delete one first."
             )
         return ConflictError(
             f"One API key or user may have at most {self._max_per_key} conversations; delete one first."

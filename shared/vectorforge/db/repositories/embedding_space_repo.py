@@ -68,7 +68,7 @@ class EmbeddingModelRepository:
         params = {"tenant": self._db.tenant_id, "collection": collection_id}
         rows = await self._db.fetch_all(_MODELS, params)
         if not rows:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         for row in rows:
             del row["place"]
         return [EmbeddingModel(**row) for row in rows]
@@ -116,7 +116,7 @@ async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]
                 raise
             if attempt == _ATTEMPTS:
                 raise DatabaseUnavailableError(
-                    "The tables for this dimension could not be made; try again."
+                    "The tables for this dimension could not be created; try again."
                 ) from exc
             await asyncio.sleep(0.2 * attempt)
         else:

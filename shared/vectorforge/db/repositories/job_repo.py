@@ -203,7 +203,7 @@ class JobRepository(JobProgress):
         from psycopg.types.json import Jsonb
 
         if not 1 <= len(items) <= MAX_ITEMS:
-            raise InvalidInputError(f"A job has 1 to {MAX_ITEMS} documents.", field="documents")
+            raise InvalidInputError(f"A job must have 1 to {MAX_ITEMS} documents.", field="documents")
         only_source = items[0].source if side_by_side and len(items) == 1 else None
         values = self._of(
             job_id or uuid4(), collection_id=collection_id, total=len(items), only_source=only_source

@@ -197,7 +197,7 @@ def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryF
         raise InvalidInputError("since must be before until.", field="since")
     if until - since > timedelta(days=longest):
         unit = " when bucket is hour" if bucket == "hour" else ""
-        raise InvalidInputError(f"since may lie at most {longest} days before until{unit}.", field="since")
+        raise InvalidInputError(f"since must be at most {longest} days before until{unit}.", field="since")
     return replace(matching, since=since, until=until), since, until
 
 

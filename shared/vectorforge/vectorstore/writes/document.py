@@ -194,10 +194,10 @@ class DocumentWriter:
             return
         collection = await (await self._execute(_COLLECTION)).fetchone()
         if collection is None:
-            raise NotFoundError("There is no collection with this id.")
+            raise NotFoundError("No collection has this id.")
         if collection["by_profile"] and self._profile_id is None:
             raise InvalidInputError(
-                "The documents of this collection belong to profiles; store them at a profile.",
+                "The documents of this collection belong to profiles: profile_id is required.",
                 field="profile_id",
             )
         if self._profile_id is not None and not collection["by_profile"]:
@@ -214,7 +214,7 @@ class DocumentWriter:
             fresh = new_id()
             if (await self._execute(INSERT_DOCUMENT, {**values, "document": fresh})).rowcount:
                 return LockedDocument(fresh, 1, values["content_hash"], values["chunk_count"], is_new=True)
-        raise ConflictError("The document is being deleted and stored again by others; try again.")
+        raise ConflictError("The document is being deleted and stored concurrently; try again.")
 
     async def _claim(self, document: LockedDocument) -> None:
         """Make sure that the document is this writer's to write; called once it is locked."""
