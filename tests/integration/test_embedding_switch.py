@@ -308,7 +308,7 @@ async def test_each_step_is_refused_where_it_has_no_place(room: Room) -> None:
     for step in (room.switches.rollback, room.switches.finish):
         with pytest.raises(ConflictError, match="not switched"):
             await step(room.collection.id)
-    with pytest.raises(ConflictError, match="20 passages"):
+    with pytest.raises(ConflictError, match="20 chunks"):
         await room.switches.switch(room.collection.id)
     await room.fill()
     await room.switches.switch(room.collection.id)

@@ -250,7 +250,7 @@ async def test_plans(
     db = indexed_database.for_tenant(make_tenant())
     collection_id, vectors = await fill(db, dimension, [{"kind": "rare"}] * 3, metric=metric)
     condition = search_sql.compile_filter(parse(filters))
-    statement = search_sql.build(mode, metric, dimension, condition, way=way)
+    statement = search_sql.build(mode, metric, dimension, condition, plan=way)
     partition = f"embeddings_{metric.value}_{dimension}"
     params = {
         **search_params(db, collection_id, vectors[0], statement),

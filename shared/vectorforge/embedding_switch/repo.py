@@ -258,8 +258,8 @@ class EmbeddingSwitchRepository:
 
 
 _WRONG_STATE: Final = {
-    "open": "The switch has not been made.",
-    "switched": "The switch is made already; roll it back, or finish it.",
+    "open": "The model is not switched yet.",
+    "switched": "The model is switched already; roll it back, or finish it.",
     "removing": "The switch has ended; its vectors are being deleted.",
 }
 

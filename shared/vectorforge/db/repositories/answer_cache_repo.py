@@ -31,14 +31,14 @@ WITH outdated AS (
         LIMIT 100 FOR UPDATE SKIP LOCKED
     )
 )
-INSERT INTO vectorforge.cached_answers AS kept
+INSERT INTO vectorforge.cached_answers AS cached
     (tenant_id, key, collection_id, data_version, answer, created_at, expires_at)
 VALUES (%(tenant_id)s, %(key)s, %(collection_id)s, %(data_version)s, %(answer)s::jsonb, now(),
         now() + make_interval(secs => %(ttl_s)s))
 ON CONFLICT (tenant_id, key) DO UPDATE
 SET collection_id = excluded.collection_id, data_version = excluded.data_version, answer = excluded.answer,
     created_at = excluded.created_at, expires_at = excluded.expires_at
-WHERE kept.data_version <= excluded.data_version
+WHERE cached.data_version <= excluded.data_version
 """
 _STATISTICS = """
 SELECT count(*) FILTER (WHERE a.expires_at > now() AND a.data_version = c.data_version) AS fresh,

@@ -51,10 +51,10 @@ WITH grown AS (
     RETURNING message_count
 )
 INSERT INTO vectorforge.conversation_messages (tenant_id, conversation_id, position, role, content, query_id)
-SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + said.turn, said.role, said.content, %(query_id)s
+SELECT %(tenant_id)s, %(id)s, grown.message_count - 2 + new.turn, new.role, new.content, %(query_id)s
 FROM grown CROSS JOIN (
     VALUES (0, 'user', %(question)s::text), (1, 'assistant', %(answer)s::text)
-) AS said (turn, role, content)
+) AS new (turn, role, content)
 """
 _DELETE = "DELETE FROM vectorforge.conversations WHERE tenant_id = %s AND id = %s"
 

@@ -163,7 +163,7 @@ class IdempotentAnswerRepository:
             batch: As there.
             state: As there.
             head: Head of a streamed response; may be given more than once.
-            is_kept: False, with the last part: the key is free again.
+            is_kept: False, with the last part, releases the key.
         """
         values = {"tenant_id": self._db.tenant_id, "query_id": query_id}
         calls: list[Call] = [self._streams.writing(query_id, batch, state)]

@@ -137,7 +137,7 @@ class QueryLogRepository:
             raise
         except (VectorForgeError, TimeoutError) as exc:
             reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("The answer was not kept: %s", reason)
+            logger.warning("The answer was not cached: %s", reason)
             await self._db.execute_all(creating, repeatable=True)
             return False
 

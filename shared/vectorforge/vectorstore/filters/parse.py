@@ -77,7 +77,7 @@ https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy.html#rds-proxy.
 
 _WITHOUT_REFERENCES: Final = 2
 """Version of marshal's format in which equal values are written alike."""
-_MAX_KEPT_BYTES: Final = 1_000
+_MAX_CACHED_BYTES: Final = 1_000
 """Maximum size of a cached filter: most requests use one of a few short ones."""
 
 
@@ -100,11 +100,11 @@ def parse(filters: Mapping[str, Any] | None) -> Filter:
         written = marshal.dumps(filters, _WITHOUT_REFERENCES)  # type: ignore[arg-type] # or a ValueError
     except ValueError:  # holds what JSON does not
         return _parse(filters)
-    return _parse(filters) if len(written) > _MAX_KEPT_BYTES else _parse_kept(written)
+    return _parse(filters) if len(written) > _MAX_CACHED_BYTES else _parse_cached(written)
 
 
 @lru_cache(maxsize=256)
-def _parse_kept(written: bytes) -> Filter:
+def _parse_cached(written: bytes) -> Filter:
     # By its bytes, because 1, 1.0 and true are equal for a dict, and not in a filter.
     return _parse(marshal.loads(written))  # noqa: S302 - written by this process
 

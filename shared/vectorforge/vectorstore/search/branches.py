@@ -184,14 +184,14 @@ CASE WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED}
 """  # noqa: S608 -- the only insertions are our own
 
 
-def wanted_words(passes: str, *, everything: bool, way: SearchPlan, words_only: bool) -> str:
+def wanted_words(passes: str, *, everything: bool, plan: SearchPlan, words_only: bool) -> str:
     """Return the condition for a chunk with words of the query, ``ranked.chunk_id``."""
     if everything:
         return "TRUE"
-    if way is SearchPlan.COMPARED:
+    if plan is SearchPlan.COMPARED:
         return _AMONG_FOUND
     candidate = passes.replace("{id}", "ranked.chunk_id")
-    if way is SearchPlan.INDEX and not words_only:
+    if plan is SearchPlan.INDEX and not words_only:
         return candidate
     complete = "(SELECT reason FROM chosen) <> 'many'"
     if words_only:

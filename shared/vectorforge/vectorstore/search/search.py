@@ -18,10 +18,10 @@ from vectorforge.vectorstore.validation import score_of
 
 _NO_LIMIT: Final = 2**62
 _MAX_EF_SEARCH: Final = 1_000
-_MOST_KNOWN: Final = 10_000
-_MOST_FUTILE: Final = 1_000
+_MAX_CACHED: Final = 10_000
+_MAX_FILTERS: Final = 1_000
 _EF_LEAST: Final = 80
-_WIDENED: Final = 1.25
+_WIDENING: Final = 1.25
 """Factor on the batch that would have sufficed for one query; others have fewer matches nearby."""
 _TUPLES_FACTOR: Final = 2
 """Vectors that an index may pass over, of the root of rows wanted times vectors. Beyond, comparing what
@@ -29,7 +29,7 @@ matches takes less time; see ``branches.counting``."""
 
 
 @dataclass(slots=True)
-class KnownCollection:
+class IndexedCollection:
     """Facts about a collection that is searched through an index."""
 
     chunks: int
@@ -51,27 +51,27 @@ class KnownCollection:
 
     def was_short(self, filter_sql: str, batch: int, matching: int) -> None:
         """Note a batch with too few matches, so that the next one is larger."""
-        if len(self.widths) >= _MOST_FUTILE:
+        if len(self.widths) >= _MAX_FILTERS:
             self.widths.clear()
-        self.widths[filter_sql] = _WIDENED * batch / max(matching, 1)
+        self.widths[filter_sql] = _WIDENING * batch / max(matching, 1)
 
     def scan_tuples(self, depth: int) -> int:
         """Return the number of vectors after which the index is slower than comparing all matches."""
         return min(MAX_SCAN_TUPLES, _TUPLES_FACTOR * isqrt(depth * self.chunks))
 
 
-class KnownCollections:
+class PlanCache:
     """The collections of all tenants that were searched last, without their contents."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[UUID, KnownCollection] = OrderedDict()
+        self._collections: OrderedDict[UUID, IndexedCollection] = OrderedDict()
 
-    def get(self, collection_id: UUID, filter_sql: str) -> KnownCollection | None:
+    def get(self, collection_id: UUID, filter_sql: str) -> IndexedCollection | None:
         """Return the collection if its index suits the filter, by earlier searches."""
-        known = self._known.get(collection_id)
-        return None if known is None or filter_sql in known.futile else known
+        facts = self._collections.get(collection_id)
+        return None if facts is None or filter_sql in facts.futile else facts
 
-    def found(self, collection_id: UUID, filter_sql: str, row: Mapping[str, Any], *, enough: bool) -> None:
+    def note(self, collection_id: UUID, filter_sql: str, row: Mapping[str, Any], *, enough: bool) -> None:
         """Note the facts from the rows of a search.
 
         Args:
@@ -81,19 +81,19 @@ class KnownCollections:
             enough: The index returned enough rows.
         """
         if not row["indexed"]:
-            self._known.pop(collection_id, None)
+            self._collections.pop(collection_id, None)
             return
-        known = self._known.setdefault(collection_id, KnownCollection(0, 0))
-        known.chunks, known.partition_rows = row["chunk_count"], row["partition_rows"]
-        (known.futile.discard if enough else known.futile.add)(filter_sql)
-        if len(known.futile) > _MOST_FUTILE:
-            known.futile.clear()
-        self._known.move_to_end(collection_id)
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        facts = self._collections.setdefault(collection_id, IndexedCollection(0, 0))
+        facts.chunks, facts.partition_rows = row["chunk_count"], row["partition_rows"]
+        (facts.futile.discard if enough else facts.futile.add)(filter_sql)
+        if len(facts.futile) > _MAX_FILTERS:
+            facts.futile.clear()
+        self._collections.move_to_end(collection_id)
+        if len(self._collections) > _MAX_CACHED:
+            self._collections.popitem(last=False)
 
 
-_known = KnownCollections()
+_plan_cache = PlanCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Search:
         """Number of candidates of each leg."""
         return self.top_k if self.mode is SearchMode.DENSE else max(self.top_k, search_sql.LEG_DEPTH)
 
-    def statement(self, way: SearchPlan) -> SearchStatement:
+    def statement(self, plan: SearchPlan) -> SearchStatement:
         """Return the statement for a plan."""
         return search_sql.build(
             self.mode,
@@ -126,7 +126,7 @@ class Search:
             self.condition,
             of_profile=self.of_profile,
             kind=space_kind(self.space),
-            way=way,
+            plan=plan,
             narrowed=self.params["narrowing"] is not None,
         )
 
@@ -166,7 +166,7 @@ class SearchRows:
             _retrieved(row, search.metric, search.mode) for row in self.rows if row["chunk_id"] is not None
         ]
         at_least = (
-            row["candidates"] if self.statement.way is SearchPlan.INDEX else max(row["matching"] - 1, 0)
+            row["candidates"] if self.statement.plan is SearchPlan.INDEX else max(row["matching"] - 1, 0)
         )
         matched = at_least if self.total is None else self.total
         return NearestChunks(
@@ -197,26 +197,26 @@ class Searcher:
         Raises:
             As ``TenantDatabase.fetch_all``.
         """
-        known = _known.get(search.collection_id, search.condition.sql) if search.dimension else None
-        if known and not search.of_profile and known.chunks > self._limit(search):
-            found = await self._asked(search, search.statement(SearchPlan.INDEX), known)
-            if found is None or not found.is_short(search.depth):
-                return found
-        found = await self._asked(search, search.statement(SearchPlan.CHOSEN))
-        if found is None or not found.is_short(search.depth):
-            return found
-        found = await self._asked(search, search.statement(SearchPlan.COMPARED))
-        return found and replace(found, reason="short")
+        facts = _plan_cache.get(search.collection_id, search.condition.sql) if search.dimension else None
+        if facts and not search.of_profile and facts.chunks > self._limit(search):
+            result = await self._run(search, search.statement(SearchPlan.INDEX), facts)
+            if result is None or not result.is_short(search.depth):
+                return result
+        result = await self._run(search, search.statement(SearchPlan.CHOSEN))
+        if result is None or not result.is_short(search.depth):
+            return result
+        result = await self._run(search, search.statement(SearchPlan.COMPARED))
+        return result and replace(result, reason="short")
 
-    async def _asked(
-        self, search: Search, statement: SearchStatement, known: KnownCollection | None = None
+    async def _run(
+        self, search: Search, statement: SearchStatement, facts: IndexedCollection | None = None
     ) -> SearchRows | None:
         limit = _NO_LIMIT if statement.counts_all else self._limit(search)
         candidates = max(search.depth * statement.candidates_per_row, statement.least_candidates)
         ef_search = self._ef_search
-        if known is not None:
-            width = known.width(statement.filter_sql, search.depth)
-            ef_search = max(known.ef_search(ef_search), width)
+        if facts is not None:
+            width = facts.width(statement.filter_sql, search.depth)
+            ef_search = max(facts.ef_search(ef_search), width)
         ef_search = min(max(ef_search, candidates), _MAX_EF_SEARCH)
         params = {
             **statement.filter_params,
@@ -230,18 +230,18 @@ class Searcher:
             "candidates": candidates,
             "lexical_limit": search.depth,
             "ef_search": ef_search,
-            "scan_tuples": None if known is None else known.scan_tuples(max(candidates, ef_search)),
+            "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
         rows = await self._db.fetch_all(statement.sql, params, repeatable=True)
         if not rows:
             return None
-        found = SearchRows(statement, rows, rows[0]["reason"], limit)
-        if search.dimension and statement.way is not SearchPlan.COMPARED:
-            enough = found.reason == "many" and not found.is_short(search.depth)
-            _known.found(search.collection_id, statement.filter_sql, rows[0], enough=enough)
-            if known is not None and found.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:
-                known.was_short(statement.filter_sql, ef_search, rows[0]["candidates"])
-        return found
+        result = SearchRows(statement, rows, rows[0]["reason"], limit)
+        if search.dimension and statement.plan is not SearchPlan.COMPARED:
+            enough = result.reason == "many" and not result.is_short(search.depth)
+            _plan_cache.note(search.collection_id, statement.filter_sql, rows[0], enough=enough)
+            if facts is not None and result.reason == "many" and not enough and ef_search < _MAX_EF_SEARCH:
+                facts.was_short(statement.filter_sql, ef_search, rows[0]["candidates"])
+        return result
 
     def _limit(self, search: Search) -> int:
         return compared_at_most(self._exact_scan_limit, search.dimension)

@@ -60,7 +60,7 @@ class SearchStatement:
     filter_params: dict[str, Any]
     filter_sql: str
     """The filter in it, without values."""
-    way: SearchPlan
+    plan: SearchPlan
     candidates_per_row: int
     """Candidates of the index per requested row."""
     least_candidates: int
@@ -93,7 +93,7 @@ def build(
     *,
     of_profile: bool = False,
     kind: str = "",
-    way: SearchPlan = SearchPlan.CHOSEN,
+    plan: SearchPlan = SearchPlan.CHOSEN,
     narrowed: bool = False,
 ) -> SearchStatement:
     """Return the statement.
@@ -105,20 +105,20 @@ def build(
         condition: The filter.
         of_profile: Search only the documents of one profile.
         kind: Kind of the partition's index, see ``nearest.index_kind``.
-        way: Plan for the nearest vectors; ignored without a vector.
+        plan: Plan for the nearest vectors; ignored without a vector.
         narrowed: ``narrowing`` (``filters.sql.necessary_path``) will be given.
     """
     filter_sql, filter_params, unfiltered = condition
     counts_all = len(filter_sql) > _MAX_REPEATED_FILTER
     if counts_all:
-        way = SearchPlan.COMPARED
-    shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, way, narrowed)
+        plan = SearchPlan.COMPARED
+    shape = _Shape(mode, metric, dimension, unfiltered, of_profile, kind, plan, narrowed)
     index = index_kind(kind, dimension)
     return SearchStatement(
         sql=_template(shape).replace(_FILTER, filter_sql),
         filter_params=filter_params,
         filter_sql=filter_sql,
-        way=way,
+        plan=plan,
         candidates_per_row=index.candidates_per_row,
         least_candidates=index.least_candidates,
         counts_all=counts_all,
@@ -133,7 +133,7 @@ class _Shape(NamedTuple):
     unfiltered: bool
     of_profile: bool
     kind: str
-    way: SearchPlan
+    plan: SearchPlan
     narrowed: bool
 
     @property
@@ -158,7 +158,7 @@ def _template(shape: _Shape) -> str:
         wanted = branches.wanted_words(
             shape.passes,
             everything=shape.everything,
-            way=shape.way,
+            plan=shape.plan,
             words_only=shape.mode is SearchMode.LEXICAL,
         )
         parts.append(lexical_ctes(condition=wanted))
@@ -169,7 +169,7 @@ def _template(shape: _Shape) -> str:
 
 def _by_words(shape: _Shape) -> Iterator[str]:
     yield branches.FACTS_FOR_WORDS
-    yield from shape.counted(None if shape.way is SearchPlan.COMPARED else "%(limit)s")
+    yield from shape.counted(None if shape.plan is SearchPlan.COMPARED else "%(limit)s")
     yield branches.BY_WORDS_ONLY
     yield branches.WORDS
 
@@ -177,11 +177,11 @@ def _by_words(shape: _Shape) -> Iterator[str]:
 def _by_vectors(shape: _Shape) -> Iterator[str]:
     nearest = Nearest(shape.metric, index_kind(shape.kind, shape.dimension), shape.everything)
     yield branches.FACTS
-    if shape.way is SearchPlan.INDEX:
+    if shape.plan is SearchPlan.INDEX:
         yield from nearest.by_index(shape.passes)
         yield branches.NOT_COUNTED
         yield branches.WORDS if shape.everything else branches.WORDS_IF_ENOUGH
-    elif shape.way is SearchPlan.COMPARED:
+    elif shape.plan is SearchPlan.COMPARED:
         yield from shape.counted()
         yield from nearest.compared()
         yield branches.WORDS
