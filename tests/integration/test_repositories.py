@@ -283,7 +283,7 @@ class TestQueryLogs:
         log = make_log(uuid4())
         await repo.create_with(log, [(beside, ())], timeout_s=0.3)
         assert [row.id for row in await repo.list()] == [log.id]
-        assert "The answer was not kept" in caplog.text
+        assert "The answer was not cached" in caplog.text
 
     async def test_no_text_is_too_strange_to_be_logged(self, tenant_db: TenantDatabase) -> None:
         repo = QueryLogRepository(tenant_db)

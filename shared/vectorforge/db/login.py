@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def login_passwords(settings: DatabaseSettings, roles: tuple[str, ...]) -> dict[str, SecretStr]:
-    """The passwords that our own login roles have in the configured URLs; other roles are not ours to change.
+    """Return the passwords of our login roles in the configured URLs, without those of other roles.
 
     Args:
         settings: With the URLs.
@@ -100,7 +100,7 @@ async def _not_let_in(connection: "AsyncConnection[Any]") -> list[str]:
 
 
 def parsed(conninfo: str) -> dict[str, str]:
-    """The parameters of a URL or key-value string, by libpq's names.
+    """Return the parameters of a URL or key-value string, by libpq's names.
 
     Raises:
         ConfigurationError: It cannot be parsed.
@@ -135,7 +135,7 @@ def complete(conninfo: str, *, timeout_s: float) -> str:
 
 
 def with_login(conninfo: str, *, user: str, password: str) -> str:
-    """The same connection string for this role and password.
+    """Return the same connection string for this role and password.
 
     Raises:
         ConfigurationError: It cannot be parsed.
@@ -165,7 +165,7 @@ class PasswordSource(Protocol):
         """
 
     def __call__(self, host: str, port: int, user: str) -> SecretStr:
-        """A password for a role at an address.
+        """Return a password for a role at an address.
 
         Args:
             host: Name of the server, as the connection string has it.

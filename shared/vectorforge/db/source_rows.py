@@ -103,7 +103,7 @@ class SourceRows:
         await self._connection.rollback()
 
     async def rows(self, key: str, keys: Sequence[Any]) -> "list[DictRow]":
-        """The rows with these keys; those deleted meanwhile are not among them.
+        """Return the rows with these keys; those deleted meanwhile are not among them.
 
         Raises:
             DatabaseUnavailableError: The connection was lost.
@@ -118,7 +118,7 @@ class SourceRows:
 
 
 def table_query(table: str) -> str:
-    """The query for all rows of a table.
+    """Return the query for all rows of a table.
 
     Args:
         table: Its name, with or without a schema before a dot; quoted here, so that it is a name whatever it

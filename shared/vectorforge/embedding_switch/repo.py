@@ -125,12 +125,12 @@ class EmbeddingSwitchRepository:
         self._db = db
 
     async def find(self, collection_id: UUID) -> EmbeddingSwitch | None:
-        """The collection's change; None when none is open."""
+        """Return the collection's open switch, or None."""
         row = await self._db.fetch_one(_STATUS, self._of(collection_id))
         return switch_of(row) if row else None
 
     async def get(self, collection_id: UUID) -> EmbeddingSwitch:
-        """The collection's change.
+        """Return the collection's open switch.
 
         Raises:
             NotFoundError: None is open.

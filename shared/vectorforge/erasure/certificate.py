@@ -20,7 +20,7 @@ def canonical(certificate: Mapping[str, Any]) -> str:
 
 
 def sha256_of(certificate: Mapping[str, Any]) -> str:
-    """The SHA-256 of the canonical form, in hex."""
+    """Return the SHA-256 of the canonical form, in hex."""
     return hashlib.sha256(canonical(certificate).encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def make_certificate(
     schema_version: int,
     not_reached: Sequence[str],
 ) -> str:
-    """The certificate of an erasure that is done, in its canonical form.
+    """Return the certificate of an erasure that is done, in its canonical form.
 
     Args:
         erasure: In its last stage.

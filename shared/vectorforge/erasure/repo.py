@@ -152,18 +152,18 @@ class ErasureRepository:
         return bool(row and row["finished"])
 
     async def now(self) -> tuple[datetime, int]:
-        """The database's time, and the version of its schema."""
+        """Return the database's time, and the version of its schema."""
         row = await self._db.fetch_one(_NOW)
         assert row is not None  # noqa: S101 - without FROM there is a row
         return row["now"], row["schema_version"]
 
     async def find_by_id(self, erasure_id: UUID) -> Erasure | None:
-        """The erasure, or None."""
+        """Return the erasure, or None."""
         row = await self._db.fetch_one(_FIND, (self._db.tenant_id, erasure_id))
         return _erasure(row) if row else None
 
     async def list(self, limit: int = 50) -> Sequence[Erasure]:
-        """The newest erasures, newest first; at most so many."""
+        """Return the newest erasures, newest first, at most ``limit``."""
         return [_erasure(row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
 
 

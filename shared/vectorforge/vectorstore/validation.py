@@ -212,7 +212,7 @@ def chunk_metadata(document: DocumentDraft, chunk: ChunkDraft, *, position: int)
 
 
 def score_of(metric: DistanceMetric, distance: float) -> float:
-    """The score of a distance as pgvector's operators return it; higher is better.
+    """Return the score of a distance as pgvector's operators return it; higher is better.
 
     Args:
         metric: Which operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).

@@ -131,7 +131,7 @@ class AnswerCacheRepository:
         data_version: int | None = None,
         known: FoundAnswer | None = None,
     ) -> FoundAnswer | None:
-        """The collection's present version, and the answer of this key, fresh or expired.
+        """Return the collection's present version, and the answer of this key, fresh or expired.
 
         Args:
             key: 32 bytes.

@@ -145,7 +145,7 @@ class AnswerStreamRepository:
         return Readership(**row) if row else None
 
     def writing(self, query_id: UUID, batch: EventBatch, state: StreamState) -> tuple[str, Params]:
-        """The statement that ``write`` runs, and its values."""
+        """Return the statement that ``write`` runs, and its values."""
         return _WRITE, {
             "tenant_id": self._db.tenant_id,
             "query_id": query_id,
@@ -157,7 +157,7 @@ class AnswerStreamRepository:
         }
 
     async def read(self, query_id: UUID, after: int, *, limit: int = 16) -> StoredStream | None:
-        """A stream and its first batches that have events after this id.
+        """Return a stream and its first batches that have events after this id.
 
         Args:
             query_id: Of the stream.

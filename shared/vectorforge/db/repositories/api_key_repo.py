@@ -223,7 +223,7 @@ async def find_api_key(database: "Database", digest: bytes) -> FoundApiKey | Non
 
 
 def _known_form(key_id: str) -> str:
-    """The id, or one that no key has instead of a text that PostgreSQL may not hold."""
+    """Return the id, or one that no key has instead of a text that PostgreSQL may not hold."""
     return key_id if _KEY_ID.fullmatch(key_id) else ""
 
 

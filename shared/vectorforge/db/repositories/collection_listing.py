@@ -70,13 +70,13 @@ class CollectionListing:
         self._db = db
 
     async def collection(self, collection_id: UUID) -> ListedCollection | None:
-        """The collection, or None."""
+        """Return the collection, or None."""
         values = self._of(collection_id=collection_id)
         row = await self._db.fetch_one(f"{_COLLECTIONS} AND id = %(collection_id)s", values)
         return _collection(row) if row else None
 
     async def collections(self, page: CursorPage) -> FoundPage[ListedCollection]:
-        """A page of the tenant's collections.
+        """Return a page of the tenant's collections.
 
         Raises:
             NotFoundError: The cursor is no collection (any more).
@@ -85,7 +85,7 @@ class CollectionListing:
         return found.map(_collection)
 
     async def document(self, collection_id: UUID, document_id: UUID) -> ListedDocument | None:
-        """The document, or None if the collection has no such one."""
+        """Return the document, or None if it is not in the collection."""
         values = self._of(collection_id=collection_id, document_id=document_id)
         row = await self._db.fetch_one(f"{_DOCUMENTS} AND id = %(document_id)s", values)
         return _document(row) if row else None
@@ -93,7 +93,7 @@ class CollectionListing:
     async def documents(
         self, collection_id: UUID, page: CursorPage, *, condition: SqlCondition = _EVERY_DOCUMENT
     ) -> FoundPage[ListedDocument]:
-        """A page of the collection's documents; a collection that does not exist has none.
+        """Return a page of the collection's documents; empty for an unknown collection.
 
         Args:
             collection_id: The collection.

@@ -149,12 +149,12 @@ class CollectionRepository:
         return make_collection(row)
 
     async def find_by_id(self, collection_id: UUID) -> Collection | None:
-        """The collection, or None."""
+        """Return the collection, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, collection_id), repeatable=True)
         return make_collection(row) if row else None
 
     async def find_by_name(self, name: str) -> Collection | None:
-        """The collection of exactly this name, or None."""
+        """Return the collection of exactly this name, or None."""
         row = await self._db.fetch_one(_BY_NAME, (self._db.tenant_id, name), repeatable=True)
         return make_collection(row) if row else None
 
@@ -255,6 +255,6 @@ def _check_words(search: SearchSettings, *, by_profile: bool) -> None:
 
 
 def make_collection(row: "DictRow") -> Collection:
-    """The collection of a row with ``COLUMNS``."""
+    """Return the collection of a row with ``COLUMNS``."""
     metric, mode = DistanceMetric(row["distance_metric"]), SearchMode(row["search_mode"])
     return Collection(**{**row, "distance_metric": metric, "search_mode": mode})

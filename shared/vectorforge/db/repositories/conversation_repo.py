@@ -144,17 +144,17 @@ class ConversationRepository:
         )
 
     async def find_by_id(self, conversation_id: UUID) -> Conversation | None:
-        """The conversation, or None."""
+        """Return the conversation, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, conversation_id))
         return Conversation(**row) if row else None
 
     async def list(self, *, limit: int = 50, offset: int = 0) -> Sequence[Conversation]:
-        """A page of the conversations, the one last used first."""
+        """Return a page of the conversations, the one used last first."""
         rows = await self._db.fetch_all(_LIST, (self._db.tenant_id, limit, offset))
         return [Conversation(**row) for row in rows]
 
     async def last_messages(self, conversation_id: UUID, limit: int) -> Sequence[ConversationMessage]:
-        """The last messages, oldest first; empty also when there is no such conversation."""
+        """Return the last messages, oldest first; empty for an unknown conversation."""
         rows = await self._db.fetch_all(_MESSAGES, (self._db.tenant_id, conversation_id, limit))
         return [_message(row) for row in reversed(rows)]
 
@@ -175,7 +175,7 @@ class ConversationRepository:
         return await self._db.execute(_APPEND, values) == 2
 
     async def delete(self, conversation_id: UUID) -> bool:
-        """Remove a conversation with all its messages; query logs stay. False when there was none."""
+        """Delete a conversation and its messages, but no query log; return False if there was none."""
         return await self._db.execute(_DELETE, (self._db.tenant_id, conversation_id)) == 1
 
 

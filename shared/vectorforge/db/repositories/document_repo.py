@@ -118,19 +118,19 @@ class DocumentRepository:
         self._db = db
 
     async def find_by_id(self, document_id: UUID) -> Document | None:
-        """The document, or None."""
+        """Return the document, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, document_id))
         return Document(**row) if row else None
 
     async def find_by_source(self, collection_id: UUID, source: str) -> Document | None:
-        """The collection's document from exactly this source, or None."""
+        """Return the collection's document from exactly this source, or None."""
         row = await self._db.fetch_one(_BY_SOURCE, (self._db.tenant_id, collection_id, source))
         return Document(**row) if row else None
 
     async def chunks(
         self, document_id: UUID, *, limit: int | None = None, offset: int = 0
     ) -> Sequence[Chunk]:
-        """The current chunks, in order; empty when there is no such document.
+        """Return the current chunks, in order; empty for an unknown document.
 
         Args:
             document_id: The document; its ``chunk_count`` counts all.
@@ -157,7 +157,7 @@ class DocumentRepository:
         offset: int = 0,
         condition: SqlCondition = _EVERY_DOCUMENT,
     ) -> tuple[list[Document], int]:
-        """A page of a collection's documents, the latest change first, and how many there are in all.
+        """Return a page of a collection's documents, the latest change first, and how many there are in all.
 
         Args:
             collection_id: The collection; one that does not exist has no documents.
@@ -183,12 +183,12 @@ class DocumentRepository:
         return [Document(**row) for row in rows], total["total"] if total else 0
 
     async def text(self, document_id: UUID) -> str | None:
-        """The whole extracted text, or None; offsets of its chunks count its characters."""
+        """Return the whole extracted text, or None; offsets of its chunks count its characters."""
         row = await self._db.fetch_one(_TEXT, (self._db.tenant_id, document_id))
         return str(row["text"]) if row else None
 
     async def chunk(self, chunk_id: UUID) -> CitedChunk | None:
-        """A chunk, or None; also one retired by the last change of its document: it may be cited still."""
+        """A chunk, or None; including one retired by the last change of its document, which may still be cited."""
         row = await self._db.fetch_one(_CHUNK, (self._db.tenant_id, chunk_id))
         if row is None:
             return None

@@ -42,7 +42,7 @@ class EmbeddingModel:
 
     @classmethod
     def of(cls, collection: Collection) -> Self:
-        """The collection's own."""
+        """Return the collection's own."""
         return cls(
             collection.embedding_provider,
             collection.embedding_model,
@@ -60,7 +60,7 @@ class EmbeddingModelRepository:
         self._db = db
 
     async def of(self, collection_id: UUID) -> list[EmbeddingModel]:
-        """The collection's own model, and the other one while a change is open.
+        """Return the collection's own model, and the other one while a change is open.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -103,7 +103,7 @@ async def second_space(db: TenantDatabase, space: str, metric: str, dimension: i
 
 
 async def _ensured(db: TenantDatabase, statement: str, values: Mapping[str, Any]) -> str:
-    """A partition; in a transaction of its own, because attaching one briefly locks out writers."""
+    """Return a partition; in a transaction of its own, because attaching one briefly locks out writers."""
     from psycopg import errors
 
     for attempt in range(1, _ATTEMPTS + 1):

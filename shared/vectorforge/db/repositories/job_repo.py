@@ -232,7 +232,7 @@ class JobRepository(JobProgress):
         return found
 
     async def find_by_id(self, job_id: UUID) -> IngestionJob | None:
-        """The job, or None."""
+        """Return the job, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, job_id))
         return IngestionJob.of(row) if row else None
 
@@ -254,7 +254,7 @@ class JobRepository(JobProgress):
     async def items(
         self, job_id: UUID, *, limit: int = MAX_PAGE, offset: int = 0
     ) -> Sequence[IngestionJobItem]:
-        """A page of the items of a job, in order, without the content; ``documents_total`` counts all.
+        """Return a page of the items of a job, in order, without the content; ``documents_total`` counts all.
 
         Args:
             job_id: The job; one that does not exist has no items.
@@ -275,7 +275,7 @@ class JobRepository(JobProgress):
         limit: int = 50,
         offset: int = 0,
     ) -> list[IngestionJob]:
-        """A page of jobs, newest first.
+        """Return a page of jobs, newest first.
 
         Args:
             collection_id: Only jobs of this collection.

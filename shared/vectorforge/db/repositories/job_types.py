@@ -72,7 +72,7 @@ class IngestionJob:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """From its row."""
+        """Convert a row."""
         return cls(**_with_error(row))
 
 
@@ -119,7 +119,7 @@ class IngestionJobItem:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """From its row."""
+        """Convert a row."""
         return cls(**_with_error(row))
 
 

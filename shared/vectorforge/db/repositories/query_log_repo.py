@@ -160,7 +160,7 @@ class QueryLogRepository:
         return _CREATE, values
 
     async def find_by_id(self, log_id: UUID) -> QueryLog | None:
-        """The log, or None."""
+        """Return the log, or None."""
         row = await self._db.fetch_one(_BY_ID, (self._db.tenant_id, log_id))
         return _query_log(row) if row else None
 
@@ -172,7 +172,7 @@ class QueryLogRepository:
         offset: int = 0,
         outcome: str | None = None,
     ) -> list[QueryLog]:
-        """A page of logs, newest first.
+        """Return a page of logs, newest first.
 
         Args:
             collection_id: Only queries to this collection.
@@ -194,7 +194,7 @@ class QueryLogRepository:
         offset: int = 0,
         after: tuple[datetime, UUID] | None = None,
     ) -> Sequence[QueryLog]:
-        """A page of the logs that fulfil all conditions, newest first.
+        """Return a page of the logs that match all conditions, newest first.
 
         Args:
             matching: The conditions.
@@ -214,7 +214,7 @@ class QueryLogRepository:
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
+    """Return the text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
     # UTF-16 has one unit for half a pair, so that one U+FFFD takes its place (in UTF-8 it would be three).
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

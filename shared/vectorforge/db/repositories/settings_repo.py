@@ -43,7 +43,7 @@ SELECT {columns} FROM changed
 
 
 async def checked_settings(db: TenantDatabase, settings: SearchSettings) -> dict[str, Any]:
-    """The settings by name, None where one is not to be set.
+    """Return the settings by name, None where one is not to be set.
 
     Raises:
         InvalidInputError: ``dense_weight`` is not within 0 to 1, or ``language`` is not among ``languages``.
@@ -80,7 +80,7 @@ class TenantSettingsRepository:
         self._db = db
 
     async def log_text(self) -> str | None:
-        """The tenant's policy for texts in the query log; None for the server's setting."""
+        """Return the tenant's policy for texts in the query log; None for the server's setting."""
         row = await self._db.fetch_one(_LOG_TEXT, (self._db.tenant_id,), repeatable=True)
         return row["log_text"] if row else None
 

@@ -73,7 +73,7 @@ def _latency(*stages: str) -> str:
 
 
 def _grouped(columns: str) -> str:
-    """The groups with the most queries, as a JSON array."""
+    """Return the groups with the most queries, as a JSON array."""
     return f"""(
         SELECT coalesce(jsonb_agg(to_jsonb(found)), '[]') FROM (
             SELECT {columns}, {_USAGE}, {_latency(*_GROUP_STAGES)} FROM log
@@ -182,7 +182,7 @@ class StatisticsRepository:
 
 
 def bounded(matching: QueryFilter, bucket: Bucket | None = None) -> tuple[QueryFilter, datetime, datetime]:
-    """The filter with both ends of its range: until now, and since seven days before the end.
+    """Return the filter with both ends of its range: until now, and since seven days before the end.
 
     Raises:
         InvalidInputError: The range is empty, or longer than 400 days (31 by hour).

@@ -35,7 +35,7 @@ _DELETE = "DELETE FROM vectorforge.documents WHERE tenant_id = %(tenant)s AND id
 
 
 def condition_on_documents(filters: Mapping[str, Any] | None) -> SqlCondition:
-    """The filter as a condition on ``vectorforge.documents d``; without a filter, on every one.
+    """Return the filter as a condition on ``vectorforge.documents d``; without a filter, on every one.
 
     Raises:
         FilterError: The filter cannot be understood.
@@ -44,7 +44,7 @@ def condition_on_documents(filters: Mapping[str, Any] | None) -> SqlCondition:
 
 
 def checked_selection(filters: Mapping[str, Any]) -> Filter:
-    """The parsed filter of a deletion.
+    """Return the parsed filter of a deletion.
 
     Raises:
         FilterError: It cannot be understood, or is empty and so would select every document.

@@ -192,7 +192,7 @@ def _error(where: str, problem: str) -> FilterError:
 
 
 def _shown(name: object) -> str:
-    """The key for an error text: short and encodable."""
+    """Return the key for an error text: short and encodable."""
     text = name if isinstance(name, str) else type(name).__name__
     text = text if len(text) <= 60 else text[:60] + "..."
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -261,6 +261,6 @@ ORDER BY nearest.relevance DESC, nearest.chunk_id
 
 
 def with_details(mode: SearchMode) -> str:
-    """The rows: ``nearest`` with the columns of chunk and document, and what the search was."""
+    """Return the rows: ``nearest`` with the columns of chunk and document, and what the search was."""
     candidates = "0" if mode is SearchMode.LEXICAL else "(SELECT count(*) FROM dense)"
     return _WITH_DETAILS.replace("{candidates}", candidates)

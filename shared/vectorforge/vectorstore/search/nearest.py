@@ -54,7 +54,7 @@ def compared_at_most(limit: int, dimension: int) -> int:
 
 
 def space_kind(space: str) -> str:
-    """The kind of a partition, from its name: "cosine_384_half" is of the kind "half"."""
+    """Return the kind of a partition, from its name: "cosine_384_half" is of the kind "half"."""
     return next((part for part in reversed(space.split("_")) if part and part in INDEX_KINDS), "")
 
 

@@ -75,13 +75,13 @@ def new_id() -> UUID:
 def batches(
     rows: Sequence[tuple[UUID, PreparedChunk]], size: int
 ) -> Iterator[Sequence[tuple[UUID, PreparedChunk]]]:
-    """The rows, so many at a time."""
+    """Yield the rows in batches of a size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
 
 def document_values(document: DocumentDraft, metadata: str, chunk_count: int) -> dict[str, Any]:
-    """The values of a document's row but for the ids; ``metadata`` is JSON."""
+    """Return the values of a document's row but for the ids; ``metadata`` is JSON."""
     return {
         "source": document.source,
         "parent_source": document.parent_source,
@@ -96,7 +96,7 @@ def document_values(document: DocumentDraft, metadata: str, chunk_count: int) ->
 
 
 def columns(rows: Sequence[tuple[UUID, PreparedChunk]]) -> dict[str, Any]:
-    """The values of ``UNNESTED``."""
+    """Return the values of ``UNNESTED``."""
     drafts = [chunk.draft for _, chunk in rows]
     return {
         "ids": [chunk_id for chunk_id, _ in rows],

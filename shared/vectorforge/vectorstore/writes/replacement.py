@@ -117,7 +117,7 @@ def check_dimension(*, expected: int, actual: int, what: str) -> None:
 
 
 def vector_in(space: str, chunk: PreparedChunk) -> "array[float] | None":
-    """The chunk's vector for a space; None: it is stored already.
+    """Return the chunk's vector for a space; None: it is stored already.
 
     Raises:
         EmbeddingModelChangedError: Its vectors are of other spaces.
