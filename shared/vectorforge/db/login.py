@@ -115,7 +115,7 @@ def parsed(conninfo: str) -> dict[str, str]:
 
 
 def complete(conninfo: str, *, timeout_s: float) -> str:
-    """The same connection string with timeouts and a name for the server's logs, unless it has its own.
+    """Return the connection string with timeouts and an application name, unless it has its own.
 
     Args:
         conninfo: URL or key-value string.

@@ -188,7 +188,7 @@ class DocumentRepository:
         return str(row["text"]) if row else None
 
     async def chunk(self, chunk_id: UUID) -> CitedChunk | None:
-        """A chunk, or None; including one retired by the last change of its document, which may still be cited."""
+        """Return a chunk, or None, even one retired by its document's last change: it may still be cited."""
         row = await self._db.fetch_one(_CHUNK, (self._db.tenant_id, chunk_id))
         if row is None:
             return None
