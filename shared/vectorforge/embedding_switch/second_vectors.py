@@ -161,7 +161,7 @@ class SecondVectors:
     """The vectors of one collection of one tenant, while its model is being changed.
 
     Args:
-        db: Of the tenant.
+        db: Database of the tenant.
         collection_id: The collection.
     """
 

@@ -38,7 +38,7 @@ def make_certificate(
         erasure: In its last stage.
         tenant_id: Tenant of the data.
         finished_at: On the database's clock.
-        schema_version: Of the database: which tables there were.
+        schema_version: Schema version of the database, which defines its tables.
         not_reached: Places that may hold copies, and which VectorForge cannot erase.
     """
     named = {

@@ -189,7 +189,7 @@ async def resume_erasure(database: Database, eraser_of: Callable[[str], Eraser])
     """Continue an erasure of any tenant that no process is working on; return False if there is none.
 
     Args:
-        database: Where erasures are claimed.
+        database: Connections to claim erasures with.
         eraser_of: Returns the eraser of a tenant.
 
     Raises:

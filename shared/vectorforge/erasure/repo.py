@@ -99,7 +99,7 @@ class ErasureRepository:
     """The erasures of one tenant.
 
     Args:
-        db: Of the tenant; its role is the app's or the eraser's.
+        db: Database of the tenant, as the role of the app or the eraser.
     """
 
     def __init__(self, db: ErasureDatabase) -> None:
@@ -116,8 +116,8 @@ class ErasureRepository:
         """Begin an erasure, or join the one that runs for the same subject.
 
         Args:
-            new_id: Of the erasure, if it is a new one.
-            subject: What to erase.
+            new_id: Id of the erasure if it is a new one.
+            subject: Subject of the erasure.
             logs: Policy for query log records that used it; all records of an erased tenant are deleted.
             requested_by: Requester in the certificate, at most 200 characters.
 
@@ -135,7 +135,7 @@ class ErasureRepository:
         """Do a part of the work in a transaction of its own.
 
         Args:
-            erasure_id: Of an erasure that exists.
+            erasure_id: Id of an existing erasure.
             most: Rows of a table at most, 1 to 10,000; of the largest document, all.
         """
         row = await self._db.fetch_one(_STEP, (erasure_id, most))

@@ -25,7 +25,7 @@ class NearestChunks(list[RetrievedChunk]):
     Args:
         chunks: Best first.
         matched: Chunks that pass collection, profile and filter; None if unknown.
-        matched_is_at_least: Whether counting stopped at ``matched``, and there are more.
+        matched_is_at_least: Counting stopped at ``matched``, and there are more.
         scan: Kind of scan; None if unknown.
     """
 
@@ -76,7 +76,7 @@ class VectorStore(ABC):
             query_vector: As many finite floats as the collection has dimensions, not all zero. None: a
                 lexical search.
             top_k: Number of chunks, 1 to ``MAX_TOP_K``.
-            collection_id: Where to search. A collection that does not exist (any more) holds nothing.
+            collection_id: Collection to search; an unknown one is empty.
             metric: The collection's metric.
             filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
             profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all

@@ -25,7 +25,7 @@ class Ranking:
     """Ranks chunks as ``VectorStore.search`` does.
 
     Args:
-        mode: What chunks are ranked by.
+        mode: Mode of the ranking.
         metric: Metric of the distances.
         distances: Distance of every matching chunk, by id; unused in a lexical search.
         lexical: BM25 scores of the chunks that hold a word of the query.

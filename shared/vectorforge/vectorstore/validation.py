@@ -40,7 +40,7 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
 
     Args:
         vector: Any number of floats.
-        field: What to call it in an error.
+        field: Name for errors.
 
     Returns:
         The same numbers as 4-byte floats; a ``ValidatedVector`` itself.
@@ -215,8 +215,8 @@ def score_of(metric: DistanceMetric, distance: float) -> float:
     """Return the score of a distance as pgvector's operators return it; higher is better.
 
     Args:
-        metric: Which operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
-        distance: What it returned.
+        metric: Operator: ``<=>`` (1 - cosine), ``<#>`` (negative inner product) or ``<->`` (Euclidean).
+        distance: Distance from that operator.
 
     Returns:
         Cosine: 1 - distance; inner product: -distance; L2: 1 / (1 + distance).

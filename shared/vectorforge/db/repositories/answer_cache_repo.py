@@ -114,7 +114,7 @@ class AnswerCacheRepository:
     """The cached answers of one tenant.
 
     Args:
-        db: Of the tenant.
+        db: Database of the tenant.
         ttl_s: Seconds for which an answer is fresh.
         stale_s: Seconds after that for which it can still be found.
     """
@@ -135,7 +135,7 @@ class AnswerCacheRepository:
 
         Args:
             key: 32 bytes.
-            collection_id: Of the tenant.
+            collection_id: A collection of the tenant.
             data_version: Not needed here; the version is read with the answer.
             known: Result that was read before; it is returned.
 
@@ -158,8 +158,8 @@ class AnswerCacheRepository:
 
         Args:
             key: 32 bytes.
-            collection_id: Of the tenant.
-            data_version: Of the collection, read before the search that the answer rests on.
+            collection_id: A collection of the tenant.
+            data_version: Version of the collection, read before the search for the answer.
             answer: A JSON object.
         """
         await self._db.execute(*self.end_write(key, collection_id, data_version, answer), repeatable=True)
@@ -181,7 +181,7 @@ class AnswerCacheRepository:
         """Count what is cached, and how often it was used.
 
         Args:
-            collection_id: Of one collection only, except ``embeddings``; None: of all.
+            collection_id: Count one collection only, except for ``embeddings``; None counts all.
         """
         values = {"tenant_id": self._db.tenant_id, "collection_id": collection_id}
         row = await self._db.fetch_one(_STATISTICS, values)

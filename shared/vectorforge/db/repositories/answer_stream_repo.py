@@ -131,9 +131,9 @@ class AnswerStreamRepository:
         """Add events in one round trip; an empty batch is a heartbeat.
 
         Args:
-            query_id: Of the stream.
+            query_id: Id of the stream.
             batch: Next batch; the same ``first_id`` again replaces a batch.
-            state: Of the stream from now on.
+            state: New state of the stream.
 
         Returns:
             None if the stream accepts no more events, since it was declared lost or deleted.
@@ -160,7 +160,7 @@ class AnswerStreamRepository:
         """Return a stream and its first batches that have events after this id.
 
         Args:
-            query_id: Of the stream.
+            query_id: Id of the stream.
             after: Id of an event; 0: from the start.
             limit: Batches at most.
 
@@ -188,7 +188,7 @@ class AnswerStreamRepository:
         """Mark a running stream as lost.
 
         Args:
-            query_id: Of the stream.
+            query_id: Id of the stream.
             silent_since: Only if nothing was heard of the writer after this; None: in any case.
 
         Returns:

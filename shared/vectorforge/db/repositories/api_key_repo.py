@@ -141,8 +141,8 @@ class ApiKeyRepository:
         """Make a key.
 
         Args:
-            name: What it is for; 1 to 100 characters.
-            scope: What it may do.
+            name: Purpose, 1 to 100 characters.
+            scope: Permissions of the key.
             lifetime: After which it ends, 1 s to 3,650 days; None: it does not.
 
         Raises:
@@ -176,7 +176,7 @@ class ApiKeyRepository:
         """Create a key that replaces another, with the same name, scope and lifetime.
 
         Args:
-            key_id: Of the old key.
+            key_id: Id of the old key.
             overlap: For how long the old one is good for still, 0 to 30 days; never longer than before.
 
         Raises:

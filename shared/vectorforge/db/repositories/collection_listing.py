@@ -97,8 +97,8 @@ class CollectionListing:
 
         Args:
             collection_id: The collection.
-            page: Which of them.
-            condition: Which are listed at all, as ``vectorstore.document_filters`` writes it.
+            page: Page to return.
+            condition: Filter of the listing, from ``vectorstore.filters.documents``.
 
         Raises:
             NotFoundError: The cursor is no document of the collection (any more).

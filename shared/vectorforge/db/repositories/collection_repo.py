@@ -70,7 +70,7 @@ class CollectionRepository:
 
     Args:
         db: Bound to the tenant.
-        max_collections: Of the tenant; creating one more is refused. Concurrent calls may exceed it by their
+        max_collections: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by their
             number. None: no limit.
     """
 
@@ -101,17 +101,17 @@ class CollectionRepository:
             embedding_model: Model of the provider.
             dimension: Length of the model's vectors, 1 to 16,000. An index makes searches fast up to 4,000;
                 above, they are exact scans.
-            distance_metric: How vectors are compared.
+            distance_metric: Metric of the vectors.
             query_prefix: Prefix of every query when it is embedded.
             document_prefix: Prefix of every chunk when it is embedded.
             description: Free text.
-            by_profile: Whether every document is to belong to a profile.
-            search: How it is to be searched.
+            by_profile: Every document must belong to a profile.
+            search: Search settings.
             vector_index: Kind of the vector index, built once there are enough vectors.
 
         Raises:
-            ConflictError: The tenant has a collection of this name, or as many as are allowed.
-            InvalidInputError: Name, dimension or a setting is out of range, or the index does not go with the
+            ConflictError: The name is taken, or the tenant's limit is reached.
+            InvalidInputError: Name, dimension or a setting is out of range, or the index does not fit the
                 others.
             DatabaseUnavailableError: The tables for this dimension could not be created now.
         """
@@ -164,11 +164,11 @@ class CollectionRepository:
         return [make_collection(row) for row in rows]
 
     async def set_search(self, collection_id: UUID, settings: SearchSettings) -> Collection | None:
-        """Change how a collection is searched; answers cached of it are not given any more.
+        """Change how a collection is searched; its cached answers expire.
 
-        After a change of the language, chunks are found by the words they were read by before until a
-        worker has read them anew; ``terms_complete`` is false until then. So it is after a mode was set that
-        needs words, in a collection that kept none.
+        After a change of the language, chunks are found by words in the former language until a worker has
+        indexed them again; ``terms_complete`` is false until then, and also after setting a mode that needs
+        words in a collection without them.
 
         Returns:
             The collection, or None.

@@ -88,9 +88,9 @@ class ConversationRepository:
 
     Args:
         db: Bound to the tenant.
-        max_conversations: Of the tenant; creating one more is refused. Concurrent calls may exceed it by
+        max_conversations: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by
             their number.
-        max_messages: Of one conversation.
+        max_messages: Limit of one conversation.
         max_per_key: Conversations of one credential; None: as many as the tenant may have.
     """
 

@@ -163,7 +163,7 @@ class DocumentRepository:
             collection_id: The collection; one that does not exist has no documents.
             limit: Documents of the page, 1 to 1,000.
             offset: Documents before the page.
-            condition: Which of them are listed and counted, as ``vectorstore.document_filters`` writes it.
+            condition: Filter of the listing and its count, from ``vectorstore.filters.documents``.
 
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.

@@ -85,9 +85,9 @@ async def second_space(db: TenantDatabase, space: str, metric: str, dimension: i
     """Return the partition for the vectors of a model that replaces another one.
 
     Args:
-        db: Of any tenant.
-        space: Where the vectors are that are compared now.
-        metric: Of the collection.
+        db: Database of any tenant.
+        space: Current space of the vectors.
+        metric: Metric of the collection.
         dimension: Dimension of the new model.
 
     Returns:

@@ -112,7 +112,7 @@ class IdempotentAnswerRepository:
         kept_s: Retention of an answer after its end, seconds.
         longest_s: Maximum duration of an answer, seconds.
         max_keys: Maximum number of answers; the oldest are deleted.
-        max_bytes: Of all of them together; the oldest are dropped, and their keys are refused from then on.
+        max_bytes: Maximum size of all together; the oldest are dropped, and their keys are rejected then.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class IdempotentAnswerRepository:
 
         Args:
             key: 32 bytes.
-            fingerprint: Of the request, 32 bytes.
+            fingerprint: Digest of the request, 32 bytes.
             query_id: Id of the query.
 
         Returns:
@@ -188,7 +188,7 @@ class IdempotentAnswerRepository:
         """Parts of a whole answer, in order: the id of each one's last event, and its bytes.
 
         Args:
-            query_id: Of the answer.
+            query_id: Id of the answer's query.
             after: Id of the last event read; 0: from the start.
         """
         rows = await self._db.fetch_all(_READ, (self._db.tenant_id, query_id, after), repeatable=True)

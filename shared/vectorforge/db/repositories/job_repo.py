@@ -188,7 +188,7 @@ class JobRepository(JobProgress):
         """Accept documents. Once this returns, they survive a crash of this process.
 
         Args:
-            collection_id: Where they will be stored.
+            collection_id: Collection that they are stored in.
             items: 1 to 10,000 documents, in the order they will be read.
             job_id: Id for a sender that may retry: an existing job with this id is returned.
             refusal: Why the documents are not read: then the job has failed, which is how its tenant hears

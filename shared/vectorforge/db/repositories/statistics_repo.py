@@ -124,7 +124,7 @@ class StatisticsRepository:
         """Everything about the queries of a range, in one statement.
 
         Args:
-            matching: Which queries; its range of time is ``bounded``.
+            matching: Filter of the queries; its time range is ``bounded``.
             bucket: Length of an interval; None for hours up to two days, else days.
 
         Raises:

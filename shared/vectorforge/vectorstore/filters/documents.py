@@ -68,7 +68,7 @@ class SelectedDocuments:
         connection: Inside a transaction that has entered the tenant.
         tenant_id: The tenant.
         collection_id: The collection.
-        selection: What ``checked_selection`` returned.
+        selection: Result of ``checked_selection``.
         profile_id: Profile of the documents; required in a collection for profiles.
     """
 

@@ -80,7 +80,7 @@ def matches(condition: Filter, metadata: Mapping[str, Any]) -> bool:
     """Evaluate a filter on one chunk's metadata: the reference every adapter is compared with.
 
     Args:
-        condition: What ``parse`` returned.
+        condition: Result of ``parse``.
         metadata: The chunk's metadata as JSON values.
 
     Returns:

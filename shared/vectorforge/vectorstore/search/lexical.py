@@ -140,7 +140,7 @@ def scores_of(relation: str) -> str:
     """Write a query for the ``chunk_id, lexical_score`` of single chunks, to stand behind ``lexical_ctes``.
 
     Args:
-        relation: Of some hundred rows ``chunk_id``; those without any of the words are left out. The
+        relation: Relation of some hundred rows ``chunk_id``; those without the words are left out. The
             statement takes ``tenant``.
     """
     numbers = numbers_of(f"(SELECT chunk_id AS id FROM {relation})")  # noqa: S608 -- only our own names

@@ -152,7 +152,7 @@ async def store_new(
         db: The tenant's.
         collection_id: The collection.
         document: Checked by ``replacement.prepare``, which returns the other two.
-        metadata: Of the document, as JSON.
+        metadata: Metadata of the document, as JSON.
         chunks: In document order.
 
     Returns:
