@@ -14,7 +14,7 @@ _OPERATORS = {
     DistanceMetric.INNER_PRODUCT: "<#>",
     DistanceMetric.L2: "<->",
 }
-# The latest of each text, newest first; one that failed before it was searched says nothing less.
+# The latest record of each text, newest first; failed queries count as well.
 _LOGGED = """
 SELECT query_text FROM (
     SELECT query_text, max(created_at) AS asked_at FROM vectorforge.query_logs

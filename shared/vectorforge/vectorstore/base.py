@@ -73,34 +73,31 @@ class VectorStore(ABC):
         either as it was or as it becomes.
 
         Args:
-            query_vector: As many finite floats as the collection has dimensions, not all zero. None: a
+            query_vector: As many finite floats as the collection has dimensions, not all zero. None for a
                 lexical search.
             top_k: Number of chunks, 1 to ``MAX_TOP_K``.
             collection_id: Collection to search; an unknown one is empty.
             metric: The collection's metric.
-            filters: Condition on the chunks' metadata, see ``filters``; None: all chunks.
-            profile_id: Only chunks of this profile's documents, whatever the filter says; None: of all
-                documents.
-            query_text: Finds chunks with any of its words, ranked by BM25. None: a dense search.
-            dense_weight: Of a search with vector and text, 0 to 1. A chunk's own relevance is
+            filters: Condition on the chunks' metadata, see ``filters``; None for all chunks.
+            profile_id: Only chunks of this profile's documents, for any filter; None for all documents.
+            query_text: Finds chunks with any of its words, ranked by BM25. None for a dense search.
+            dense_weight: Weight of the vector in a search with vector and text, 0 to 1. A chunk's own relevance is
                 ``dense_weight * (score / best score) ** 1.5 + (1 - dense_weight) * lexical_score / best
-                lexical_score`` (scores counted from the lowest where that is below 0), and a fifth of its
+                lexical_score`` (scores counted from the lowest if that is below 0), and a fifth of its
                 ``relevance`` is the mean of its document's candidates. Candidates are the max(100, top_k)
                 nearest chunks and as many with the query's words.
-            space: The partition that holds the collection's vectors; None: that of metric and dimension.
+            space: Partition of the collection's vectors; None for that of metric and dimension.
 
         Returns:
             The min(top_k, matching) best chunks, equal ones by chunk id; a lexical search only finds chunks
-            with a word of the query. Ranked by ``relevance``, in a dense search by score. Never fewer
-            because of the filter, and never more than match. Where a store answers from an approximate
-            index, which of several equally distant chunks make the cut is up to the index. With them comes
-            how many match: exactly, or the number at which the store stopped counting.
+            with a word of the query. Ranked by ``relevance``, in a dense search by score. A filter never
+            makes them fewer than match. An approximate index may choose among equally distant chunks.
+            Includes the number of matches: exact, or the number at which the store stopped counting.
 
         Raises:
-            FilterError: The filter cannot be understood.
-            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is not usable,
-                there is neither vector nor text, or the collection's documents belong to profiles and none is
-                named.
+            FilterError: The filter is invalid.
+            InvalidInputError: ``top_k``, ``query_vector``, ``dense_weight`` or ``profile_id`` is invalid,
+                neither vector nor text is given, or a collection for profiles is searched without one.
             DimensionMismatchError: The vector's length is not the collection's dimension.
             ConflictError: The metric is not the collection's.
             EmbeddingModelChangedError: ``space`` is given and not (any more) the collection's.
@@ -159,7 +156,7 @@ class VectorStore(ABC):
 
         Args:
             collection_id: The collection.
-            filters: Condition on the documents' own metadata (not on what single chunks have beside it),
+            filters: Condition on the documents' own metadata (not that of single chunks),
                 see ``filters``; not empty.
             profile_id: Only documents of this profile.
 

@@ -39,14 +39,14 @@ from vectorforge.vectorstore.writes.replacement import check_dimension, prepare,
 class PgVectorStore(VectorStore):
     """Chunks and vectors of one tenant in PostgreSQL. Creating it costs nothing; it holds no state.
 
-    A search is one statement (``search_sql``), sent with its transaction in one round trip; where an index
-    gave too little, another one follows. Vectors are compared completely while few match; above that the HNSW
-    index is asked, where one can answer. Words are always searched exactly.
+    A search is one statement (``search.statement``), sent with its transaction in one round trip; if an index
+    returns too few rows, another one follows. Few matches are compared completely; more are searched with the
+    HNSW index, if there is one. Words are always searched exactly.
 
     Args:
-        db: The database as the tenant sees it.
-        exact_scan_limit: Vectors, of 384 dimensions at most, up to which a collection is searched exactly; of
-            longer ones accordingly fewer. Of a larger collection it takes fewer that match a filter.
+        db: Database of the tenant.
+        exact_scan_limit: Vectors of up to 384 dimensions below which a collection is searched exactly; fewer
+            for longer vectors, and for matches of a filter in a larger collection.
         ef_search: Maximum size of the HNSW index's candidate list, 1 to 1,000: more is slower and more
             accurate.
     """

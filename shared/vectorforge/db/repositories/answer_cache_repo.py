@@ -20,8 +20,8 @@ LEFT JOIN vectorforge.cached_answers AS a
     AND a.data_version = c.data_version AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
 WHERE c.tenant_id = %(tenant_id)s AND c.id = %(collection_id)s
 """
-# With it go some answers of older documents, which nobody will find any more. Those that another process
-# deletes meanwhile are left to it. An answer never takes the place of one to newer documents.
+# Deletes some answers from older documents as well, which no look-up returns any more, except those that
+# another process is deleting. An answer never replaces one from newer documents.
 _KEEP = """
 WITH outdated AS (
     DELETE FROM vectorforge.cached_answers WHERE tenant_id = %(tenant_id)s AND key IN (

@@ -19,7 +19,7 @@ _OPEN = """
 INSERT INTO vectorforge.answer_streams (tenant_id, query_id, expires_at)
 VALUES (%(tenant_id)s, %(query_id)s, clock_timestamp() + make_interval(secs => %(kept_s)s))
 """
-# A batch whose commit was not confirmed comes again, maybe with more in it: it takes its own place.
+# A batch whose commit was not confirmed is sent again, maybe with more events, and replaces itself.
 _WRITE = """
 WITH stream AS (
     UPDATE vectorforge.answer_streams

@@ -133,7 +133,8 @@ class IdempotentAnswerRepository:
             query_id: Id of the query.
 
         Returns:
-            What there is; it is the caller's to make when it has his ``query_id``. None: it has just gone.
+            The answer under the key, which the caller must make if it has the caller's ``query_id``; None if it
+            was deleted meanwhile.
         """
         values = {
             "tenant_id": self._db.tenant_id,

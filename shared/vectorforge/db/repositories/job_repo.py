@@ -61,10 +61,10 @@ class JobDispatcher:
     async def claim(self, lease_s: float = 60.0) -> ClaimedJob | None:
         """Claim the next job for the time of its lease; ``JobRepository.heartbeat`` extends it.
 
-        A job whose lease has run out (its worker was killed) is taken over, with the items it had begun.
+        A job whose lease has run out (its worker was killed) is claimed again, with the items it had begun.
         Tenants with fewer running jobs come first, then those whose last turn is longer ago, then older jobs.
-        Of one collection only the oldest job that has not ended is handed out, and beside it jobs of a single
-        document each (see ``JobRepository.create``), of different ones.
+        Of one collection only the oldest open job is claimed, and concurrently with it jobs of one document
+        each (see ``JobRepository.create``), if the documents differ.
 
         Args:
             lease_s: Seconds until another worker may claim it, more than 0 and at most 86,400.

@@ -118,20 +118,20 @@ class QueryLogRepository:
         """
         await self._db.execute_all(self._creating(log), repeatable=True)
 
-    async def create_with(self, log: QueryLog, beside: "Sequence[Call]", *, timeout_s: float) -> bool:
-        """Store a log and what else is to be written at a query's end, in one transaction.
+    async def create_with(self, log: QueryLog, statements: "Sequence[Call]", *, timeout_s: float) -> bool:
+        """Store a record and the other writes at a query's end in one transaction.
 
         If that fails or takes too long, the record is stored alone, and False is returned.
 
         Args:
-            log: As ``create``.
-            beside: Repeatable statements of the same tenant.
+            log: See ``create``.
+            statements: Repeatable statements of the same tenant.
             timeout_s: Longest time for all together.
         """
         creating = self._creating(log)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._db.execute_all([*creating, *beside], repeatable=True)
+                await self._db.execute_all([*creating, *statements], repeatable=True)
             return True
         except DatabaseUnavailableError:
             raise
@@ -200,8 +200,8 @@ class QueryLogRepository:
             matching: The conditions.
             limit: Logs of the page, 1 to 1,000.
             offset: Records before the page; they shift as newer queries arrive.
-            after: Time and id of the last log of the page before: no log comes twice and none is left out,
-                whatever has been added meanwhile.
+            after: Time and id of the last record of the previous page: no record is repeated or skipped, even
+                if others were added meanwhile.
 
         Raises:
             InvalidInputError: ``limit`` or ``offset`` is out of range.

@@ -85,7 +85,7 @@ class TenantSettingsRepository:
         return row["log_text"] if row else None
 
     async def set_log_text(self, policy: str | None) -> None:
-        """Set it; None goes back to the server's setting. Processes know it within a minute.
+        """Set the policy; None restores the server's setting. Processes apply it within a minute.
 
         Raises:
             DatabaseError: There is no such policy.

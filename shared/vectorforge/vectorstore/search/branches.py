@@ -25,15 +25,15 @@ MAX_SCAN_TUPLES: Final = 20_000
 """``hnsw.max_scan_tuples``: number of vectors after which an index scan ends."""
 LEAST_COMPARED: Final = 500
 COMPARED_FACTOR: Final = 3
-"""Matches that are compared instead of asking an index; see ``counting``. At twice the root, 5,032 of 500,000
+"""Matches that are compared instead of searching an index; see ``counting``. At twice the root, 5,032 of 500,000
 went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
 _LOOSENESS = 2
-"""Candidates that the index over metadata may give for each match wanted: some a filter lets not through."""
+"""Candidates that the index over metadata may give per requested match: a filter drops some."""
 _NARROW_PART = 8
 """Divisor of a collection's size: below that many matches the index over metadata beats a scan."""
 _MOST_NUMBERED: Final = 3_000
-"""Chunks that match, up to which each is looked up by key to compare the ranking with. Of more, fewer of
-the ranking are looked up before there are enough: of 100,000 chunks, 100 that match among 3,300."""
+"""Matching chunks up to which each is looked up by key to compare the ranking with. With more, fewer of the
+ranking are looked up before there are enough: of 100,000 chunks, 100 that match among 3,300."""
 
 FACTS: Final = """
 facts AS MATERIALIZED (

@@ -1,10 +1,8 @@
 """A document and its chunks as rows: the statements that insert them, and their values.
 
-Storing a document that is not there yet: one statement, one round trip.
-
-Most documents are new when they come. Whatever is out of the ordinary (the document is there, its collection
-is not, belongs to profiles or changes its model, a vector of the wrong length) is left to ``DocumentWriter``,
-which takes a statement for each step and can tell what is wrong.
+``store_new`` stores a new document in one statement and one round trip, the usual case. All other cases (the
+document exists, its collection does not, is for profiles or switches its model, a vector has the wrong
+length) are left to ``DocumentWriter``, which runs a statement per step and reports the reason.
 
 Locks are taken in the same order as there: the collection's row, then the document's.
 """

@@ -186,7 +186,7 @@ class DocumentWriter:
         """Hold the collection until the transaction ends; a second call does nothing.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: No such collection.
             ConflictError: It is not for profiles.
             InvalidInputError: It was, and no profile is named.
         """
