@@ -81,7 +81,7 @@ class VectorStore(ABC):
             filters: Condition on the chunks' metadata, see ``filters``; None for all chunks.
             profile_id: Only chunks of this profile's documents, for any filter; None for all documents.
             query_text: Finds chunks with any of its words, ranked by BM25. None for a dense search.
-            dense_weight: Weight of the vector in a search with vector and text, 0 to 1. A chunk's own relevance is
+            dense_weight: Weight of the vector in a hybrid search, 0 to 1. A chunk's own relevance is
                 ``dense_weight * (score / best score) ** 1.5 + (1 - dense_weight) * lexical_score / best
                 lexical_score`` (scores counted from the lowest if that is below 0), and a fifth of its
                 ``relevance`` is the mean of its document's candidates. Candidates are the max(100, top_k)

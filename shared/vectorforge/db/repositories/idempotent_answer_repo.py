@@ -133,8 +133,8 @@ class IdempotentAnswerRepository:
             query_id: Id of the query.
 
         Returns:
-            The answer under the key, which the caller must make if it has the caller's ``query_id``; None if it
-            was deleted meanwhile.
+            The answer under the key, which the caller must make if it has the caller's ``query_id``; None if
+            it was deleted meanwhile.
         """
         values = {
             "tenant_id": self._db.tenant_id,

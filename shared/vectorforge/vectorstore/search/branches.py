@@ -25,7 +25,7 @@ MAX_SCAN_TUPLES: Final = 20_000
 """``hnsw.max_scan_tuples``: number of vectors after which an index scan ends."""
 LEAST_COMPARED: Final = 500
 COMPARED_FACTOR: Final = 3
-"""Matches that are compared instead of searching an index; see ``counting``. At twice the root, 5,032 of 500,000
+"""Matches compared instead of searching an index; see ``counting``. At twice the root, 5,032 of 500,000
 went to the index, which found 87 % of the nearest and took the database longer (49 ms of CPU, not 39)."""
 _LOOSENESS = 2
 """Candidates that the index over metadata may give per requested match: a filter drops some."""
